@@ -10,7 +10,7 @@ from support.repository import ROOT
 
 CLI = ROOT / "supervisor/hooklatch/cli"
 FINDINGS = (CLI / "daemon/doctor.py", CLI / "hosts/checking.py")
-MAKERS = ("Diagnosis", "wrong")
+MAKERS = ("Diagnosis", "add_finding")
 GAP = "…"
 
 

@@ -1,6 +1,7 @@
 """Every interleaving of the protocol for events that no hook listens to: none is skipped that a hook was to see.
 
-A model of docs/explanation/design.md, "Events that no hook listens to", small enough to be explored to its end: a daemon,
+A model of docs/explanation/design.md, "Events that no hook listens to", small enough to be explored to its end: a
+daemon,
 clients that skip one event while they may, a hook on it that comes and goes, readers that stop reading, connections
 that are lost.  Each rule of the protocol is then left out in turn, and the exploration must find what that lets
 through.

@@ -16,7 +16,7 @@ def main() -> int:
     words = sys.argv[1:]
     try:
         if words == ["--version"]:
-            return say_version()
+            return print_version()
         from hooklatch.cli import commands
 
         return commands.run(words)
@@ -28,7 +28,7 @@ def main() -> int:
         return INTERRUPTED
 
 
-def say_version() -> int:
+def print_version() -> int:
     from hooklatch.cli.terminal import output
     from hooklatch.version import VERSION
 

@@ -1,4 +1,7 @@
-"""The command line: finds the command, runs it, and turns errors into messages and exit codes."""
+"""The table of all commands, and what runs one: errors become messages and exit codes.
+
+code = run(["hooks", "list", "--json"])
+"""
 
 from __future__ import annotations
 
@@ -125,6 +128,7 @@ def run(words: list[str]) -> int:
 
 
 def format_error(error: HooklatchError) -> str:
+    # Without the name of the condition, which is for programs and with which the whole text begins.
     return error.message if isinstance(error, RequestFailedError) else str(error)
 
 

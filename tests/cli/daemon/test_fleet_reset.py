@@ -30,7 +30,7 @@ def test_it_is_recorded_with_its_reason_and_says_what_is_in_force(place: Place) 
 
     assert done.returncode == 0
     assert done.stdout == (
-        "this host follows from version 1 again; nothing is in force until the link brings what is wanted\n"
+        "this host follows from version 1 again; no version is active until the link brings the one that is wanted\n"
     )
     assert (as_json["head"], as_json["applied"]) == ({"version": 0, "digest": ""}, None)
     assert [one["reason"] for one in records if one["action"] == "reset"] == ["a new engine"] * 2
@@ -58,7 +58,7 @@ def test_status_and_doctor_say_that_it_is_stale_and_what_to_do(place: Place) -> 
 
     (line,) = (line for line in status.stdout.splitlines() if line.startswith("fleet "))
     assert line.split(maxsplit=1)[1] == (
-        "acme, host h1 (ci); no version in force, read up to 0; never in contact, STALE: every gate is denied,"
+        "acme, host h1 (ci); no version active, read up to 0; never in contact, STALE: every gate is denied,"
         " no link is connected"
     )
     assert "shipped     nothing, as far as it is known, " in status.stdout

@@ -166,7 +166,7 @@ def test_hooks_that_do_not_build_or_do_not_pass_never_go_out(bench: Bench) -> No
     bench.write("guards.py", "def broken(:\n")
     text = refused(bench, "push", folder, code=1)
     assert text.splitlines()[0].startswith("wrong with the hooks: guards.py:1: SyntaxError")
-    assert text.endswith("the hooks do not load, so nothing was pushed; mend them, and push again")
+    assert text.endswith("the hooks do not load, so nothing was pushed; repair them, and push again")
 
     bench.write("guards.py", GUARDS.replace("pre_tool_use", "pre_tool_uses"))
     assert "pre_tool_uses" in refused(bench, "push", folder, code=1)
@@ -174,7 +174,7 @@ def test_hooks_that_do_not_build_or_do_not_pass_never_go_out(bench: Bench) -> No
     bench.write("guards.py", GUARDS.replace('"rm" in', '"mv" in'))
     text = refused(bench, "push", folder, code=1)
     assert text.splitlines()[0].startswith("FAIL rm is refused (")
-    assert text.endswith("1 case of 1 failed, so nothing was pushed; mend that, and push again")
+    assert text.endswith("1 case of 1 failed, so nothing was pushed; repair that, and push again")
 
     bench.write("guards.py", GUARDS)
     bench.write("policy-tests.toml", "[[case]]\nevent = 'pre_tool_use'\n")
@@ -215,7 +215,7 @@ def test_a_folder_without_hooks_goes_out_only_if_that_is_meant(bench: Bench) -> 
 
     text = refused(bench, "push", str(bench.hooks), code=65)
 
-    assert text.endswith("would take all hooks of earlier versions away; if that is meant, say --allow-empty")
+    assert text.endswith("would take all hooks of earlier versions away; if that is meant, give --allow-empty")
     assert bench.push("--allow-empty")["files"] == []
 
 

@@ -194,7 +194,7 @@ def test_the_rest_of_a_line_that_was_being_typed_answers_no_other_ask(daemon: Da
 
 
 class Waiting:
-    """A daemon with asks that wait, as a desk sees it."""
+    """A daemon with asks that wait, as a prompt sees it."""
 
     def __init__(self, *names: str) -> None:
         self.open = list(names)
@@ -220,10 +220,10 @@ class Waiting:
         return {"closed": {"id": name, "verdict": "deny", "by": None, "reason": "nobody answered"}}
 
 
-def desk_of(waiting: Waiting) -> AskPrompt:
-    desk = AskPrompt(cast("CommandLink", waiting), "me")
-    desk.look()
-    return desk
+def prompt_of(waiting: Waiting) -> AskPrompt:
+    prompt = AskPrompt(cast("CommandLink", waiting), "me")
+    prompt.refresh()
+    return prompt
 
 
 def test_no_line_answers_an_ask_that_has_just_taken_the_place_of_another(
@@ -231,12 +231,12 @@ def test_no_line_answers_an_ask_that_has_just_taken_the_place_of_another(
 ) -> None:
     monkeypatch.setattr("hooklatch.cli.hooks.asks.SETTLE", math.inf)  # however long this machine pauses
     waiting = Waiting("one", "two")
-    desk = desk_of(waiting)
-    desk.hear(waiting.ended("one"))
-    desk.take("a the branch is mine")
-    desk.hear(waiting.ended("two"))
-    desk.hear({"opened": waiting.one("three")})  # nothing was shown meanwhile
-    desk.take("a the branch is mine")
+    prompt = prompt_of(waiting)
+    prompt.take_announcement(waiting.ended("one"))
+    prompt.take_line("a the branch is mine")
+    prompt.take_announcement(waiting.ended("two"))
+    prompt.take_announcement({"opened": waiting.one("three")})  # nothing was shown meanwhile
+    prompt.take_line("a the branch is mine")
 
     assert waiting.answered == []
     assert capsys.readouterr().out.count("nothing was answered") == 2
@@ -245,35 +245,35 @@ def test_no_line_answers_an_ask_that_has_just_taken_the_place_of_another(
 def test_the_rest_of_a_reason_answers_no_other_ask_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hooklatch.cli.hooks.asks.SETTLE", 0.0)
     waiting = Waiting("one", "two")
-    desk = desk_of(waiting)
-    desk.take("d")
-    desk.hear(waiting.ended("one"))
-    desk.take("a risk that I do not take")
+    prompt = prompt_of(waiting)
+    prompt.take_line("d")
+    prompt.take_announcement(waiting.ended("one"))
+    prompt.take_line("a risk that I do not take")
     assert waiting.answered == []
-    desk.take("a that is fine")
+    prompt.take_line("a that is fine")
 
     assert waiting.answered == [("two", "allow")]
 
 
 def test_an_ask_stays_shown_when_lines_were_missed() -> None:
     waiting = Waiting("one", "two")
-    desk = desk_of(waiting)
-    desk.hear({"missed": 7})
-    desk.take("d not this one")
+    prompt = prompt_of(waiting)
+    prompt.take_announcement({"missed": 7})
+    prompt.take_line("d not this one")
 
     assert waiting.answered == [("one", "deny")]
 
 
 def test_a_flood_of_asks_does_not_push_away_the_one_that_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     waiting = Waiting("one")
-    desk = desk_of(waiting)
+    prompt = prompt_of(waiting)
     for number in range(99):
-        desk.hear({"opened": waiting.one(f"a-{number}")})
-        desk.prompt()
+        prompt.take_announcement({"opened": waiting.one(f"a-{number}")})
+        prompt.print_prompt()
 
     text = capsys.readouterr().out
     assert (text.count("waits too"), text.count("\n") < 20) == (5, True)
-    assert desk.shown == "one"
+    assert prompt.shown == "one"
 
 
 def test_what_an_agent_calls_its_fields_commands_no_terminal(daemon: Daemon, followed: Started) -> None:

@@ -205,7 +205,7 @@ def test_a_settings_file_keeps_every_byte_and_names_its_backup(place: Place) -> 
     assert "\n" not in after.replace("\r\n", "")
     assert f"backup: {path}.hooklatch-backup" in done.stdout
     what = "Claude Code does not read a comment"
-    assert f"note: NOT IN FORCE: {what} ({path}:2:2), and ignores the whole file" in done.stdout
+    assert f"note: NOT ACTIVE: {what} ({path}:2:2), and ignores the whole file" in done.stdout
     assert place.run("uninstall", "claude-code").returncode == 0
     assert path.read_bytes() == text.encode()
 

@@ -123,7 +123,7 @@ def test_a_daemon_that_ends_is_told_and_the_next_one_is_found(place: Place) -> N
     with serving(place) as daemon, terminal(place, "top", "--interval", "200ms") as seen:
         seen.until_seen("green", "guards:judge")
         daemon.stop()
-        seen.until_seen("gone", "no daemon: ", "below is what it said last", "guards:judge")
+        seen.until_seen("gone", "no daemon: ", "below is its last report", "guards:judge")
         with serving(place):
             place.fire_tool("Crash")
             seen.until_seen("green", "crash 1")

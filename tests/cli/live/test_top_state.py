@@ -190,7 +190,7 @@ def boards() -> list[TopBoard]:
         build_board(report(*MANY), before, TopDisplay()),
         build_board(report(), None, TopDisplay()),
         build_board(report(*MANY, health="red", wrong=WRONG, detail=DETAIL), before, TopDisplay()),
-        build_board(report(*MANY), before, TopDisplay())._replace(trouble="nobody listens at /run/x " * 20),
+        build_board(report(*MANY), before, TopDisplay())._replace(fault="nobody listens at /run/x " * 20),
     ]
 
 

@@ -121,7 +121,7 @@ def test_a_save_runs_it_again_and_ctrl_c_ends_it(place: Place) -> None:
         (["crash.py", "--payload", "-"], '{"tool_name": "a", "tool_name": "b"}', 65, "'tool_name' occurs twice"),
         (["hooks.toml", "--payload", "push.json"], "", 64, "say which one: --event"),
         (["hooks.toml", "--event", "stopp"], "", 64, "there is no event 'stopp'"),
-        (["hooks.toml", "--host", "codex"], "", 64, "--host says whose documents"),
+        (["hooks.toml", "--host", "codex"], "", 64, "--host names the host of the payloads"),
     ],
 )
 def test_what_is_wrong_is_said(place: Place, words: list[str], stdin: str, code: int, said: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.cli.testing.in_process import InProcessSource, Pools, say_what_stays
+from hooklatch.cli.testing.in_process import InProcessSource, Pools, print_sources_in_workers
 from hooklatch_worker.wire import Source
 
 
@@ -26,7 +26,7 @@ def test_a_source_with_packages_of_its_own_stays_in_its_workers(capsys: pytest.C
 
     assert pools["own", 1] == "pool of own"
     assert isinstance(pools["plain", 1], InProcessSource)
-    say_what_stays(parts)
+    print_sources_in_workers(parts)
     said = capsys.readouterr().err
     assert "own has an environment of its own" in said
     assert "plain" not in said

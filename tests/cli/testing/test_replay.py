@@ -157,7 +157,7 @@ def test_a_payload_that_was_changed_is_not_fired(played: Place) -> None:
     assert (report["fired"], report["unkept"], report["lost"]) == (3, 1, 1)
     assert gone.returncode == 66
     assert "4 decisions" in gone.stderr
-    assert "no payload of them is there: retention removed it, or somebody did" in gone.stderr
+    assert "no payload of them is there: it was removed, by retention or by hand" in gone.stderr
     assert verified.returncode == 1
     assert "payload: the payload of record" in verified.stdout
 

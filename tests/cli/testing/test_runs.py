@@ -117,7 +117,7 @@ def test_a_hook_that_leaves_at_the_end_changes_no_report_and_is_named(expect: st
         done = place.run("test", "cases.jsonl", "--in-process")
 
     assert (done.returncode, f"{int(expect == 'pass')} passed" in done.stdout) == (code, True), done.stderr
-    assert "guards.py: a hook left what runs at the end" in done.stderr
+    assert "guards.py: a function that a hook left to run at the end" in done.stderr
 
 
 @pytest.mark.parametrize(

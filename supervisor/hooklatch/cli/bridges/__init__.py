@@ -1,4 +1,1 @@
-"""Commands that stand between an agent and something else: mcp.
-
-One module per command.
-"""
+"""The command that stands between an agent and a server: `mcp`."""

@@ -1,4 +1,7 @@
-"""mcp: start an MCP server behind a proxy that has each call of its tools judged.  Standard output is the client's."""
+"""The command `mcp`: start an MCP server behind a proxy that has each call of its tools judged.
+
+Standard output belongs to the client, so nothing else is printed there.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ def parse_server_name(text: str) -> str:
 
 
 def run_mcp(arguments: argparse.Namespace) -> int:
-    """Stand between the client on standard input and output and the server; return the server's exit code."""
+    """Run the proxy between the client on standard input and output and the server; return the server's exit code."""
     code = trio.run(proxy_server, arguments)
-    return code if code >= 0 else 128 - code  # as a shell says of a program that a signal has ended
+    return code if code >= 0 else 128 - code  # the code of a shell for a program that a signal has ended
 
 
 async def proxy_server(arguments: argparse.Namespace) -> int:
@@ -55,6 +58,7 @@ async def proxy_server(arguments: argparse.Namespace) -> int:
         ) as guard,
         trio.open_nursery() as nursery,
     ):
+        # Before the server is started, so that a signal leaves none behind.
         await nursery.start(cancel_on_signal, nursery.cancel_scope)
         try:
             code = await run_proxy(
@@ -64,8 +68,8 @@ async def proxy_server(arguments: argparse.Namespace) -> int:
             problem = error
         nursery.cancel_scope.cancel()
     if problem is not None:
-        said = f"the server {arguments.server[0]!r} cannot be started: {problem.strerror or problem}"
-        raise CommandError(Exit.NO_INPUT, said)
+        refusal = f"the server {arguments.server[0]!r} cannot be started: {problem.strerror or problem}"
+        raise CommandError(Exit.NO_INPUT, refusal)
     return code
 
 

@@ -1,4 +1,7 @@
-"""dashboard: pages on loopback, in a process of its own.  Opt-in; knows no page and no request."""
+"""The command `dashboard`: pages on loopback, in a process of its own.
+
+It is opt-in: its libraries are imported only when it runs.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def parse_port(text: str) -> int:
 
 
 def run_dashboard(arguments: argparse.Namespace) -> int:
-    """Serve until told to end."""
+    """Serve the pages until a signal ends the process."""
     try:
         import trio
 
@@ -48,21 +51,23 @@ def run_dashboard(arguments: argparse.Namespace) -> int:
         )
         raise CommandError(Exit.UNAVAILABLE, missing) from None
 
-    def folders() -> list[str]:
+    def list_folders() -> list[str]:
+        # Looked up for each connection: a daemon that starts later may use a folder that there is not yet.
         return paths.list_candidate_dirs(arguments.runtime_dir, os.environ)
 
     logging.basicConfig(level=logging.WARNING, format="hooklatch: %(message)s")
     try:
         listener = process.bind_loopback(arguments.port)
     except OSError as error:
-        raise CommandError(Exit.UNAVAILABLE, f"port {arguments.port} cannot be listened on: {error.strerror}") from None
+        refusal = f"port {arguments.port} cannot be listened on: {error.strerror}; choose another one with --port"
+        raise CommandError(Exit.UNAVAILABLE, refusal) from None
     with open_browser_announcer(arguments) as announce:
-        trio.run(process.serve_dashboard, listener, folders, find_acting_user(), announce, arguments.daemon_uid)
+        trio.run(process.serve_dashboard, listener, list_folders, find_acting_user(), announce, arguments.daemon_uid)
     return Exit.OK
 
 
 def find_acting_user() -> str:
-    """Return who acts on the pages, as the record is told: the user of this process."""
+    """Return the name under which the record has what is done on the pages: the user of this process."""
     import pwd
 
     try:
@@ -82,7 +87,7 @@ def open_browser_announcer(arguments: argparse.Namespace) -> Generator[Announce]
 
 
 class Announce:
-    """Says where the dashboard is, and opens a browser there."""
+    """A callback that prints the address of the dashboard, and opens a browser there."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._is_json = arguments.json
@@ -101,7 +106,7 @@ class Announce:
             Thread(target=self._open, args=(url,), daemon=True).start()
 
     def _open(self, url: str) -> None:
-        """Open a browser by a file that only this user can read: what is on a command line, every user can."""
+        """Open a browser by a file that only this user can read, since every user can read a command line."""
         import subprocess
 
         from hooklatch_worker.sandbox import children
@@ -120,13 +125,13 @@ class Announce:
                 stdin=null,
                 stdout=null,
                 stderr=null,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C ends the dashboard, and is not for the browser
             ).wait()
         except OSError as error:
             output.print_error(f"no browser could be opened ({explain_error(error)}); open the address above")
 
     def close(self) -> None:
-        """Remove that file."""
+        """Remove the file by which the browser was opened."""
         if self._page:
             with suppress(OSError):
                 os.remove(self._page)

@@ -1,7 +1,7 @@
-"""Daemonizes `serve --detach`.  Knows processes and two streams; does not know the daemon's parts.
+"""The two processes of `serve --detach`, and the pipe between them.
 
     hooklatch serve --detach ──fork──▶ the daemon: setsid, chdir to /, /dev/null as 0 and 1, its log as 2
-              ◀──── one line: ready, or why not ────┘
+              ◀──── one report: ready, or why not ──┘
 
 The fork happens before anything with threads is imported.  Only these two processes hold the pipe, so EOF means that
 the daemon ended before it reported anything.
@@ -21,18 +21,18 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 
 __all__ = ["StartReport", "await_start", "detach_process", "open_log"]
 
-PATIENCE = 1000  # milliseconds before the user is told what is being waited for
+NOTICE_AFTER_MS = 1000  # before the user is told what is being waited for
 
 
 class StartReport(msgspec.Struct):
-    """The daemon's report about its start: the facts when it is ready, or how it ended."""
+    """The daemon's report about its start: its addresses when it is ready, or the code and text of its failure."""
 
     ready: dict[str, Any] | None = None
     code: Exit = Exit.SOFTWARE
     error: str = ""
 
     def send(self, stream: BinaryIO) -> None:
-        with stream:
+        with stream:  # closed after one report: the parent reads until EOF
             stream.write(msgspec.json.encode(self))
 
 
@@ -71,13 +71,13 @@ def await_start(pid: int, reader: int, log: str) -> dict[str, Any]:
     """Wait until the daemon is ready; return its report.
 
     Raises:
-        CommandError: it ended instead; the text says why.
+        CommandError: it ended instead, for the reason in the text.
     """
     data = b""
     text = f"the daemon is starting; its log is {log}"
     try:
-        with look.Spinner(text) as working:
-            if not select.select([reader], [], [], PATIENCE / 1000)[0] and not working.is_shown:
+        with look.Spinner(text) as spinner:
+            if not select.select([reader], [], [], NOTICE_AFTER_MS / 1000)[0] and not spinner.is_shown:
                 output.print_error(text)
             while chunk := os.read(reader, 2**16):
                 data += chunk
@@ -89,7 +89,7 @@ def await_start(pid: int, reader: int, log: str) -> dict[str, Any]:
     except msgspec.DecodeError:
         raise_without_report(pid, log)
     if report.ready is None:
-        os.waitpid(pid, 0)
+        os.waitpid(pid, 0)  # it is about to end: only return when its locks and sockets are free again
         raise CommandError(report.code, report.error)
     return report.ready
 

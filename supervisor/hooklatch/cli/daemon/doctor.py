@@ -1,8 +1,8 @@
-"""doctor: what is wrong on this machine, and how to fix it.  Queries the daemon and reads files; changes nothing.
+"""The command `doctor`: the faults of this machine, each with its remedy.  It changes nothing.
 
-The daemon says what makes it red (`core/health.py`); this looks at the machine around it, and has a call that must be
-refused sent through the settings of each program that hooklatch is installed for (`cli/hosts/checking.py`).  Anything
-that keeps hooks from running, or makes gates deny for a reason other than policy, is a problem; all else is a hint.
+The daemon reports what makes it red (`core/health.py`).  The command also checks the machine around it, and sends a
+call that must be refused through the settings of each installed host (`cli/hosts/checking.py`).  A finding is a problem
+if it keeps hooks from running, or makes gates deny for a reason other than policy.  Every other one is a hint.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from hooklatch.install.layouts import LAYOUTS
 
 __all__ = ["add_doctor"]
 
+# A command that starts a Python without -I or -P, which would keep the agent's folder out of its imports.
 PYTHON = re.compile(r"(?<![\w.-])python3?(?![\w./-])(?! -[A-Za-z]*[IP])")
 PYTHON_FILE = re.compile(r"python3\.(\d+)")
 SAFE_PATH = 11  # the minor version of the first Python 3 that knows PYTHONSAFEPATH
@@ -45,7 +46,7 @@ SHELL_WORDS = frozenset(
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What is wrong, and what to do about it."""
+    """A finding of the command, with its remedy."""
 
     what: str
     do: str
@@ -57,46 +58,52 @@ def add_doctor(parser: Parser) -> None:
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
-    """Check everything, and print what to do."""
+    """Check everything, and print each finding with its remedy."""
     with look.Spinner("a call that has to be refused goes through each agent's settings"):
         hosts = check_hosts()
     try:
         with connect_administrator(arguments) as link:
             status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
             events = link.ask("events")["events"]
-        found = [
+        diagnoses = [
             *diagnose_status(status), *diagnose_project(status), *diagnose_programs(status, hooks),
             *diagnose_pythons(status, hooks),
             *diagnose_hooks(hooks, status),
             *diagnose_events(status, events, hosts), *diagnose_hosts(hooks, events, hosts),
         ]  # fmt: skip
     except HooklatchError as error:
-        found = [Diagnosis(str(error), suggest_without_daemon(error)), *diagnose_configuration(arguments)]
-    found += [Diagnosis(one.what, one.do, one.is_problem) for host in hosts for one in host.findings]
-    told = tuple(one.what for one in found if one.is_problem)
-    found = [one for one in found if one.is_problem or not one.what.startswith(told)]  # a hint that a problem has said
-    problems = [finding for finding in found if finding.is_problem]
-    hints = [finding for finding in found if not finding.is_problem]
+        diagnoses = [Diagnosis(str(error), suggest_without_daemon(error)), *diagnose_configuration(arguments)]
+    diagnoses += [
+        Diagnosis(finding.what, finding.do, finding.is_problem) for host in hosts for finding in host.findings
+    ]
+    problems = [diagnosis for diagnosis in diagnoses if diagnosis.is_problem]
+    problem_texts = tuple(problem.what for problem in problems)
+    # A hint that begins with the text of a problem would say it once more.
+    hints = [hint for hint in diagnoses if not hint.is_problem and not hint.what.startswith(problem_texts)]
     if arguments.json:
         output.say_json({"problems": problems, "hints": hints, "hosts": [describe_host(host) for host in hosts]})
     else:
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
                 output.say_lines((label, finding.what), ("do", finding.do), width=7)
-        for host in output.order_failures_first(hosts, lambda host: any(one.is_problem for one in host.findings)):
-            said = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
-            output.print_line(f"{host.title}: {said}  ({look.shorten_path(host.file)})")
+        for host in output.order_failures_first(hosts, has_problem):
+            result = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
+            output.print_line(f"{host.title}: {result}  ({look.shorten_path(host.file)})")
         counts = f"{format_count(len(problems), 'problem')}, {format_count(len(hints), 'hint')}"
         output.print_line(
-            look.paint_text("all is well", "good")
-            if not found
-            else look.paint_text(counts, "bad" if problems else "title")
+            look.paint_text(counts, "bad" if problems else "title")
+            if problems or hints
+            else look.paint_text("all is well", "good")
         )
     return Exit.FINDINGS if problems else Exit.OK
 
 
+def has_problem(host: SettingsFileCheck) -> bool:
+    return any(finding.is_problem for finding in host.findings)
+
+
 def suggest_without_daemon(error: HooklatchError) -> str:
-    """Return what to do about a daemon that does not answer."""
+    """Return the remedy for a daemon that does not answer."""
     match error:
         case NobodyListensError(how="silent", pid=pid):
             return suggest_waiting(pid)
@@ -111,10 +118,10 @@ def suggest_without_daemon(error: HooklatchError) -> str:
 
 
 def diagnose_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
-    for one in status["wrong"]:
-        yield Diagnosis(one["what"], one["do"])
-    for one in status.get("warned", []):
-        yield Diagnosis(one["what"], one["do"], is_problem=one["reason"] == "configuration")
+    for fault in status["wrong"]:
+        yield Diagnosis(fault["what"], fault["do"])
+    for warning in status.get("warned", []):  # a daemon of an older version has none
+        yield Diagnosis(warning["what"], warning["do"], is_problem=warning["reason"] == "configuration")
     isolation = status["isolation"]
     for path in isolation["absent"]:
         what = f"[isolation] names {path}, which does not exist: workers that are already running cannot use it"
@@ -129,8 +136,8 @@ def diagnose_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
     if fleet is not None and fleet["name"] is not None and not fleet["links"]:
         what = f"this host is in the fleet {fleet['name']!r}, and no link is connected"
         yield Diagnosis(what, "start it: hooklatch link", is_problem=False)
-    for one in status["failing"]:
-        yield Diagnosis(format_failing_hook(one), f"see why, and fix it: hooklatch hooks show {one['hook']}")
+    for hook in status["failing"]:
+        yield Diagnosis(format_failing_hook(hook), f"see why, and fix it: hooklatch hooks show {hook['hook']}")
     if status["draining"]:
         yield Diagnosis(
             "the daemon is draining: gates are denied", "start it again once it has ended: hooklatch serve --detach"
@@ -145,7 +152,7 @@ def diagnose_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
         return
     below = os.path.join(folder, ".hooklatch")
     if os.path.isdir(below) and folder not in [project["folder"] for project in status["projects"]]:
-        yield Diagnosis(f"{below} is not trusted, its hooks are ignored", "look at them, then: hooklatch trust")
+        yield Diagnosis(f"{below} is not trusted, so its hooks are ignored", "look at them, then: hooklatch trust")
 
 
 def diagnose_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
@@ -160,14 +167,18 @@ def diagnose_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> It
 
 
 def diagnose_pythons(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
-    """Warn of commands whose Python does not know PYTHONSAFEPATH; where its name says so, the daemon does."""
+    """Warn of commands whose Python does not know PYTHONSAFEPATH.
+
+    Where the name in the command has the version, the daemon warns; here a link such as python3 is followed.
+    """
     for hook in hooks:
         named = PYTHON.search(str(hook["target"])) if hook["kind"] == "shell" and hook["enabled"] else None
-        found = shutil.which(named[0], path=status["path"]) if named is not None else None
-        version = PYTHON_FILE.fullmatch(os.path.basename(os.path.realpath(found))) if found is not None else None
+        program = shutil.which(named[0], path=status["path"]) if named is not None else None
+        version = PYTHON_FILE.fullmatch(os.path.basename(os.path.realpath(program))) if program is not None else None
         if version is not None and int(version[1]) < SAFE_PATH:
             what = (
-                f"{hook['name']} runs {found}, a Python older than 3.{SAFE_PATH}: it imports from where the agent works"
+                f"{hook['name']} runs {program}, a Python older than 3.{SAFE_PATH}: "
+                "it imports from where the agent works"
             )
             yield Diagnosis(what, 'write python3 -I, or run_in = "file"', is_problem=False)
 
@@ -184,8 +195,8 @@ def find_certain_program(command: str) -> str | None:
 
 
 def diagnose_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Iterator[Diagnosis]:
-    """Report hooks that do not run, or that run twice for the same."""
-    known = [one["what"] for one in status["wrong"]]
+    """Yield hooks that do not run, that do the same as another one, or that share its id."""
+    known = [fault["what"] for fault in status["wrong"]]  # with them the daemon has reported some hooks already
     for hook in hooks:
         name = shlex.quote(hook["name"])
         if not hook["enabled"]:
@@ -194,38 +205,38 @@ def diagnose_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Itera
             )
         elif hook["problem"] and not any(what in hook["problem"] or hook["name"] in what for what in known):
             yield Diagnosis(f"{hook['name']} is inactive: {hook['problem']}", f"see: hooklatch hooks show {name}")
-    seen: dict[tuple[str, ...], str] = {}
+    first_names: dict[tuple[str, ...], str] = {}
     for hook in hooks:
         if not hook["enabled"]:
             continue
         key = (hook["event"], hook["kind"], str(hook["target"]), str(hook["match"]))
-        first = seen.setdefault(key, hook["name"])
+        first = first_names.setdefault(key, hook["name"])
         if first != hook["name"]:
             what = f"{hook['name']} does the same as {first}: {hook['target']} on {hook['event']}"
             yield Diagnosis(what, f"keep one: hooklatch hooks disable {shlex.quote(hook['name'])}", is_problem=False)
     ids: dict[str, list[str]] = {}
     for hook in hooks:
         ids.setdefault(hook["id"], []).append(hook["name"])
-    for one, having in ids.items():
-        if len(set(having)) > 1:
-            what = f"{', '.join(having)} have the same id in several places, and each of them runs"
+    for hook_id, names in ids.items():
+        if len(set(names)) > 1:
+            what = f"{', '.join(names)} have the same id in several places, and each of them runs"
             yield Diagnosis(
-                what, f"see which fires when: hooklatch hooks explain EVENT; rename {one!r}", is_problem=False
+                what, f"see which fires when: hooklatch hooks explain EVENT; rename {hook_id!r}", is_problem=False
             )
 
 
 def diagnose_hosts(
     hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: list[SettingsFileCheck]
 ) -> Iterator[Diagnosis]:
-    """Report hooks on events that no installed program ever fires."""
+    """Yield hooks on events that no installed host ever fires."""
     fired = {event["name"] for event in events if event["fired"]}
-    told = {event for host in hosts for event in host.canonical}
+    installed = {event for host in hosts for event in host.canonical}
     standard = {spec.event for name in list_hosts() for spec in find_host(name).events.values()}
-    if not told:
+    if not installed:
         return
-    for event in sorted({hook["event"] for hook in hooks if hook["enabled"]} - told - fired):
+    for event in sorted({hook["event"] for hook in hooks if hook["enabled"]} - installed - fired):
         if event not in standard:
-            continue  # somebody's own event, which a client may fire
+            continue  # an event of the configuration, which a client may fire
         titles = ", ".join(sorted({host.title for host in hosts}))
         on_it = ", ".join(hook["name"] for hook in hooks if hook["event"] == event)
         able = [
@@ -250,14 +261,16 @@ def describe_host(host: SettingsFileCheck) -> dict[str, Any]:
 def diagnose_events(
     status: dict[str, Any], events: list[dict[str, Any]], hosts: list[SettingsFileCheck]
 ) -> Iterator[Diagnosis]:
-    """Report events that have hooks but are never fired, once anything has been fired."""
+    """Yield events that have hooks and were never fired; before the first fire that means nothing."""
     silent = [event["name"] for event in events if event["hooks"] and not event["fired"]]
     if not status["fired"]:
-        settings = "use your agent once" if hosts else f"have it asked: hooklatch install HOST ({', '.join(LAYOUTS)})"
+        settings = (
+            "use your agent once" if hosts else f"have your agent ask it: hooklatch install HOST ({', '.join(LAYOUTS)})"
+        )
         yield Diagnosis("nothing has been fired since the daemon started", settings, is_problem=False)
     elif silent:
         yield Diagnosis(
-            f"no host has fired {', '.join(silent)} since the daemon started, but there are hooks on it",
+            f"no host has fired {', '.join(silent)} since the daemon started, but hooks wait for it",
             "check that your host fires it: hooklatch events NAME",
             is_problem=False,
         )

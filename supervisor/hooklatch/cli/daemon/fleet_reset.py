@@ -1,4 +1,7 @@
-"""fleet reset: let this host follow its fleet's versions from the first one again.  Asks the daemon, and no engine."""
+"""The command `fleet reset`: let this host follow its fleet's versions from the first one again.
+
+It asks the daemon and not the engine.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ def add_reset(parser: Parser) -> None:
 
 
 def run_fleet_reset(arguments: argparse.Namespace) -> int:
-    """Have the daemon forget which versions it has read; what is in force stays."""
+    """Have the daemon forget which versions it has read; the active one stays."""
     with connect_administrator(arguments) as link:
         result: dict[str, Any] = link.ask("fleet_reset", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
     applied = result["applied"]
-    force = f"version {applied['version']} stays in force" if applied is not None else "nothing is in force"
-    output.print_line(f"this host follows from version 1 again; {force} until the link brings what is wanted")
+    active = f"version {applied['version']} stays active" if applied is not None else "no version is active"
+    output.print_line(f"this host follows from version 1 again; {active} until the link brings the one that is wanted")
     if result["problem"] is not None:
         output.print_error(result["problem"])
     return Exit.OK

@@ -1,4 +1,4 @@
-"""health: whether the daemon is ready, as one word and an exit code, for health checks and scripts."""
+"""The command `health`: the daemon's health as one word and an exit code, for health checks and scripts."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def run_health(arguments: argparse.Namespace) -> int:
     while True:
         try:
             with connect_agent_once(arguments) as link:
-                found = link.ask("health")
-            code = CODES.get(found["health"], Exit.PROTOCOL)
+                report = link.ask("health")
+            code = CODES.get(report["health"], Exit.PROTOCOL)
         except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError):
             if time.monotonic() >= deadline:
                 raise
         else:
             if code is Exit.OK or time.monotonic() >= deadline:
-                print_health(arguments, found)
+                print_health(arguments, report)
                 return code
         time.sleep(min(PAUSE, max(0.0, deadline - time.monotonic())))
 
 
-def print_health(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+def print_health(arguments: argparse.Namespace, report: dict[str, Any]) -> None:
     if arguments.json:
-        output.say_json(found)
+        output.say_json(report)
         return
-    why = f": {', '.join(found['reasons'])} (see: hooklatch status)" if found["reasons"] else ""
-    output.print_line(look.paint_text(found["health"], "good" if found["health"] == "ready" else "bad"), why)
+    reasons = f": {', '.join(report['reasons'])} (see: hooklatch status)" if report["reasons"] else ""
+    output.print_line(look.paint_text(report["health"], "good" if report["health"] == "ready" else "bad"), reasons)

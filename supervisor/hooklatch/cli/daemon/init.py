@@ -1,4 +1,7 @@
-"""init: a first configuration that works, a guard of the gallery, and a schema for editors.  Overwrites nothing."""
+"""The command `init`: a first configuration that works, a guard of the gallery, and a schema for editors.
+
+It overwrites nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from hooklatch.paths import find_config_file
 
 __all__ = ["add_init"]
 
-FIRST = "destructive_commands"  # the guard of the gallery that everybody gets
+FIRST = "destructive_commands"  # the guard of the gallery that every new configuration gets
 OTHERS = [name for name in LAYOUTS if name != "claude-code"]
 FIRST_EVENT = """echo '{"tool_name": "Bash", "tool_input": {"command": "/bin/rm -rf ~"}}'"""
 SCHEMA = "hooks.schema.json"  # beside the file, so that an editor finds it without a network; never read by the daemon

@@ -1,7 +1,7 @@
-"""link: the process between this machine's daemon and the engine of its fleet.  Reads options and [fleet]; no more.
+"""The command `link`: the process between this machine's daemon and the engine of its fleet.
 
 start ─▶ one link a machine (a lock) ─▶ ready ─▶ works until SIGTERM or Ctrl-C
-                                          └─ [fleet] changed: the work begins anew, with what it says now
+                                          └─ [fleet] changed: the link starts again with the new settings
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def add_link(parser: Parser) -> None:
 
 
 def run_link(arguments: argparse.Namespace) -> int:
-    """Work until told to end."""
+    """Run the link until a signal ends it."""
     # As process 1 of a container, SIGTERM has no default action: handle it until the link does.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     import trio
@@ -56,17 +56,17 @@ def run_link(arguments: argparse.Namespace) -> int:
             Exit.NO_INPUT, f"{config} has no [fleet] table, which says what to follow; see docs/guides/fleet.md"
         )
     check_link_settings(settings)
-    fd = lock_link(state)
+    fd = lock_link(state)  # two links of one host would both ship the record
     log = start_log(arguments.log_level, arguments.log_format)
     try:
-        places = LinkPaths(
+        link_paths = LinkPaths(
             config, os.path.join(state, RECORD), lambda: list_socket_folders(arguments), arguments.daemon_uid
         )
 
         def on_ready(host: str, fleet: str) -> None:
             print_link_start(arguments, host, fleet)
 
-        trio.run(LinkProcess(places, settings, on_ready).run)
+        trio.run(LinkProcess(link_paths, settings, on_ready).run)
     finally:
         log.close()
         os.close(fd)
@@ -76,18 +76,19 @@ def run_link(arguments: argparse.Namespace) -> int:
 def list_socket_folders(arguments: argparse.Namespace) -> list[str]:
     """Return the folders that may hold the admin socket now."""
     named = [arguments.admin_dir] if arguments.admin_dir else None
-    return [os.path.abspath(one) for one in named or paths.list_candidate_dirs(arguments.runtime_dir, os.environ)]
+    return [os.path.abspath(folder) for folder in named or paths.list_candidate_dirs(arguments.runtime_dir, os.environ)]
 
 
 def lock_link(state: str) -> int:
-    """Return the descriptor whose lock says that this is the one link of this user on this machine."""
+    """Take the lock of the one link of this user on this machine, and return its descriptor."""
     from hooklatch.directories import LockedError, lock_directory
 
     try:
         os.makedirs(state, mode=0o700, exist_ok=True)
         return lock_directory(state, LOCK)
     except LockedError as error:
-        raise CommandError(Exit.UNAVAILABLE, f"another link (pid {error.holder}) already runs here") from None
+        refusal = f"another link (pid {error.holder}) already runs for {state}; stop it before you start this one"
+        raise CommandError(Exit.UNAVAILABLE, refusal) from None
     except OSError as error:
         raise CommandError(Exit.UNAVAILABLE, f"{state} cannot be locked: {error.strerror or error}") from None
 

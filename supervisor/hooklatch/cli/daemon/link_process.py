@@ -1,7 +1,4 @@
-"""The link as a process: its settings as they change, its signals, and what it tells a service manager.
-
-Knows the file of hooks and the service manager; knows nothing of what a link does.
-"""
+"""The process of a link: its settings as they change, its signals, and its reports to a service manager."""
 
 from __future__ import annotations
 
@@ -29,15 +26,15 @@ from hooklatch.service.process.service_manager import Notifier
 __all__ = ["LinkProcess", "LinkPaths", "check_link_settings"]
 
 logger = logging.getLogger("hooklatch.link")
-LOOK = 2.0  # seconds between two looks at the file of hooks
-STATUS = 5.0  # seconds between two lines for the service manager, if there is something new to say
+CHECK_INTERVAL = 2.0  # seconds between two checks of the file of hooks
+STATUS_INTERVAL = 5.0  # seconds between two lines for the service manager, if there is something new to say
 LIBRARY = "coredis"
 
 
 class LinkPaths(msgspec.Struct, frozen=True):
-    """Where things are on this machine; `folders` may hold the admin socket, and are asked for anew each time.
+    """The paths of a link: the file of hooks, the record's folder, and the folders that may hold the admin socket.
 
-    `daemon_uid` is the user whose daemon is taken beside this one's and root's.
+    `folders` is called for each connection.  `daemon_uid` is a user whose daemon is accepted too.
     """
 
     config: str
@@ -47,10 +44,10 @@ class LinkPaths(msgspec.Struct, frozen=True):
 
 
 def check_link_settings(settings: FleetSettings) -> None:
-    """Find what no further attempt mends.
+    """Check what a further attempt does not repair.
 
     Raises:
-        CommandError: a library is missing, the password cannot be read, or the URL is none.
+        CommandError: a library is missing, the password cannot be read, or the URL is invalid.
     """
     if importlib.util.find_spec(LIBRARY) is None:
         raise CommandError(
@@ -67,10 +64,10 @@ def check_link_settings(settings: FleetSettings) -> None:
 
 
 def open_engine_connection(settings: FleetSettings) -> AbstractAsyncContextManager[Engine]:
-    """Return the engine's connection, to be entered; the password is read anew each time.
+    """Return a connection to the engine, to be entered; the password is read anew each time.
 
     Raises:
-        RefusedError: the URL is none, or the password cannot be read.
+        EngineRefusedError: the URL is invalid, or the password cannot be read.
     """
     return open_engine(
         add_user(settings.url, settings.user),
@@ -81,24 +78,24 @@ def open_engine_connection(settings: FleetSettings) -> AbstractAsyncContextManag
 
 
 class LinkProcess:
-    """One link, until it is told to end."""
+    """A process that runs one link with the settings of now, until a signal ends it."""
 
-    def __init__(self, places: LinkPaths, settings: FleetSettings, on_ready: Callable[[str, str], None]) -> None:
-        self._places = places
+    def __init__(self, paths: LinkPaths, settings: FleetSettings, on_ready: Callable[[str, str], None]) -> None:
+        self._paths = paths
         self._settings: FleetSettings | None = settings
         self._on_ready = on_ready
         self._notifier = Notifier.from_environment(os.environ, os.getpid())
         self._link: Link | None = None
-        self._look = trio.Event()
-        self._seen: tuple[int, ...] | None = read_file_signature(places.config)
+        self._check_requested = trio.Event()
+        self._signature: tuple[int, ...] | None = read_file_signature(paths.config)
 
     async def run(self) -> None:
-        """Work until SIGTERM or SIGINT."""
+        """Run the link until SIGTERM or SIGINT."""
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._work)
+                nursery.start_soon(self._run_links)
                 nursery.start_soon(self._notifier.keep_alive, lambda: True)
-                nursery.start_soon(self._show)
+                nursery.start_soon(self._report_status)
                 assert self._settings is not None
                 await self._notifier.ready(f"the link of {self._settings.host} to the fleet {self._settings.name}")
                 self._on_ready(self._settings.host, self._settings.name)
@@ -106,73 +103,76 @@ class LinkProcess:
                 logger.info("ready", extra={"host": self._settings.host, "fleet": self._settings.name})
                 async for number in received:
                     if number == signal.SIGHUP:
-                        self._look.set()
+                        self._check_requested.set()
                         continue
                     logger.info("stopping", extra={"signal": number})
                     nursery.cancel_scope.cancel()
                     break
         await self._notifier.stopping("stopping")
 
-    async def _work(self) -> None:
+    async def _run_links(self) -> None:
+        """Run a link for as long as its settings stay the same, then one with the new ones."""
         while True:
             settings = self._settings
             async with trio.open_nursery() as nursery:
                 if settings is not None:
-                    nursery.start_soon(self._link_with, settings)
+                    nursery.start_soon(self._run_link, settings)
                 while self._settings == settings:
-                    await self._look_again()
+                    await self._await_settings()
                 nursery.cancel_scope.cancel()
 
-    async def _link_with(self, settings: FleetSettings) -> None:
-        daemon = DaemonSocket(self._places.folders, self._places.daemon_uid)
-        self._link = Link(settings, lambda: open_engine_connection(settings), daemon, self._places.record)
+    async def _run_link(self, settings: FleetSettings) -> None:
+        daemon = DaemonSocket(self._paths.folders, self._paths.daemon_uid)
+        self._link = Link(settings, lambda: open_engine_connection(settings), daemon, self._paths.record)
         try:
             await self._link.run()
         finally:
             self._link = None
             daemon.close()
 
-    async def _look_again(self) -> None:
-        """Wait for a change of the file, and take what it says; one that is broken changes nothing."""
-        with trio.move_on_after(LOOK) as scope:
-            await self._look.wait()
-        seen = read_file_signature(self._places.config)
-        if scope.cancelled_caught and seen == self._seen:
+    async def _await_settings(self) -> None:
+        """Wait for a change of the file or for SIGHUP, and take its settings; a broken file changes nothing."""
+        with trio.move_on_after(CHECK_INTERVAL) as scope:
+            await self._check_requested.wait()
+        signature = read_file_signature(self._paths.config)
+        if scope.cancelled_caught and signature == self._signature:
             return
-        self._look, self._seen = trio.Event(), seen
+        # Before the file is read: what changes while it is read is then seen as a change.
+        self._check_requested, self._signature = trio.Event(), signature
         try:
-            settings = await trio.to_thread.run_sync(read_fleet, self._places.config)
+            settings = await trio.to_thread.run_sync(read_fleet, self._paths.config)
         except CommandError as error:
             logger.warning("[fleet] stays as it was: %s", error)
             return
         except Exception:
-            logger.exception("[fleet] stays as it was: %s cannot be read", self._places.config)
+            logger.exception("[fleet] stays as it was: %s cannot be read", self._paths.config)
             return
         if settings is None and self._settings is not None:
             logger.warning(
-                "[fleet] is gone from %s: nothing is shipped or applied until it is back", self._places.config
+                "[fleet] is gone from %s: nothing is shipped or applied until it is back", self._paths.config
             )
         elif settings != self._settings:
             logger.info("[fleet] has changed")
         self._settings = settings
 
-    async def _show(self) -> None:
-        said = ""
+    async def _report_status(self) -> None:
+        reported = ""
         while True:
-            await trio.sleep(STATUS)
+            await trio.sleep(STATUS_INTERVAL)
             status = self._link.state.format_status() if self._link is not None else "there is no [fleet]"
-            if status != said:
+            if status != reported:
                 await self._notifier.notify(STATUS=status)
-                said = status
+                reported = status
 
 
 def warn_of_readers(password_file: str | None) -> None:
-    with suppress(OSError):  # each connection to the engine reads it, and tells
+    with suppress(OSError):  # each connection to the engine reads it, and reports the error
         if password_file is not None and os.stat(password_file).st_mode & 0o077:
             logger.warning("others may read the engine's password; run: chmod 600 %s", password_file)
 
 
 def read_file_signature(path: str) -> tuple[int, ...] | None:
+    """Return what differs after a change of a file; None if it cannot be looked up."""
     try:
         status = os.stat(path)
     except OSError:

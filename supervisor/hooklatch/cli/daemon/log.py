@@ -1,4 +1,4 @@
-"""log: shows and verifies the decision record, from its files.  Works without a daemon."""
+"""The commands `log`: show and verify the decision record, from its files and without a daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.record_filters import (
-    LOOKED_AT,
+    SUGGESTION_RECORDS,
     add_filters,
     list_asked_names,
     make_unknown_name_error,
@@ -36,7 +36,7 @@ from hooklatch.record.verify import verify_record
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
-RANGES = 20  # unbroken ranges to name
+RANGES = 20  # unbroken ranges to print
 POLL = 0.2  # seconds between checks for new records
 BELOW = (
     (
@@ -82,22 +82,23 @@ def add_place(parser: Parser) -> None:
 
 
 def run_log(arguments: argparse.Namespace) -> int:
-    """Show records, oldest first."""
+    """Print entries of the record, the oldest first."""
     filters = read_filters(arguments)
     folder = record_folder(arguments)
     is_empty = True
     try:
-        tailer = RecordFollower(folder) if arguments.follow else None
+        # Opened before the entries are read, so that none falls between the two; `new` returns what came since.
+        follower = RecordFollower(folder) if arguments.follow else None
         for record in select_records(folder, filters, arguments.number):
             if not output.has_reader():
                 return Exit.OK
             is_empty = False
             print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
-        if is_empty and tailer is None:
+        if is_empty and follower is None:
             check_names(folder, filters)
             output.print_error(f"no record in {folder} matches")
-        while tailer is not None and output.has_reader():
-            for record in filter_entries(tailer.new(), filters):
+        while follower is not None and output.has_reader():
+            for record in filter_entries(follower.new(), filters):
                 print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
             time.sleep(POLL)
     except NoRecordError as error:
@@ -109,6 +110,7 @@ def run_log(arguments: argparse.Namespace) -> int:
 
 
 def select_records(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any]]:
+    """Yield the newest entries that match, the oldest of them first; 0 is all."""
     if number == 0:
         yield from filter_entries(read_forwards(folder), filters)
         return
@@ -121,14 +123,15 @@ def select_records(folder: str, filters: Filters, number: int) -> Iterator[dict[
 
 
 def check_names(folder: str, filters: Filters) -> None:
-    """Reject a filter that names something no record has: an empty result would read as "that never happened".
+    """Reject a filter by a name that no record has: an empty result would read as "that never happened".
 
     Raises:
-        CommandError: a filter does.
+        CommandError: a filter has such a name.
     """
-    for asked in list_asked_names(filters):
-        if next(read_newest(folder, asked.alone), None) is None:
-            error = make_unknown_name_error(asked, list_field_values(folder, asked.field, LOOKED_AT), folder)
+    for asked_name in list_asked_names(filters):
+        if next(read_newest(folder, asked_name.alone), None) is None:
+            known = list_field_values(folder, asked_name.field, SUGGESTION_RECORDS)
+            error = make_unknown_name_error(asked_name, known, folder)
             if error is not None:
                 raise error
 
@@ -137,8 +140,8 @@ def verify_log(arguments: argparse.Namespace) -> int:
     """Verify the record."""
     folder = record_folder(arguments)
     try:
-        with look.Spinner("reading the record") as working:
-            report = verify_record(folder, arguments.witness, on_progress=make_progress_printer(working))
+        with look.Spinner("reading the record") as spinner:
+            report = verify_record(folder, arguments.witness, on_progress=make_progress_printer(spinner))
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     if arguments.json:
@@ -161,13 +164,13 @@ def run_acknowledge(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def make_progress_printer(working: look.Spinner) -> Callable[[int, int], None]:
-    """Return a function that says how far a check has come."""
+def make_progress_printer(spinner: look.Spinner) -> Callable[[int, int], None]:
+    """Return a function that shows how far a check has come."""
 
-    def tell(done: int, total: int) -> None:
-        working.text = f"reading the record: {done * 100 // max(total, 1)} % of {total // 2**20} MiB"
+    def show_progress(done: int, total: int) -> None:
+        spinner.text = f"reading the record: {done * 100 // max(total, 1)} % of {total // 2**20} MiB"
 
-    return tell
+    return show_progress
 
 
 def format_verify_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, str]]:
@@ -180,16 +183,16 @@ def format_verify_report(folder: str, report: VerifyReport) -> Iterator[tuple[st
         yield "head", f"{report.head.seq}:{report.head.hash}"
         anchored = report.anchored_through
         if anchored is not None:
-            rest = f"; {anchored + 1} to {report.head.seq} are newer than that" if anchored < report.head.seq else ""
-            yield "anchored", f"through {anchored}{rest}"
+            newer = f"; {anchored + 1} to {report.head.seq} are newer than that" if anchored < report.head.seq else ""
+            yield "anchored", f"through {anchored}{newer}"
     for witness in report.witnesses:
         yield "witness", f"{witness['seq']}:{witness['hash']} {witness['result']}"
     for finding in report.findings:
         yield "WRONG", f"{finding.what}: {finding.text}" + (f" ({finding.segment})" if finding.segment else "")
     if report.findings_omitted:
         yield "WRONG", f"and {report.findings_omitted} more"
-    for told in report.told:
-        yield "told", format_record(told)
+    for entry in report.told:
+        yield "told", format_record(entry)
     for note in report.notes:
         yield "note", note
     yield "proves", report.proves if report.ok else "that the parts named WRONG are not as they were written"

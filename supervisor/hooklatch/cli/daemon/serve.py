@@ -1,4 +1,7 @@
-"""serve.  Starts the daemon; does not know its parts."""
+"""The command `serve`: the daemon, in this process or detached from it.
+
+The daemon's own modules are imported after the fork of `--detach`, since some of them start threads.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def add_serve(parser: Parser) -> None:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
-    """Run the daemon; print one line when it is ready."""
+    """Run the daemon, and print a line when it is ready."""
     folders = list_socket_directories(arguments)
     if not folders:
         raise CommandError(Exit.UNAVAILABLE, "there is no directory for the sockets; name one with --runtime-dir")
@@ -61,7 +64,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
         "is_config_named": bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
     }
     beside = os.path.join(os.path.dirname(config), HOOKS_D)
-    if not options["is_config_named"] and is_nothing(config, beside):
+    if not options["is_config_named"] and are_absent(config, beside):
         output.print_error(f"there is no {config}, so no guard of yours is active; make one with: hooklatch init")
     if arguments.detach:
         return serve_detached(arguments, options)
@@ -69,12 +72,12 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 
 def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Start the daemon in its own session; return, in this process, when it is ready."""
+    """Start the daemon in its own session; in this process, return when it is ready."""
     log, log_fd = detaching.open_log(options["state_dir"])
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
-        os.close(writer)
+        os.close(writer)  # else a daemon that dies would never read as EOF here
         os.close(log_fd)
         print_ready(arguments, {**detaching.await_start(pid, reader, log), "log": log})
         return Exit.OK
@@ -84,16 +87,16 @@ def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> in
     try:
         return serve_until_ended(arguments, options, lambda ready: detaching.StartReport(ready).send(stream), log)
     except CommandError as error:
-        if not stream.closed:  # otherwise it was ready before, and the parent has exited
+        if not stream.closed:  # if it is, the daemon was ready before, and the parent has exited
             detaching.StartReport(code=error.code, error=str(error)).send(stream)
         raise
 
 
-def is_nothing(*places: str) -> bool:
-    """Return whether nothing is there; what cannot be looked up may be something, and then gates deny."""
+def are_absent(*candidates: str) -> bool:
+    """Return whether none of these paths exists; one that cannot be looked up may exist, and then gates deny."""
     from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 
-    return all(isinstance(look_up_path(place), PathAbsent) for place in places)
+    return all(isinstance(look_up_path(path), PathAbsent) for path in candidates)
 
 
 def print_ready(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
@@ -105,14 +108,14 @@ def print_ready(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
         f"hooklatch is ready: agent {ready['agent']}, admin {ready['admin']} (pid {ready['pid']}, "
         f"revision {ready['revision']}){log}"
     )
-    for one in ready["wrong"]:
-        output.print_error(f"red: {one['what']}; {one['do']}")
+    for fault in ready["wrong"]:
+        output.print_error(f"red: {fault['what']}; {fault['do']}")
 
 
 def serve_until_ended(
     arguments: argparse.Namespace,
     options: dict[str, Any],
-    tell: Callable[[dict[str, Any]], None],
+    report_ready: Callable[[dict[str, Any]], None],
     log_file: str | None = None,
 ) -> int:
     # As process 1 of a container, SIGTERM has no default action: handle it until the daemon does.
@@ -125,9 +128,9 @@ def serve_until_ended(
     log = start_log(arguments.log_level, arguments.log_format, path=log_file)
 
     def on_ready(ready: DaemonReady) -> None:
-        tell(msgspec.to_builtins(ready))
-        where = {"agent": ready.agent, "admin": ready.admin, "revision": ready.revision}
-        logger.info("ready", extra=where)
+        report_ready(msgspec.to_builtins(ready))
+        addresses = {"agent": ready.agent, "admin": ready.admin, "revision": ready.revision}
+        logger.info("ready", extra=addresses)
 
     try:
         run_daemon(DaemonOptions(**options), on_ready=on_ready)
@@ -136,8 +139,8 @@ def serve_until_ended(
     except StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except BaseExceptionGroup as group:
-        failed, rest = group.split(PartFailedError)
-        if failed is not None and rest is None:
+        failed, others = group.split(PartFailedError)
+        if failed is not None and others is None:
             where = f"{log_file or 'the log'} has the traceback"
             raise CommandError(Exit.SOFTWARE, f"{format_failure_cause(failed)}; {where}") from None
         if group.split(KeyboardInterrupt)[1] is not None:

@@ -1,4 +1,4 @@
-"""state accept: has the daemon believe the state file that is there, or go on without one.  Asks the daemon alone."""
+"""The command `state accept`: let the daemon use the state file that is there, or go on without one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_accept(parser: Parser) -> None:
 
 
 def run_state_accept(arguments: argparse.Namespace) -> int:
-    """Accept the state."""
+    """Accept the state file."""
     with connect_administrator(arguments) as link, look.Spinner("the daemon loads what is there"):
         result: dict[str, Any] = link.ask("accept_state")
     if arguments.json:
@@ -33,9 +33,9 @@ def run_state_accept(arguments: argparse.Namespace) -> int:
     elif result["fault"] is None:
         output.print_line("the state is the one that was written last; there is nothing to accept")
     else:
-        kept = f"; a copy is in {result['moved_to']}" if result["moved_to"] is not None else ""
+        copy = f"; a copy is in {result['moved_to']}" if result["moved_to"] is not None else ""
         output.print_line(
-            f"the state is accepted as it is{kept} (revision {look.shorten_revision(result['revision'])})"
+            f"the state is accepted as it is{copy} (revision {look.shorten_revision(result['revision'])})"
         )
     for warning in result.get("warnings", []):
         output.print_error(warning)

@@ -1,4 +1,4 @@
-"""What describes the command line to other programs: shells that complete it, editors and scripts that check JSON.
+"""The descriptions of the command line for other programs: shells that complete it, and readers of its JSON.
 
-Knows every command's parser and the shape of its output; runs no command.
+They are made from every command's parser and the shape of its output, and run no command.
 """

@@ -1,8 +1,8 @@
-"""completion: a script by which bash, zsh or fish completes the command line, made by `shtab` from the parsers.
+"""The command `completion`: a script by which bash, zsh or fish completes the command line.
 
-What is known beforehand is in the script.  For hooks, events, sessions and asks that wait it calls
-`hooklatch completion --words`, which asks the daemon.  Shells expand those words again, and an agent may name its hooks
-as it likes: a name with anything in it that a shell could take for an order is left out.
+`shtab` makes it from the parsers.  For hooks, events, sessions and asks that wait, the script calls
+`hooklatch completion --words`, which asks the daemon.  Shells expand those words again, and an agent chooses the names
+of its hooks: a name with a character that a shell could take for a command is left out.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ WORDS = {
 
 def add_completion(parser: Parser) -> None:
     parser.runs(run_completion, example='eval "$(hooklatch completion bash)"')
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
-    what.add_argument("--words", choices=KINDS, help="print the names that the scripts offer, one a line")
+    request = parser.add_mutually_exclusive_group(required=True)
+    request.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+    request.add_argument("--words", choices=KINDS, help="print the names that the scripts offer, one a line")
 
 
 def run_completion(arguments: argparse.Namespace) -> int:
-    """Print a script, or the words that one asks for."""
+    """Print a script, or the words that a script asks for."""
     if arguments.words is not None:
         words = sorted({word for word in list_completion_words(arguments) if SAFE.fullmatch(word)})
         output.say_json(words) if arguments.json else output.say_text("\n".join(words))
@@ -65,7 +65,7 @@ def make_completion_script(shell: str) -> str:
 
 
 def prepare_completion(parser: Parser, shtab: Any) -> None:
-    """Say of each argument, of this parser and those below it, what may stand there."""
+    """Give `shtab` the words of each argument, of this parser and those below it."""
     known = list_known_words()
     for action in parser.declared().arguments():
         if action.choices is not None:
@@ -82,20 +82,21 @@ def prepare_completion(parser: Parser, shtab: Any) -> None:
 
 
 def make_name_completers(kind: str, shtab: Any) -> dict[str, Any]:
-    """Return how each shell asks for names of a kind, when it completes one.
+    """Return the code by which each shell asks for names of a kind.
 
-    What shtab gives zsh would ask as the script is loaded, at the start of each shell, and end the names at a colon.
+    shtab's own code for zsh would ask when the script is loaded, at the start of each shell, and end names at a colon.
     """
     command = f"{PROGRAM} completion --words {kind} 2>/dev/null"
-    asked: dict[str, Any] = shtab.cmd(command)
+    completers: dict[str, Any] = shtab.cmd(command)
     function = f"_{PROGRAM}_{kind}"
     body = f'local -a names; names=(${{(f)"$({command})"}}); compadd "$@" -a names'
-    return {**asked, "zsh": function, "preamble": {**asked["preamble"], "zsh": f"{function}() {{ {body} }}"}}
+    preamble = {**completers["preamble"], "zsh": f"{function}() {{ {body} }}"}
+    return {**completers, "zsh": function, "preamble": preamble}
 
 
 @functools.cache
 def list_known_words() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return what may stand for an argument whose words never change, by its names in the help and in the code."""
+    """Return the words of arguments whose words never change, by their names in the help and in the code."""
     from hooklatch.cli.terminal.record_filters import CHOICES
     from hooklatch.dialects.find import list_dialects
     from hooklatch.guards.catalogue import list_gallery

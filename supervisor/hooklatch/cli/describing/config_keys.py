@@ -1,6 +1,6 @@
-"""What each key of hooks.toml is for, in a line: what an editor shows beside it, and the reference in docs/reference.
+"""The texts of the keys of hooks.toml, a line each: editors show them, and docs/reference is made from them.
 
-Only keys whose class does not say it itself.  By the name of the class that reads the table.
+They are by the name of the class that reads the table, and leave out keys that the class itself describes.
 """
 
 from __future__ import annotations

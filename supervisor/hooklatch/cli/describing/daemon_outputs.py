@@ -1,4 +1,4 @@
-"""What commands about the daemon itself print with `--json`.  Shapes alone: what makes them is the daemon or a command.
+"""The shapes that commands about the daemon itself print with `--json`.  The daemon or a command makes the values.
 
 Times are seconds since 1970 and durations seconds, unless a name ends in `_ms`; sizes are bytes.
 """
@@ -27,7 +27,7 @@ __all__ = ["OUTPUTS"]
 class ServeOutput(msgspec.Struct, kw_only=True):
     """`serve`: one line, when the daemon accepts clients; `log` is the log file of a detached one.
 
-    `wrong` is what is red, with what to do: gates that it is about deny.
+    `wrong` has the findings that make it red, each with its remedy: gates that a finding is about deny.
     """
 
     agent: str
@@ -40,7 +40,7 @@ class ServeOutput(msgspec.Struct, kw_only=True):
 
 
 class StopOutput(msgspec.Struct):
-    """`stop`: the daemon is gone; `seconds` is how long that took."""
+    """`stop`: the daemon has ended, after so many `seconds`."""
 
     stopped: Literal[True]
     pid: int
@@ -48,7 +48,7 @@ class StopOutput(msgspec.Struct):
 
 
 class HealthOutput(msgspec.Struct):
-    """`health`: in a word, and one code for each kind of problem."""
+    """`health`: the daemon's health in a word, and one code for each kind of problem."""
 
     health: Literal["ready", "red", "draining"]
     reasons: list[str]
@@ -67,7 +67,7 @@ class SuspensionOutput(msgspec.Struct):
 
 
 class ShippingOutput(msgspec.Struct):
-    """What of the record the fleet's engine has."""
+    """The part of the record that the fleet's engine has, that waits for it, and that was lost before."""
 
     shipped_seq: int | None
     waiting_records: int | None
@@ -78,7 +78,7 @@ class ShippingOutput(msgspec.Struct):
 
 
 class PayloadStatus(msgspec.Struct):
-    """Payloads that are kept whole: how many since the daemon started, how many could not be, and why not now."""
+    """The counts of payloads that were kept whole, and that could not be, and the `fault` if there is one now."""
 
     kept: int
     unkept: int
@@ -86,7 +86,7 @@ class PayloadStatus(msgspec.Struct):
 
 
 class RecordStatusOutput(msgspec.Struct):
-    """The decision record: where it is, and how it fares."""
+    """The decision record: its place, its newest entry, and its faults."""
 
     folder: str
     durability: str
@@ -108,7 +108,7 @@ class RecordStatusOutput(msgspec.Struct):
 
 
 class TimingsOutput(msgspec.Struct):
-    """How long hooks and events took, by their names."""
+    """The durations of hooks and events, by their names."""
 
     hooks: dict[str, HookTimings]
     events: dict[str, HookTimings]
@@ -149,7 +149,7 @@ class IsolationDefault(msgspec.Struct):
 
 
 class StateOfSource(msgspec.Struct):
-    """What the hooks of a source have stored."""
+    """The size of the shared state of a source's hooks."""
 
     layer: str
     within: str
@@ -159,7 +159,7 @@ class StateOfSource(msgspec.Struct):
 
 
 class SharedStateOutput(msgspec.Struct):
-    """What hooks have stored."""
+    """The size of all hooks' shared state, and the folder in which it is kept."""
 
     keys: int
     bytes: int
@@ -168,7 +168,7 @@ class SharedStateOutput(msgspec.Struct):
 
 
 class FleetStatus(msgspec.Struct):
-    """How this host stands in its fleet."""
+    """The state of this host in its fleet."""
 
     name: str | None
     host: str | None
@@ -195,7 +195,7 @@ class ZygoteOutput(msgspec.Struct):
 
 
 class StatusOutput(msgspec.Struct):
-    """`status`: everything about a daemon that runs; what is red (`wrong`) and yellow (`warned`), with what to do."""
+    """`status`: everything about a running daemon; red (`wrong`) and yellow (`warned`) findings have their remedies."""
 
     version: str
     pid: int
@@ -247,7 +247,7 @@ class Tree(msgspec.Struct):
 
 
 class NoDaemon(msgspec.Struct):
-    """`status` without a daemon: how the last one ended, and when."""
+    """`status` without a daemon: the end of the last one, and its time."""
 
     health: Literal["stopped", "failed", "killed", "elsewhere", "silent", "unknown"]
     since: str | None
@@ -290,7 +290,7 @@ class RecordLine(msgspec.Struct):
 
 
 class AcceptedState(msgspec.Struct, kw_only=True):
-    """`state accept`: why it was not believed (null: it was), where a copy is (null: nothing was there)."""
+    """`state accept`: why the state was not believed (null: it was), and where a copy is (null: there was no file)."""
 
     fault: str | None
     moved_to: str | None
@@ -304,7 +304,7 @@ class AcknowledgeOutput(msgspec.Struct):
     acknowledged: list[str]
 
 
-# A command, and what it prints: one of these shapes, once or on each line.
+# A command and the shapes of its output: it prints one of them, once or on each line.
 OUTPUTS: dict[str, tuple[Any, ...]] = {
     "serve": (ServeOutput,),
     "stop": (StopOutput,),

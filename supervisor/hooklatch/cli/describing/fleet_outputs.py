@@ -1,4 +1,4 @@
-"""What `hooklatch fleet` prints with `--json`.  Shapes alone."""
+"""The shapes that `hooklatch fleet` prints with `--json`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class KeyPair(msgspec.Struct):
 
 
 class FleetPushOutput(msgspec.Struct):
-    """`fleet push`: one line for each version; `is_new` is false where it was out already."""
+    """`fleet push`: one line for each version; `is_new` is false if the version existed already."""
 
     version: int
     is_new: bool
@@ -56,7 +56,7 @@ class FleetDiffOutput(msgspec.Struct):
 
 
 class VersionOutput(Manifest, frozen=True, kw_only=True):
-    """A version: its manifest, its envelope's digest, the key that signed it, and whether that is believed here."""
+    """A version: its manifest, its envelope's digest, the key that signed it, and whether that key is believed here."""
 
     digest: str
     key: str
@@ -81,7 +81,7 @@ class FleetHosts(msgspec.Struct):
 
 
 class FleetRecordLine(RecordLine):
-    """`fleet log`: a record, and whose it is."""
+    """`fleet log`: a record, and its host."""
 
     host: str
 
@@ -113,20 +113,20 @@ class FleetVerified(msgspec.Struct):
 
 
 class FleetExportOutput(msgspec.Struct):
-    """`fleet export otlp`: how many records the receiver took, and how many of them it threw away."""
+    """`fleet export otlp`: the number of records that the receiver took, and of those that it threw away."""
 
     exported: int
     refused: int
 
 
 class TrimmedHost(TrimNote, frozen=True, kw_only=True):
-    """A note of what was removed, and of which host."""
+    """A note of a removal, and its host."""
 
     host: str
 
 
 class FleetResetOutput(msgspec.Struct):
-    """`fleet reset`: how the host stands since."""
+    """`fleet reset`: the state of the host after it."""
 
     head: dict[str, Any]
     wanted: AppliedVersion | None
@@ -139,7 +139,7 @@ class FleetResetOutput(msgspec.Struct):
     revision: int
 
 
-# A command, and what it prints: one of these shapes, once or on each line.
+# A command and the shapes of its output: it prints one of them, once or on each line.
 OUTPUTS: dict[str, tuple[Any, ...]] = {
     "fleet keygen": (KeyPair,),
     "fleet push": (FleetPushOutput,),

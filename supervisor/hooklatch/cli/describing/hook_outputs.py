@@ -1,4 +1,4 @@
-"""What commands about hooks, events and payloads print with `--json`.  Shapes alone.
+"""The shapes that commands about hooks, events and payloads print with `--json`.
 
 Times are seconds since 1970 and durations seconds, unless a name ends in `_ms`.
 """
@@ -28,7 +28,7 @@ __all__ = ["OUTPUTS"]
 
 
 class HookStatus(msgspec.Struct):
-    """A hook: what it is, where it is declared, and how its calls went since the daemon started.
+    """A hook: its definition, where it is declared, and its calls since the daemon started.
 
     `failing`: each of its last calls failed, five or more.
     """
@@ -84,7 +84,7 @@ class ShownHooks(msgspec.Struct):
 
 
 class RegistryChangeOutput(msgspec.Struct, kw_only=True):
-    """A change of the hooks: the revision since; `ids` were added, `removed` removed.
+    """A change of the hooks and the revision after it; `ids` were added, `removed` removed.
 
     `accepted` are the files and plugins that had vanished, and are removed with all of their hooks.
     """
@@ -97,7 +97,7 @@ class RegistryChangeOutput(msgspec.Struct, kw_only=True):
 
 
 class BriefHook(msgspec.Struct, kw_only=True):
-    """A hook in an explanation; `why` says why it would not be asked."""
+    """A hook in an explanation; `why` is the reason if it would not be called."""
 
     name: str
     layer: str
@@ -112,7 +112,7 @@ class BriefHook(msgspec.Struct, kw_only=True):
 
 
 class ExplainOutput(msgspec.Struct):
-    """`hooks explain`: those that would be asked, in their order, and the others."""
+    """`hooks explain`: the hooks that would be called, in their order, and the others."""
 
     event: str
     revision: int
@@ -177,13 +177,13 @@ class SuspensionEnded(msgspec.Struct, kw_only=True):
 
 
 class OpenAsksShown(msgspec.Struct):
-    """`asks`: what waits for a person, the oldest first."""
+    """`asks`: the asks that wait for a person, the oldest first."""
 
     asks: list[Ask]
 
 
 class AskAnnounced(msgspec.Struct, kw_only=True):
-    """A line of `asks --follow`: one that opened or closed, or how many such lines were `missed`."""
+    """A line of `asks --follow`: an ask that opened or closed, or the number of lines that were `missed`."""
 
     topic: Literal["asks"]
     opened: Ask | msgspec.UnsetType = msgspec.UNSET
@@ -192,7 +192,7 @@ class AskAnnounced(msgspec.Struct, kw_only=True):
 
 
 class AskEnd(msgspec.Struct):
-    """How an ask ended; `by` is null if nobody answered."""
+    """The resolution of an ask; `by` is null if no person answered."""
 
     id: str
     verdict: Literal["allow", "deny"]
@@ -240,7 +240,7 @@ class TrustedProjects(msgspec.Struct):
 
 
 class CaseResultOutput(msgspec.Struct):
-    """A case of `test`: what was expected, and what came of it."""
+    """A case of `test`: the expected decision, the real one, and their differences."""
 
     name: str
     file: str
@@ -264,10 +264,10 @@ class TestReport(msgspec.Struct):
 
 
 class CheckedHooks(msgspec.Struct):
-    """A configuration, or Python files: what it holds, and what is wrong with it.
+    """A configuration, or Python files: their content, and the findings.
 
-    `unread` is what nothing reads in a folder of hooks.  `dangers` are what commands run although an agent can write
-    it, and `notes` what guards nothing and may be meant so: neither is a problem.
+    `unread` are files in a folder of hooks that nothing reads.  `dangers` are commands that run a file which an agent
+    can write, and `notes` are hooks that guard nothing and may be meant so: neither is a problem.
     """
 
     what: str
@@ -287,7 +287,7 @@ class CheckReport(msgspec.Struct):
 
 
 class DevOutput(msgspec.Struct):
-    """`dev`, for each payload; `differences` from what a case expects."""
+    """`dev`, for each payload; `differences` are those from the decision that a case expects."""
 
     title: str
     decision: Decision
@@ -295,12 +295,12 @@ class DevOutput(msgspec.Struct):
 
 
 class NotLoaded(msgspec.Struct):
-    """`dev`, of a file that does not load."""
+    """`dev`, for a file that does not load."""
 
     diagnostics: list[Diagnostic]
 
 
-# A command, and what it prints: one of these shapes.
+# A command and the shapes of its output: it prints one of them.
 OUTPUTS: dict[str, tuple[Any, ...]] = {
     "hooks": (HookList,),
     "hooks list": (HookList,),

@@ -1,4 +1,4 @@
-"""What the live views print with `--json`.  Shapes alone: the daemon announces the ones, `top` makes the others.
+"""The shapes that the live views print with `--json`: the daemon's announcements, and the table of `top`.
 
 Times are texts as the record has them, or seconds since 1970; a name that ends in `_ms` is of milliseconds.
 """
@@ -19,7 +19,7 @@ __all__ = ["OUTPUTS"]
 
 
 class AnnouncedDecision(msgspec.Struct, kw_only=True):
-    """A decision, and the fire that it answers; null where the fire says nothing of it."""
+    """A decision, and facts of its fire; null for those that the fire does not have."""
 
     topic: Literal["decisions"]
     at: str
@@ -42,7 +42,7 @@ class AnnouncedChange(msgspec.Struct, kw_only=True):
 
 
 class AnnouncedOperation(msgspec.Struct, kw_only=True):
-    """What was done about hooks, or befell the record; its fields depend on `kind` (docs/reference/protocol.md)."""
+    """An act of an operator or an event of the daemon; its fields depend on `kind` (docs/reference/protocol.md)."""
 
     topic: Literal["operations"]
     at: str
@@ -62,21 +62,21 @@ class AnnouncedOperation(msgspec.Struct, kw_only=True):
 
 
 class MissedLinesOutput(msgspec.Struct, kw_only=True):
-    """This reader was too slow: so many lines of the topic were left out."""
+    """The number of lines of a topic that were left out, since this reader was too slow."""
 
     topic: Literal["decisions", "operations"]
     missed: int
 
 
 class ResyncLine(msgspec.Struct, kw_only=True):
-    """This reader was too slow: changes of the hooks were left out, which are at this revision now."""
+    """The revision of the hooks now, whose changes were left out, since this reader was too slow."""
 
     topic: Literal["registry"]
     resync: int
 
 
 class TopHook(msgspec.Struct, kw_only=True):
-    """A hook: its calls since the daemon's start, and what it and its workers do; null where that is not known."""
+    """A hook: its calls since the daemon's start, and the load of its workers; null where that is not known."""
 
     name: str
     event: str
@@ -90,7 +90,7 @@ class TopHook(msgspec.Struct, kw_only=True):
 
 
 class TopOutput(msgspec.Struct, kw_only=True):
-    """`top`: between two looks; the hooks in the order of `--sort`."""
+    """`top`: the rates between two reports; the hooks in the order of `--sort`."""
 
     health: Literal["green", "red"]
     wrong: list[HealthFinding]

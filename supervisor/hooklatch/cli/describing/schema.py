@@ -1,7 +1,7 @@
-"""schema: JSON Schemas of hooks.toml and of what each command prints with `--json`, made from the structs themselves.
+"""The command `schema`: JSON Schemas of hooks.toml and of each command's `--json`, made from the structs themselves.
 
-What a schema names stays; a later version may add keys, so none of them forbids more.  hooks.toml is the exception: a
-key that it does not name is refused by the daemon too.
+The keys of a schema stay.  A later version may add keys, so no schema forbids others.  hooks.toml is the exception: the
+daemon too refuses a key that it does not know.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ def run_schema(arguments: argparse.Namespace) -> int:
     """Print a schema, or the names of all."""
     name = " ".join(arguments.name)
     if arguments.to is not None:
-        return write_all(arguments.to)
+        return write_schemas(arguments.to)
     if not name:
         output.say_json(list_schema_names()) if arguments.json else output.say_text("\n".join(list_schema_names()))
         return Exit.OK
-    found = find_schema(name)
-    if found is None:
+    schema = find_schema(name)
+    if schema is None:
         from hooklatch.core.text import suggest_name
 
-        near = suggest_name(name, list_schema_names())
-        raise CommandError(Exit.NO_INPUT, f"there is no schema of {name!r}{near} (see: hooklatch schema)")
-    output.say_json(found) if arguments.json else output.say_text(format_schema(found))
+        suggestion = suggest_name(name, list_schema_names())
+        raise CommandError(Exit.NO_INPUT, f"there is no schema of {name!r}{suggestion} (see: hooklatch schema)")
+    output.say_json(schema) if arguments.json else output.say_text(format_schema(schema))
     return Exit.OK
 
 
-def write_all(folder: str) -> int:
+def write_schemas(folder: str) -> int:
     try:
         for name in list_schema_names():
             with open(os.path.join(folder, schema_file_name(name)), "w", encoding="utf-8") as file:
@@ -71,11 +71,11 @@ def schema_file_name(name: str) -> str:
     return f"{name.replace(' ', '-')}.schema.json"
 
 
-def format_schema(found: dict[str, Any]) -> str:
-    """Return a schema for people: it is read in editors and compared by git."""
+def format_schema(schema: dict[str, Any]) -> str:
+    """Return the text of a schema, indented since it is read in editors and compared by git."""
     import json
 
-    return json.dumps(found, indent=2, ensure_ascii=False)
+    return json.dumps(schema, indent=2, ensure_ascii=False)
 
 
 def list_outputs() -> dict[str, tuple[Any, ...]]:
@@ -91,7 +91,7 @@ def list_outputs() -> dict[str, tuple[Any, ...]]:
 
 
 def list_schema_names() -> list[str]:
-    """Return what there is a schema of."""
+    """Return the names of all schemas: hooks.toml, and the commands."""
     return [CONFIG, *list_outputs()]
 
 
@@ -109,12 +109,12 @@ def find_schema(name: str) -> dict[str, Any] | None:
         title = f"hooklatch {name} --json"
     else:
         return None
-    found, definitions = msgspec.json.schema_components(shapes, ref_template="#/$defs/{name}")
+    schemas, definitions = msgspec.json.schema_components(shapes, ref_template="#/$defs/{name}")
     if name == CONFIG:
         from hooklatch.cli.describing.config_keys import describe_tables
 
         describe_tables(definitions)
-    shape = found[0] if len(found) == 1 else {"anyOf": list(found)}
+    shape = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
     for definition in definitions.values():
         if "description" in definition:
             definition["description"] = inspect.cleandoc(definition["description"])

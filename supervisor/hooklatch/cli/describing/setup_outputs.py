@@ -1,4 +1,4 @@
-"""What commands print with `--json` that set hooklatch up, and those beside the daemon.  Shapes alone."""
+"""The shapes that commands print with `--json` that set hooklatch up, and those beside the daemon."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AddedGuards(msgspec.Struct):
 
 
 class SettingsChange(msgspec.Struct):
-    """`install`: what was, or with `dry_run` would be, changed of an agent's settings; `backup` is the file before."""
+    """`install`: the change of an agent's settings, which `dry_run` does not make; `backup` is the file before it."""
 
     host: str
     file: str
@@ -47,14 +47,14 @@ class SettingsChange(msgspec.Struct):
 
 
 class UninstallOutput(msgspec.Struct):
-    """`uninstall`: a change of each file that had entries of ours."""
+    """`uninstall`: a change of each file that had entries of hooklatch."""
 
     host: str
     files: list[SettingsChange]
 
 
 class ImportedHookOutput(msgspec.Struct):
-    """A hook of another system; `problem` says why it is a comment."""
+    """A hook of another system; `problem` is the reason if it was written as a comment."""
 
     place: str
     problem: str | None
@@ -62,7 +62,7 @@ class ImportedHookOutput(msgspec.Struct):
 
 
 class ImportNoteOutput(msgspec.Struct):
-    """Something that is different here; `loss` if it was lost."""
+    """A difference between the other system and this one; `loss` if something was lost."""
 
     place: str
     text: str
@@ -70,7 +70,7 @@ class ImportNoteOutput(msgspec.Struct):
 
 
 class ImportOutput(msgspec.Struct):
-    """`import`: where the file was written, if it was, and its text."""
+    """`import`: the path of the file if it was written, and its text."""
 
     kind: str
     written: str | None
@@ -80,7 +80,7 @@ class ImportOutput(msgspec.Struct):
 
 
 class DiagnosisOutput(msgspec.Struct):
-    """What is wrong, and what to do about it."""
+    """A finding of `doctor`, with its remedy."""
 
     what: str
     do: str
@@ -88,7 +88,7 @@ class DiagnosisOutput(msgspec.Struct):
 
 
 class CheckedHost(msgspec.Struct):
-    """An agent that hooklatch is installed for: what came of the canary, and what would without a daemon."""
+    """An agent that hooklatch is installed for: the result of the canary, and the one that it has without a daemon."""
 
     host: str
     file: str
@@ -143,7 +143,7 @@ class CompletionOutput(msgspec.Struct):
     script: str
 
 
-# A command, and what it prints: one of these shapes.
+# A command and the shapes of its output: it prints one of them.
 OUTPUTS: dict[str, tuple[Any, ...]] = {
     "init": (InitOutput,),
     "guards": (list[GalleryGuard],),

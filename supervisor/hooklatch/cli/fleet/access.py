@@ -1,6 +1,8 @@
-"""What the commands about a fleet have in common: which engine, whose keys, and which exit code an error is.
+"""The access of commands to a fleet's engine: its address, the keys that are believed, and the exit codes of errors.
 
-The engine and the fleet are named on the command line, or are those that [fleet] of the file of hooks names.
+The engine and the fleet are those of the command line, or else of [fleet] in the file of hooks.
+
+    versions = run_publisher(read_engine_access(arguments), work)
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ __all__ = [
 
 T = TypeVar("T")
 EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
-TIMEOUT = 10.0  # seconds for a connection, and for each answer
+TIMEOUT = 10.0  # seconds for a connection, and for each reply
 MAX_KEY = 4096  # bytes of its file
 SEEN = "fleet-seen"  # in the state directory: what this machine has seen of fleets
 
 
 class EngineAccess(msgspec.Struct, frozen=True):
-    """How a fleet's engine is reached; `keys` are those whose signatures are believed, by id."""
+    """The address of a fleet's engine, and the keys whose signatures are believed, by id."""
 
     url: str
     fleet: str
@@ -61,7 +63,7 @@ class EngineAccess(msgspec.Struct, frozen=True):
 
 
 def add_access(parser: Parser) -> None:
-    """Add the options that say which fleet, and how its engine is reached."""
+    """Add the options that name the fleet and its engine."""
     engine = parser.add_argument_group("the engine (else that of [fleet] in the file of hooks)")
     engine.add_argument("--to", metavar="URL", help="redis://HOST[:PORT][/DB], rediss:// or redis+unix:///PATH")
     engine.add_argument("--fleet", metavar="NAME", help="the fleet's name")
@@ -73,7 +75,7 @@ def add_access(parser: Parser) -> None:
 
 
 def add_trust(parser: Parser) -> None:
-    """Add the options that say whose signatures are believed."""
+    """Add the options that name the keys whose signatures are believed."""
     keys = parser.add_argument_group("keys (else those of [fleet] in the file of hooks)")
     keys.add_argument("--key", metavar="FILE", help="your private key")
     keys.add_argument(
@@ -82,10 +84,10 @@ def add_trust(parser: Parser) -> None:
 
 
 def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
-    """Return how the fleet is reached.
+    """Return the access to the fleet that the options and [fleet] give.
 
     Raises:
-        CommandError: something of it is missing or cannot be used.
+        CommandError: a part of it is missing or cannot be used.
     """
     from hooklatch.fleet.engine.addresses import add_user
     from hooklatch.fleet.engine.engine import AddressError, EngineError
@@ -109,7 +111,7 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     try:
         url = add_user(url, arguments.user or (own.user if own is not None else None))
         password = read_password(arguments.password_file or (own.password_file if own is not None else None))
-        open_engine(url, fleet)  # not entered: whether there is such an engine is said before anything takes time
+        open_engine(url, fleet)  # not entered: an invalid address is reported before anything takes time
     except AddressError as error:
         raise CommandError(Exit.USAGE if arguments.to else Exit.BAD_DATA, str(error)) from None
     except EngineError as error:
@@ -126,10 +128,10 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
 
 
 def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
-    """Return what [fleet] of this machine's file of hooks says; None if it says nothing.
+    """Return the [fleet] table of this machine's file of hooks; None if it has none.
 
     Raises:
-        CommandError: the file cannot be read, is wrong, or another user could have written it.
+        CommandError: the file cannot be read, is invalid, or another user could have written it.
     """
     from hooklatch.cli.fleet.settings import read_fleet_if_any
 
@@ -139,22 +141,22 @@ def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
 def list_trusted_keys(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:
     from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, read_public
 
-    found = [key.public] if key is not None else []
+    keys = [key.public] if key is not None else []
     for text in [*texts, *(settings.keys if settings is not None else ())]:
         try:
-            found.append(read_public(text))
+            keys.append(read_public(text))
         except KeyFormatError as error:
             raise CommandError(Exit.BAD_DATA, f"{text!r} is not a public key: {error}") from None
         except NoLibraryError as error:
             raise CommandError(Exit.UNAVAILABLE, str(error)) from None
-    return {one.id: one for one in found}
+    return {public.id: public for public in keys}
 
 
 def read_private_key(name: str) -> PrivateKey:
-    """Read the key to sign with, from a file that nobody else can read.
+    """Read the key to sign with, from a file that no other user can read.
 
     Raises:
-        CommandError: there is none, or others may have read or written it.
+        CommandError: the file does not exist, or others may have read or written it.
     """
     from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, read_private
 
@@ -169,7 +171,7 @@ def read_private_key(name: str) -> PrivateKey:
     if stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid not in (0, os.geteuid()):
         raise CommandError(
             Exit.NOT_PERMITTED,
-            f"the private key {path} is not yours alone; if nobody else has read it, run: chmod 600 {path}",
+            f"the private key {path} is not yours alone; if no other user has read it, run: chmod 600 {path}",
         )
     try:
         return read_private(text)
@@ -180,7 +182,7 @@ def read_private_key(name: str) -> PrivateKey:
 
 
 def find_publisher_name() -> str:
-    """Return who is publishing, for people: the user and the machine."""
+    """Return the publisher's name for people: the user and the machine."""
     try:
         user = getuser()
     except (KeyError, OSError):  # no entry for this uid, as in a container
@@ -188,11 +190,11 @@ def find_publisher_name() -> str:
     return f"{user}@{os.uname().nodename}".encode("utf-8", "replace").decode()
 
 
-def run_with_engine(reached: EngineAccess, work: Callable[[Engine], Awaitable[T]]) -> T:
-    """Open the engine, do the work there, and return what it comes to.
+def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]) -> T:
+    """Open the engine, do the work there, and return its result.
 
     Raises:
-        CommandError: the engine, or what it has, does not allow it.
+        CommandError: the engine refuses it or is away, or the versions in it are invalid.
     """
     import trio
 
@@ -200,13 +202,13 @@ def run_with_engine(reached: EngineAccess, work: Callable[[Engine], Awaitable[T]
     from hooklatch.fleet.engine.opening import open_engine
     from hooklatch.fleet.policy.manifests import FleetError
 
-    async def connected() -> T:
-        opened = open_engine(reached.url, reached.fleet, password=reached.password, ca=reached.ca, timeout=TIMEOUT)
+    async def run_connected() -> T:
+        opened = open_engine(access.url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT)
         async with opened as engine:
             return await work(engine)
 
     try:
-        return trio.run(connected)
+        return trio.run(run_connected)
     except (EngineError, FleetError) as error:
         raise make_command_error(error) from None
     except BaseExceptionGroup as group:
@@ -215,42 +217,43 @@ def run_with_engine(reached: EngineAccess, work: Callable[[Engine], Awaitable[T]
         raise
 
 
-def open_seen_heads(reached: EngineAccess) -> LastSeenHead:
-    """Return what this machine remembers of a fleet."""
+def open_seen_heads(access: EngineAccess) -> LastSeenHead:
+    """Return the memory of this machine of the newest version that it has seen in a fleet."""
     from hooklatch.fleet.publishing.memory import LastSeenHead
 
-    return LastSeenHead(os.path.join(paths.state_dir(os.environ), SEEN), reached.fleet, reached.url)
+    return LastSeenHead(os.path.join(paths.state_dir(os.environ), SEEN), access.fleet, access.url)
 
 
 def run_publisher(
-    reached: EngineAccess,
+    access: EngineAccess,
     work: Callable[[Publisher], Awaitable[T]],
     *,
     compares: bool = True,
     heeds_hosts: bool = True,
 ) -> T:
-    """Open the engine, read and verify all versions, and do the work.  Raises what `run_with_engine` does.
+    """Open the engine, read and verify all versions, and do the work.  The errors are those of `run_with_engine`.
 
-    Unless it `compares`, the versions are not held against what this machine and the hosts have seen.
+    With `compares` the versions are compared with those that this machine and the hosts have seen before.
     """
-    if not reached.keys:
+    if not access.keys:
         raise CommandError(
-            Exit.USAGE, "say whose signatures are believed: --trust ed25519:…, --key FILE, or [fleet] keys"
+            Exit.USAGE,
+            "no key is known whose signatures are believed; name one: --trust ed25519:…, --key FILE, or [fleet] keys",
         )
     from hooklatch.fleet.publishing.publisher import Publisher
 
-    memory = open_seen_heads(reached) if compares else None
+    memory = open_seen_heads(access) if compares else None
 
-    async def verified(engine: Engine) -> T:
-        publisher = Publisher(engine, reached.fleet, reached.keys, memory, heeds_hosts=compares and heeds_hosts)
+    async def run_verified(engine: Engine) -> T:
+        publisher = Publisher(engine, access.fleet, access.keys, memory, heeds_hosts=compares and heeds_hosts)
         await publisher.read()
         return await work(publisher)
 
-    return run_with_engine(reached, verified)
+    return run_with_engine(access, run_verified)
 
 
 def make_command_error(error: Exception) -> CommandError:
-    """Return an error of the engine or of a fleet's versions as a command ends with it."""
+    """Return the error with which a command ends for one of the engine or of a fleet's versions."""
     from hooklatch.fleet.engine.engine import (
         BehindError,
         ConflictError,

@@ -1,4 +1,4 @@
-"""fleet diff: what two versions differ in, or a version and a folder.  Changes nothing."""
+"""The command `fleet diff`: the differences of two versions, or of a version and a folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_diff"]
 
-NOTHING = "nothing"  # what version 1 is compared with
+NOTHING = "nothing"  # the name of the empty side with which version 1 is compared
 
 
 def add_diff(parser: Parser) -> None:
@@ -35,14 +35,14 @@ def add_diff(parser: Parser) -> None:
 
 
 class DiffSide(msgspec.Struct, frozen=True):
-    """One of the two: what it is called, and its bundle."""
+    """One side of a comparison: its name, and its bundle."""
 
     name: str
     bundle: Bundle
 
 
 def run_fleet_diff(arguments: argparse.Namespace) -> int:
-    """Compare two bundles; the exit code says whether they differ."""
+    """Compare two bundles; return `Exit.FINDINGS` if they differ."""
     from hooklatch.fleet.publishing.difference import list_file_changes, list_hook_changes
 
     if len(arguments.sides) > 2:
@@ -101,7 +101,7 @@ async def read_side(publisher: Publisher, word: str) -> DiffSide:
 
 
 def build_side_hooks(side: DiffSide, notes: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the hooks of a bundle by building them; what does not build is noted."""
+    """Build the hooks of a bundle, and return them; add a note for each that does not build."""
     from hooklatch.cli.fleet.trial import try_out
 
     if not side.bundle.files:

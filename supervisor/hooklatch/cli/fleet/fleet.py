@@ -1,4 +1,4 @@
-"""fleet: one policy on many machines.  The table of its commands; each is a module beside this one."""
+"""The command `fleet`, one policy on many machines: the table of the commands below it."""
 
 from __future__ import annotations
 

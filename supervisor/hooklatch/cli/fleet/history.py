@@ -1,4 +1,4 @@
-"""fleet history: all versions, verified, newest first.  Changes nothing."""
+"""The command `fleet history`: all versions, verified, the newest first."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ def add_history(parser: Parser) -> None:
 
 def run_fleet_history(arguments: argparse.Namespace) -> int:
     """List the versions."""
-
-    reached = read_engine_access(arguments)
+    access = read_engine_access(arguments)
 
     async def work(publisher: Publisher) -> tuple[tuple[StoredVersion, ...], list[str]]:
-        return publisher.history.entries, await list_history_findings(publisher, open_seen_heads(reached))
+        return publisher.history.entries, await list_history_findings(publisher, open_seen_heads(access))
 
-    entries, wrong = run_publisher(reached, work, compares=False)
+    # Without a comparison, which would refuse a history that is wrong: it is to be shown, with its findings.
+    entries, findings = run_publisher(access, work, compares=False)
     shown = entries[-arguments.most :] if arguments.most > 0 else entries
     if arguments.json:
-        output.say_json({"versions": [describe_version(entry) for entry in shown], "findings": wrong})
+        output.say_json({"versions": [describe_version(entry) for entry in shown], "findings": findings})
     elif shown:
         output.say_table(TITLES, [version_row(entry) for entry in reversed(shown)], drop=DROP)
     else:
         output.print_line("nothing was ever pushed")
-    for text in wrong:
+    for text in findings:
         output.print_error(text)
-    return Exit.FINDINGS if wrong else Exit.OK
+    return Exit.FINDINGS if findings else Exit.OK
 
 
 async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> list[str]:
-    """Return what is wrong with the log, as this machine and the hosts have seen it: it is shown all the same."""
+    """Return where the versions contradict those that this machine and the hosts have seen."""
     from hooklatch.fleet.policy.manifests import FleetError
 
-    found: list[str] = []
+    findings: list[str] = []
     hosts = await publisher.hosts()
-    await publisher.read()  # what a host has read meanwhile
+    await publisher.read()  # again, since a host may have read a version that was pushed in the meantime
     try:
         publisher.history.check_seen(memory.read_head(), by="this machine")
     except FleetError as error:
-        found.append(str(error))
+        findings.append(str(error))
     try:
         publisher.history.check_reports([heard.report for heard in hosts.values()])
     except FleetError as error:
-        found.append(str(error))
-    return found
+        findings.append(str(error))
+    return findings
 
 
 def describe_version(entry: StoredVersion) -> dict[str, Any]:

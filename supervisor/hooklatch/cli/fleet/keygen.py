@@ -1,4 +1,4 @@
-"""fleet keygen: a pair of keys.  Writes one file, which is readable by its user alone; overwrites none."""
+"""The command `fleet keygen`: a pair of keys, the private one in a new file that its user alone can read."""
 
 from __future__ import annotations
 

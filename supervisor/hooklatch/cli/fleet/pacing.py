@@ -1,6 +1,6 @@
-"""How fast a version goes out: the options, and the way there, at once or in steps that hold.
+"""The pace of a rollout: its options, and the rollout itself, at once or in steps that hold.
 
-Ctrl-C leaves a rollout where it is, and says where that is.
+Ctrl-C leaves a rollout at its last step, and reports that.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["Goal", "add_pace", "roll_out", "read_rollout_goal", "report_interrup
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """How wide a version is to be: `percent` at once, or by a `pace`."""
+    """The goal of a rollout: `percent` of the hosts at once, or by a `pace`."""
 
     percent: float
     pace: RolloutPace | None = None
 
 
 class RolloutProgress:
-    """How far a rollout has come, for who has to say so when it is interrupted."""
+    """The progress of a rollout, to be reported when it is interrupted."""
 
     def __init__(self) -> None:
         self.ongoing: Ongoing | None = None
@@ -44,26 +44,28 @@ class RolloutProgress:
 
 @contextmanager
 def report_interruption() -> Generator[RolloutProgress]:
-    """Say where the rollout is if Ctrl-C ends the block, in whichever task, or an error that does not say it."""
-    way = RolloutProgress()
+    """Print the rollout's step if Ctrl-C ends the block, or an error whose own text does not have it."""
+    progress = RolloutProgress()
     try:
-        yield way
+        yield progress
     except KeyboardInterrupt:
-        if way.ongoing is not None:
-            output.print_error(f"interrupted{format_progress(way.ongoing.at)}")
+        if progress.ongoing is not None:
+            output.print_error(f"interrupted{format_progress(progress.ongoing.at)}")
         raise
     except CommandError as error:
-        if way.ongoing is not None and error.code not in (Exit.FINDINGS, Exit.CONFLICT):
-            output.print_error(f"the rollout ended early{format_progress(way.ongoing.at)}")
+        if progress.ongoing is not None and error.code not in (Exit.FINDINGS, Exit.CONFLICT):
+            output.print_error(f"the rollout ended early{format_progress(progress.ongoing.at)}")
         raise
 
 
 def add_pace(parser: Parser, *, required: bool = False) -> None:
     """Add the options of a rollout."""
     pace = parser.add_argument_group("how wide, and how fast")
-    one = pace.add_mutually_exclusive_group(required=required)
-    one.add_argument("--percent", metavar="N", type=parse_percentage, help="for this share of the hosts (default: 100)")
-    one.add_argument("--steps", metavar="N,N,…", type=parse_steps, help="for ever more of them: 1,10,50,100")
+    width = pace.add_mutually_exclusive_group(required=required)
+    width.add_argument(
+        "--percent", metavar="N", type=parse_percentage, help="for this share of the hosts (default: 100)"
+    )
+    width.add_argument("--steps", metavar="N,N,…", type=parse_steps, help="for ever more of them: 1,10,50,100")
     pace.add_argument(
         "--wait", metavar="TIME", type=parse_duration, default=300.0, help="at least this long at a step (5m)"
     )
@@ -119,54 +121,54 @@ def parse_count(text: str) -> int:
 
 
 def read_rollout_goal(arguments: argparse.Namespace) -> Goal:
-    """Return how wide and how fast."""
+    """Return the goal that the options give."""
     from hooklatch.fleet.publishing.hold import StopThreshold
     from hooklatch.fleet.publishing.rollout import RolloutPace
 
     if arguments.steps is None:
         return Goal(arguments.percent if arguments.percent is not None else 100.0)
     bound = StopThreshold(arguments.hold / 100, arguments.sample)
-    patience = max(arguments.patience, arguments.wait)
-    pace = RolloutPace(steps=arguments.steps, wait=arguments.wait, timeout=patience, bound=bound)
+    # A step that waits longer than its timeout would always be stopped.
+    timeout = max(arguments.patience, arguments.wait)
+    pace = RolloutPace(steps=arguments.steps, wait=arguments.wait, timeout=timeout, bound=bound)
     return Goal(arguments.steps[-1], pace)
 
 
 async def roll_out(
     publisher: Publisher,
     key: PrivateKey,
-    wanted: Goal,
+    goal: Goal,
     *,
     bundle: str,
     size: int,
     labels: Collection[str],
     message: str,
-    tell: Callable[[str], None],
-    way: RolloutProgress,
+    report: Callable[[str], None],
+    progress: RolloutProgress,
 ) -> tuple[Manifest, bool]:
     """Make a bundle the newest version for hosts with these labels; return it, and whether it is new.
 
     Raises:
-        FleetError, EngineError: it is not, or not as widely as was wanted.
+        FleetError, EngineError: it is not, or not for as many hosts as the goal has.
     """
     from hooklatch.fleet.policy.manifests import Manifest, RolloutTarget
     from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
     from hooklatch.fleet.publishing.versions import find_standing_version, plan_push
 
-    stands = find_standing_version(publisher.history, bundle, labels)
-    reached = stands.rollout.percent if stands is not None else 0.0
-    left = tuple(step for step in wanted.pace.steps if step > reached) if wanted.pace is not None else ()
-    first = left[0] if left else wanted.percent
+    standing = find_standing_version(publisher.history, bundle, labels)
+    reached = standing.rollout.percent if standing is not None else 0.0
+    steps = tuple(step for step in goal.pace.steps if step > reached) if goal.pace is not None else ()
+    first = steps[0] if steps else goal.percent
     plan = plan_push(publisher.history, bundle, size, RolloutTarget(tuple(labels), first), key=key.public.id)
     if isinstance(plan, Manifest):
         return plan, False
     by = find_publisher_name()
-    if (
-        wanted.pace is None or not left
-    ):  # without a step that is wider, these hosts have it, by a version of another key
+    # Without a step that is wider, these hosts have the bundle already, by a version of another key.
+    if goal.pace is None or not steps:
         return await publisher.commit(plan, key, publisher=by, message=message), True
-    pace = msgspec.structs.replace(wanted.pace, steps=left)
-    way.ongoing = Ongoing(publisher, key, pace, by=by, message=message, notify=tell)
-    return await way.ongoing.run(plan), True
+    pace = msgspec.structs.replace(goal.pace, steps=steps)
+    progress.ongoing = Ongoing(publisher, key, pace, by=by, message=message, notify=report)
+    return await progress.ongoing.run(plan), True
 
 
 def format_progress(at: Manifest | None) -> str:

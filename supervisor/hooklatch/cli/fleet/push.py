@@ -1,4 +1,4 @@
-"""fleet push: a folder of hooks becomes a version, if it is clean, builds, and passes its cases.
+"""The command `fleet push`: make a folder of hooks a version, if it is clean, builds, and passes its cases.
 
 read the folder ─▶ clean in git? ─▶ build the hooks, fire the cases ─▶ bundle ─▶ verify the log ─▶ sign ─▶ commit
 """
@@ -54,7 +54,7 @@ def add_push(parser: Parser) -> None:
 
 
 class PushCandidate(msgspec.Struct, frozen=True):
-    """What was checked, on its way out."""
+    """A folder that was checked and tested, and the bytes of its bundle."""
 
     folder: PolicyFolder
     data: bytes
@@ -67,16 +67,16 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
     from hooklatch.fleet.policy.manifests import FleetError
     from hooklatch.fleet.publishing.versions import check_labels
 
-    wanted = read_rollout_goal(arguments)
-    reached = read_engine_access(arguments)
-    key = reached.signing_key
+    goal = read_rollout_goal(arguments)
+    access = read_engine_access(arguments)
+    key = access.signing_key
     try:
         labels = check_labels(arguments.label)
-        ready = prepare_push(arguments)
+        candidate = prepare_push(arguments)
     except FleetError as error:
         raise make_command_error(error) from None
-    message = arguments.message if arguments.message is not None else ready.commit or ""
-    tell = output.print_error if arguments.json else output.print_line
+    message = arguments.message if arguments.message is not None else candidate.commit or ""
+    report = output.print_error if arguments.json else output.print_line
 
     async def work(publisher: Publisher) -> tuple[Manifest, bool]:
         hosts = await publisher.hosts() if labels else {}
@@ -84,22 +84,22 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
             output.print_error(
                 f"no host that has reported is labelled {' and '.join(labels)}: none will apply this as it is"
             )
-        digest = await publisher.put(ready.data)
+        digest = await publisher.put(candidate.data)  # before the version that names it: a host may read that at once
         return await roll_out(
             publisher,
             key,
-            wanted,
+            goal,
             bundle=digest,
-            size=len(ready.data),
+            size=len(candidate.data),
             labels=labels,
             message=message,
-            tell=tell,
-            way=way,
+            report=report,
+            progress=progress,
         )
 
-    with report_interruption() as way:
-        manifest, is_new = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
-    print_push(arguments, ready, manifest, is_new=is_new)
+    with report_interruption() as progress:
+        manifest, is_new = run_publisher(access, work, heeds_hosts=not arguments.despite_hosts)
+    print_push(arguments, candidate, manifest, is_new=is_new)
     return Exit.OK
 
 
@@ -107,7 +107,7 @@ def prepare_push(arguments: argparse.Namespace) -> PushCandidate:
     """Read, build and test the folder.
 
     Raises:
-        CommandError, FleetError: it must not go out.
+        CommandError, FleetError: it must not be pushed.
     """
     from hooklatch.cli.fleet.trial import try_out
     from hooklatch.fleet.policy.bundles import encode_bundle
@@ -124,13 +124,13 @@ def prepare_push(arguments: argparse.Namespace) -> PushCandidate:
         raise CommandError(
             Exit.BAD_DATA,
             f"{folder.path} declares no hook, so it would take all hooks of earlier versions away; if that is meant,"
-            " say --allow-empty",
+            " give --allow-empty",
         )
     return PushCandidate(folder, data, commit, len(cases))
 
 
 def read_folder_cases(folder: PolicyFolder, name: str) -> list[Case]:
-    """Read cases as they were when the folder was read."""
+    """Read cases from the bytes that were read with the folder, since its files may have changed."""
     from hooklatch.cli.testing.cases import read_cases
 
     path = os.path.join(folder.path, name)
@@ -142,35 +142,35 @@ def show_failure(result: CaseResult) -> None:
         output.print_error(f"FAIL {result.case.name} ({result.case.place}): {'; '.join(result.differences)}")
 
 
-def print_push(arguments: argparse.Namespace, ready: PushCandidate, manifest: Manifest, *, is_new: bool) -> None:
-    digest = hashlib.sha256(ready.data).hexdigest()
+def print_push(arguments: argparse.Namespace, candidate: PushCandidate, manifest: Manifest, *, is_new: bool) -> None:
+    digest = hashlib.sha256(candidate.data).hexdigest()
     if arguments.json:
         facts: dict[str, Any] = {
             "version": manifest.version,
             "is_new": is_new,
             "bundle": digest,
-            "size": len(ready.data),
+            "size": len(candidate.data),
             "rollout": manifest.rollout,
             "same_as": manifest.same_as,
             "message": manifest.message,
-            "commit": ready.commit,
-            "files": list(ready.folder.bundle.files),
-            "left_out": ready.folder.left_out,
-            "suspendable": ready.folder.bundle.suspendable,
-            "cases": ready.tests,
+            "commit": candidate.commit,
+            "files": list(candidate.folder.bundle.files),
+            "left_out": candidate.folder.left_out,
+            "suspendable": candidate.folder.bundle.suspendable,
+            "cases": candidate.tests,
         }
         output.say_json(facts)
         return
-    if not ready.tests:
-        output.print_error(f"nothing was tested: {ready.folder.path} has no policy-tests.toml")
-    if ready.folder.left_out:
-        output.print_error(f"left out: {', '.join(ready.folder.left_out)}")
+    if not candidate.tests:
+        output.print_error(f"nothing was tested: {candidate.folder.path} has no policy-tests.toml")
+    if candidate.folder.left_out:
+        output.print_error(f"left out: {', '.join(candidate.folder.left_out)}")
     if not is_new:
         output.print_line(f"version {manifest.version} is this already; nothing was written")
         return
     hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
-    files = format_count(len(ready.folder.bundle.files), "file")
+    files = format_count(len(candidate.folder.bundle.files), "file")
     output.print_line(
-        f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, {files}, {len(ready.data)}"
-        f" bytes, bundle {digest[:12]}, {format_count(ready.tests, 'case')} passed"
+        f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, {files}, {len(candidate.data)}"
+        f" bytes, bundle {digest[:12]}, {format_count(candidate.tests, 'case')} passed"
     )

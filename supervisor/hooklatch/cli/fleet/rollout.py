@@ -1,4 +1,7 @@
-"""fleet rollout, fleet rollback: a version for more hosts, or an earlier bundle again.  Each is a new version."""
+"""The commands `fleet rollout` and `fleet rollback`: a version for more hosts, or an earlier bundle again.
+
+Each makes a new version.
+"""
 
 from __future__ import annotations
 
@@ -43,21 +46,21 @@ def run_fleet_rollout(arguments: argparse.Namespace) -> int:
     """Give a version to more hosts."""
     from hooklatch.fleet.publishing.versions import plan_wider_rollout
 
-    wanted, reached = read_rollout_goal(arguments), read_engine_access(arguments)
-    key = reached.signing_key
-    tell = output.print_error if arguments.json else output.print_line
+    goal, access = read_rollout_goal(arguments), read_engine_access(arguments)
+    key = access.signing_key
+    report = output.print_error if arguments.json else output.print_line
 
     async def work(publisher: Publisher) -> Manifest:
-        plan = plan_wider_rollout(publisher.history, arguments.version, wanted.percent)
+        plan = plan_wider_rollout(publisher.history, arguments.version, goal.percent)
         await publisher.bundle(publisher.history.find(arguments.version))
         done, _ = await roll_out(
-            publisher, key, wanted, bundle=plan.bundle, size=plan.size, labels=plan.rollout.labels,
-            message=arguments.message, tell=tell, way=way,
+            publisher, key, goal, bundle=plan.bundle, size=plan.size, labels=plan.rollout.labels,
+            message=arguments.message, report=report, progress=progress,
         )  # fmt: skip
         return done
 
-    with report_interruption() as way:
-        manifest = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
+    with report_interruption() as progress:
+        manifest = run_publisher(access, work, heeds_hosts=not arguments.despite_hosts)
     print_rollout(arguments, manifest)
     return Exit.OK
 
@@ -84,18 +87,18 @@ def run_fleet_rollback(arguments: argparse.Namespace) -> int:
     from hooklatch.fleet.policy.manifests import Manifest
     from hooklatch.fleet.publishing.versions import plan_rollback
 
-    reached = read_engine_access(arguments)
-    key = reached.signing_key
+    access = read_engine_access(arguments)
+    key = access.signing_key
 
     async def work(publisher: Publisher) -> Manifest:
         plan = plan_rollback(publisher.history, arguments.version, arguments.label, key=key.public.id)
         if isinstance(plan, Manifest):
             return plan
         assert plan.same_as is not None
-        await publisher.bundle(publisher.history.find(plan.same_as))  # a version without its bundle helps nobody
+        await publisher.bundle(publisher.history.find(plan.same_as))  # no host can apply a version without its bundle
         return await publisher.commit(plan, key, publisher=find_publisher_name(), message=arguments.message)
 
-    manifest = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
+    manifest = run_publisher(access, work, heeds_hosts=not arguments.despite_hosts)
     print_rollout(arguments, manifest)
     return Exit.OK
 

@@ -1,4 +1,4 @@
-"""What [fleet] of this machine's file of hooks says.  Knows the file and who may have written it; knows no engine."""
+"""The [fleet] table of this machine's file of hooks, for commands."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["read_fleet", "read_fleet_if_any"]
 
 
 def read_fleet(config: str) -> FleetSettings | None:
-    """Return what [fleet] says; None if there is no such table.
+    """Return the [fleet] table; None if there is none.
 
     Raises:
-        CommandError: the file is not there, or is wrong, or another user could have written it: what it says of
-            `fields`, `url` and `keys` decides what leaves the machine, where to, and whose signatures count.
+        CommandError: the file does not exist, is invalid, or another user could have written it.  Its `fields`, `url`
+            and `keys` decide what leaves the machine, where to, and whose signatures count.
     """
     try:
         data = read_safely(config)
@@ -33,9 +33,9 @@ def read_fleet(config: str) -> FleetSettings | None:
 
 
 def read_fleet_if_any(config: str) -> FleetSettings | None:
-    """Return what [fleet] says; None if there is no such table, or no such file.
+    """Return the [fleet] table; None if there is none, or no such file.
 
     Raises:
-        CommandError: as `read_fleet`, for a file that is there.
+        CommandError: as `read_fleet`, for a file that exists.
     """
     return read_fleet(config) if os.path.lexists(config) else None

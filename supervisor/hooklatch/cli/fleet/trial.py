@@ -1,8 +1,8 @@
-"""Applies a bundle to a daemon of its own, as every host will, and fires the cases beside it at what came of it.
+"""The trial of a bundle: a daemon of its own applies it as every host will, and cases are fired at its hooks.
 
-The daemon is in this process and in a temporary folder, follows one version that a key of this moment has signed, and
-refuses the bundle for what hosts refuse it for.  What it gets is what was read into memory: of the folder that is
-pushed only cases' payloads are opened again.
+The daemon is in this process and in a temporary folder.  It follows one version that a new key has signed, and refuses
+a bundle for the same reasons as a host.  The bundle is the one in memory: of the folder that is pushed only the cases'
+payload files are opened again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ keys = ["{key}"]
 
 
 class CaseTrial(CaseRunner):
-    """A run of the cases at a bundle's hooks alone; `hooks` are these by their ids."""
+    """A runner of cases at a bundle's hooks alone; `hooks` are these by their ids."""
 
-    def __init__(self, bundle: Bundle, key: PrivateKey, cases: list[Case], tell: Callable[[CaseResult], None]) -> None:
-        super().__init__(cases, tell)
+    def __init__(
+        self, bundle: Bundle, key: PrivateKey, cases: list[Case], report: Callable[[CaseResult], None]
+    ) -> None:
+        super().__init__(cases, report)
         self.hooks: dict[str, Described] = {}
         self._bundle = bundle
         self._key = key
@@ -68,8 +70,8 @@ class CaseTrial(CaseRunner):
 
         data = encode_bundle(self._bundle)
         digest = hashlib.sha256(data).hexdigest()
-        plan = VersionDraft(bundle=digest, size=len(data), rollout=RolloutTarget())
-        _, envelope = sign_version(VersionHistory(FLEET), plan, self._key, created="", publisher="", message="")
+        draft = VersionDraft(bundle=digest, size=len(data), rollout=RolloutTarget())
+        _, envelope = sign_version(VersionHistory(FLEET), draft, self._key, created="", publisher="", message="")
 
         async def swap(candidate: BundleCandidate) -> object:
             from hooklatch.service.loading.bundle import BundleError
@@ -77,35 +79,36 @@ class CaseTrial(CaseRunner):
             try:
                 return await parts.files.apply(candidate)
             except BundleError as error:
-                below = f"{candidate.files.root}/"
-                self.diagnostics = [str(diagnostic).replace(below, "") for diagnostic in error.diagnostics]
+                root = f"{candidate.files.root}/"  # a temporary folder, which the person does not know
+                self.diagnostics = [str(diagnostic).replace(root, "") for diagnostic in error.diagnostics]
                 raise
 
         await parts.fleet.follow([encode_envelope(envelope).decode()])
         await parts.fleet.apply(1, data, swap)
 
     def check(self) -> None:
-        """Refuse what does not build, and what a case does not find as it should be.
+        """Refuse a bundle that does not build, or that fails a case.
 
         Raises:
-            CommandError: one of these.
+            CommandError: the bundle is refused.
         """
         if self.diagnostics:
             for text in self.diagnostics:
                 output.print_error(f"wrong with the hooks: {text}")
-            raise CommandError(Exit.FINDINGS, "the hooks do not load, so nothing was pushed; mend them, and push again")
+            raise CommandError(
+                Exit.FINDINGS, "the hooks do not load, so nothing was pushed; repair them, and push again"
+            )
         if self.error is not None:
             raise self.error
         if self.failed:
             raise CommandError(
                 Exit.FINDINGS,
-                f"{format_count(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed; mend "
-                f"that, and"
-                " push again",
+                f"{format_count(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed; repair "
+                "that, and push again",
             )
 
 
-def try_out(bundle: Bundle, cases: list[Case], tell: Callable[[CaseResult], None]) -> CaseTrial:
+def try_out(bundle: Bundle, cases: list[Case], report: Callable[[CaseResult], None]) -> CaseTrial:
     """Build the hooks of a bundle, and fire cases at them.
 
     Raises:
@@ -118,7 +121,7 @@ def try_out(bundle: Bundle, cases: list[Case], tell: Callable[[CaseResult], None
         key = make_key()
     except NoLibraryError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
-    trial = CaseTrial(bundle, key, cases, tell)
+    trial = CaseTrial(bundle, key, cases, report)
     with make_own_folder() as scratch:
         config = os.path.join(scratch, "hooks.toml")
         with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
@@ -128,7 +131,7 @@ def try_out(bundle: Bundle, cases: list[Case], tell: Callable[[CaseResult], None
 
 
 def describe_compared_hook(hook: Hook) -> Described:
-    """Return what a person compares of a hook in two versions."""
+    """Return the fields of a hook that `fleet diff` compares."""
     return {
         "event": hook.event,
         "match": str(hook.matcher),

@@ -1,6 +1,7 @@
-"""guards add: copies guards of the gallery into hooks.d, with their cases.  Writes all or none; overwrites none.
+"""The command `guards add`: copy guards of the gallery into hooks.d, with their cases.
 
-The cases go into the folder policy-tests in hooks.d: folders there are not read for hooks.
+It writes all files or none, and overwrites none.  The cases go into the folder policy-tests in hooks.d, since folders
+there are not read for hooks.
 """
 
 from __future__ import annotations
@@ -36,34 +37,34 @@ def add_add(parser: Parser) -> None:
 
 
 def copy_guards(arguments: argparse.Namespace) -> int:
-    """Copy guards, and say what they need."""
-    chosen = list({one.name: one for one in map(find_guard, arguments.guards)}.values())
+    """Copy guards, and print the packages that they need."""
+    guards = list({guard.name: guard for guard in map(find_guard, arguments.guards)}.values())
     folder = find_hooks_folder(arguments, arguments.to)
-    files = {path: text for one in chosen for path, text in guard_files(folder, one.name).items()}
+    files = {path: text for guard in guards for path, text in guard_files(folder, guard.name).items()}
     write_new(files)
-    steps = [f"hooklatch guards test {' '.join(one.name for one in chosen)}{format_options(arguments)}"]
+    steps = [f"hooklatch guards test {' '.join(guard.name for guard in guards)}{format_options(arguments)}"]
     if arguments.to is None:
         steps.append("hooklatch status   # a daemon that runs has loaded them")
     if arguments.json:
-        output.say_json({"created": list(files), "guards": chosen, "next": steps})
+        output.say_json({"created": list(files), "guards": guards, "next": steps})
     else:
         for path in files:
             output.print_line(f"wrote {look.shorten_path(path)}")
         output.print_line("they are yours to edit; next:")
         for step in steps:
             output.print_line(f"  {step}")
-    for one in chosen:
-        if one.is_missing:
+    for guard in guards:
+        if guard.is_missing:
             output.print_error(
-                f"{one.name} needs a package that is not there and does not load without it, and a guard that does not"
-                f" load denies; to install it: {format_install_command(str(one.needs))}"
+                f"{guard.name} does not load without a package that is not installed, and a guard that does not load"
+                f" denies; to install it: {format_install_command(str(guard.needs))}"
             )
     return Exit.OK
 
 
 def format_options(arguments: argparse.Namespace) -> str:
-    told = f" --in {shlex.quote(os.path.abspath(arguments.to))}" if arguments.to is not None else ""
-    return told + (f" --config {shlex.quote(os.path.abspath(arguments.config))}" if arguments.config else "")
+    folder = f" --in {shlex.quote(os.path.abspath(arguments.to))}" if arguments.to is not None else ""
+    return folder + (f" --config {shlex.quote(os.path.abspath(arguments.config))}" if arguments.config else "")
 
 
 def find_hooks_folder(arguments: argparse.Namespace, named: str | None) -> str:
@@ -74,7 +75,7 @@ def find_hooks_folder(arguments: argparse.Namespace, named: str | None) -> str:
 
 
 def guard_files(folder: str, name: str) -> dict[str, str]:
-    """Return the files of a guard, by path: its cases, then itself, since that is live when it is there."""
+    """Return the files of a guard by their paths: its cases first, since the guard is live as soon as it is there."""
     from hooklatch.guards.catalogue import read_guard_cases, read_guard_source
 
     return {
@@ -84,7 +85,7 @@ def guard_files(folder: str, name: str) -> dict[str, str]:
 
 
 def write_new(files: dict[str, str]) -> None:
-    """Write files that nobody else can read, in folders that nobody else can write to.
+    """Write files that other users cannot read, in folders that they cannot write to.
 
     Raises:
         CommandError: one of them exists, a folder is writable by others, or one cannot be written.
@@ -95,62 +96,61 @@ def write_new(files: dict[str, str]) -> None:
                 Exit.CANNOT_CREATE,
                 f"{path} is there already and was left as it is; move it away, or name another folder",
             )
-    place = ""
-    before = os.umask(0o077)  # for the folders above too: one that others can write to is refused later
-    with ExitStack() as made:  # what is to be taken away again, should anything fail: half a guard guards nothing
+    current = ""  # the path that an error is about
+    previous_umask = os.umask(0o077)  # for the folders above too: one that others can write to is refused later
+    with ExitStack() as undo:  # removes all of it should anything fail: half a guard guards nothing
         try:
-            for place in sorted({os.path.dirname(path) for path in files}, key=len):
-                if not os.path.isdir(place):
-                    made.callback(remove_quietly, os.rmdir, place)
-                os.makedirs(place, mode=0o700, exist_ok=True)
-                check_folders(os.path.realpath(place))
+            for current in sorted({os.path.dirname(path) for path in files}, key=len):
+                if not os.path.isdir(current):
+                    undo.callback(remove_quietly, os.rmdir, current)
+                os.makedirs(current, mode=0o700, exist_ok=True)
+                check_folders(os.path.realpath(current))
             for path, text in files.items():
-                place = temporary_path(path)
-                write_whole(place, text, made)
-            for place in files:  # all are on the disk: from here on they are live
-                publish_file(temporary_path(place), place)
-                made.callback(remove_quietly, os.unlink, place)
+                current = temporary_path(path)
+                write_whole(current, text, undo)
+            for current in files:  # all are on the disk: from here on they are live
+                publish_file(temporary_path(current), current)
+                undo.callback(remove_quietly, os.unlink, current)
         except UnsafeFileError as error:
             raise CommandError(Exit.NOT_PERMITTED, f"hooks in this folder would be refused: {error}") from None
         except OSError as error:
-            why = f"{place} cannot be created: {error.strerror}; nothing was written: mend that, or name another folder"
-            raise CommandError(Exit.CANNOT_CREATE, why) from None
+            refusal = f"{current} cannot be created: {error.strerror}; nothing was written"
+            raise CommandError(Exit.CANNOT_CREATE, f"{refusal}: repair that, or name another folder") from None
         finally:
-            os.umask(before)
-        made.pop_all()
+            os.umask(previous_umask)
+        undo.pop_all()
     for path in files:
         remove_quietly(os.unlink, temporary_path(path))
 
 
 def temporary_path(path: str) -> str:
-    """Return where a file is written first: no file of hooks by its name, so nothing loads it before it is whole."""
+    """Return the path at which a file is written first: its name is not one of hooks, so no daemon loads half of it."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.new")
 
 
-def write_whole(path: str, text: str, made: ExitStack) -> None:
+def write_whole(path: str, text: str, undo: ExitStack) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    made.callback(
-        remove_quietly, os.unlink, path
-    )  # not before: a file that somebody else writes just now is not ours to remove
+    # Not before: a file that another process writes just now is not ours to remove.
+    undo.callback(remove_quietly, os.unlink, path)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
 
 
-def publish_file(written: str, path: str) -> None:
-    """Give a file its name, unless something has that name already."""
+def publish_file(draft: str, path: str) -> None:
+    """Give a file its name, unless another file has that name already."""
     try:
-        os.link(written, path)
+        os.link(draft, path)  # fails if the name exists, unlike a rename
     except FileExistsError:
         raise
     except OSError as error:  # a filesystem without links
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
-        os.rename(written, path)
+        os.rename(draft, path)
 
 
-def remove_quietly(how: Callable[[str], None], path: str) -> None:
+def remove_quietly(remove: Callable[[str], None], path: str) -> None:
     with suppress(OSError):
-        how(path)
+        remove(path)

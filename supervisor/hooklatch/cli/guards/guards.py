@@ -1,4 +1,4 @@
-"""guards: the gallery of guards to start from, as a list and one by one.  Reads the package; asks no daemon."""
+"""The commands `guards`, `guards list` and `guards show`: the gallery of guards to start from."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def list_guards(arguments: argparse.Namespace) -> int:
     """Show every guard of the gallery."""
     from hooklatch.guards.catalogue import list_gallery
 
-    all_of = list_gallery()
+    guards = list_gallery()
     if arguments.json:
-        output.say_json(all_of)
+        output.say_json(guards)
         return Exit.OK
     output.say_table(
         ("NAME", "WHAT IT DOES", "NEEDS", "EVENTS"),
-        [(one.name, one.summary, format_needs(one), ", ".join(one.events)) for one in all_of],
+        [(guard.name, guard.summary, format_needs(guard), ", ".join(guard.events)) for guard in guards],
         drop=("EVENTS", "NEEDS"),
     )
     return Exit.OK
@@ -71,15 +71,15 @@ def find_guard(name: str) -> GalleryGuard:
     """Return a guard of the gallery.
 
     Raises:
-        CommandError: there is none of that name; the text names the nearest one.
+        CommandError: no guard has that name; the text has the nearest one.
     """
     from hooklatch.guards.catalogue import list_gallery
 
-    all_of = {entry.name: entry for entry in list_gallery()}
+    guards = {guard.name: guard for guard in list_gallery()}
     bare = name.removesuffix(".py").replace("-", "_")
-    if bare in all_of:
-        return all_of[bare]
-    near = difflib.get_close_matches(bare, all_of, n=1)
+    if bare in guards:
+        return guards[bare]
+    near = difflib.get_close_matches(bare, guards, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "see: hooklatch guards list"
     raise CommandError(Exit.NO_INPUT, f"the gallery has no guard {name!r}; {hint}")
 

@@ -1,6 +1,6 @@
-"""guards test: fires the cases of each guard at that guard alone.  Runs `hooklatch test` for each; asks no daemon.
+"""The command `guards test`: fire the cases of each guard at that guard alone, by `hooklatch test`.
 
-Other guards would answer too, and a case that one guard lets pass another one refuses.
+The others would answer too, and one of them may refuse a case that this guard lets pass.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def list_tested_guards(folder: str) -> list[str]:
     """Return the guards of a folder that have cases.
 
     Raises:
-        CommandError: there is none.
+        CommandError: no guard has cases.
     """
     try:
-        found = sorted(os.listdir(os.path.join(folder, CASES)))
+        files = sorted(os.listdir(os.path.join(folder, CASES)))
     except OSError:
-        found = []
-    names = [name.removesuffix(".jsonl") for name in found if name.endswith(".jsonl")]
+        files = []
+    names = [name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")]
     if not names:
         raise CommandError(Exit.NO_INPUT, f"{folder} has no guard with cases; see: hooklatch guards add --help")
     return names

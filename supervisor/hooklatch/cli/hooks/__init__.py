@@ -1,4 +1,4 @@
-"""Commands about hooks: list, change, show, suspend, trust, import; and the reports on events, sessions and status.
+"""The commands about hooks, asks, events, sessions and status.
 
-One module per command; each queries the daemon and does not decide anything.
+One module per command.  Each sends requests to the daemon, which decides whether they are permitted.
 """

@@ -1,6 +1,7 @@
-"""asks: what waits for a person, and that person's answer.  Only queries the daemon, which judges whether it counts.
+"""The commands `asks`: the asks that wait for a person, and that person's answer.
 
-At a terminal `--follow` shows one ask after the other, and each line that is typed is about the one that is shown last:
+The daemon judges whether an answer counts.  At a terminal `--follow` shows one ask after the other, and each line that
+is typed is about the one that is shown last:
 
     a REASON   allow        d REASON   deny        (without a reason it is asked for)
     n          the next one                        q          end; what is open stays open
@@ -32,15 +33,15 @@ from hooklatch.errors import RequestFailedError
 __all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
-OURS = ("asks", "folder", "payload", "changed", "warning")  # labels that no field of a payload has
+OURS = ("asks", "folder", "payload", "changed", "warning")  # our own labels: a field of that name is quoted
 PLAIN = re.compile(r"[\w.-]+", re.ASCII)
-MARKS = ("", '"', "{", "[")  # with which a text begins that is shown as JSON, as what is no text is
+MARKS = ("", '"', "{", "[")  # a text that begins with one is shown as JSON, or it could be taken for another value
 WORDS = {"a": "allow", "allow": "allow", "y": "allow", "d": "deny", "deny": "deny"}
 KEYS = "a REASON allows, d REASON denies, n is the next one, q ends"
 STDIN, STDOUT = 0, 1
-AROUND = 4  # lines above and below what is said of an ask
+AROUND = 4  # lines above and below the details of an ask
 WIDEST = 24  # columns of a label: the agent chose the names of its fields
-MOST_TOLD = 5  # of others that wait, said below the ask that is shown
+MAX_NOTICES = 5  # of other asks, below the ask that is shown
 SETTLE = 1.0  # seconds for which no line answers an ask that has taken the place of another by itself
 
 
@@ -63,10 +64,10 @@ def add_answer(parser: Parser) -> None:
 
 
 def list_asks(arguments: argparse.Namespace) -> int:
-    """Show what waits, once or as it comes."""
+    """Show the asks that wait, once or as they come."""
     try:
         if not arguments.follow:
-            return list_once(arguments)
+            return print_asks(arguments)
         if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
             return follow_asks(arguments)
         return follow_at_terminal(arguments)
@@ -74,7 +75,7 @@ def list_asks(arguments: argparse.Namespace) -> int:
         return Exit.OK  # the normal way to stop following
 
 
-def list_once(arguments: argparse.Namespace) -> int:
+def print_asks(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link:
         result: dict[str, Any] = link.ask("asks")
     if arguments.json:
@@ -104,15 +105,16 @@ def answer_ask(arguments: argparse.Namespace) -> int:
 
 
 def follow_asks(arguments: argparse.Namespace) -> int:
-    """Print what opens and closes, beginning with what is open."""
-    with connect_administrator(arguments) as heard, connect_administrator(arguments) as link:
-        heard.ask("subscribe", topics=["asks"])
+    """Print each ask that opens and each resolution, beginning with the asks that are open."""
+    # Subscribed before the asks are listed: one that opens in between is announced.
+    with connect_administrator(arguments) as subscription, connect_administrator(arguments) as link:
+        subscription.ask("subscribe", topics=["asks"])
         known: set[str] = set()
         for ask in link.ask("asks")["asks"]:
             known.add(ask["id"])
             print_ask_change({"topic": "asks", "opened": ask}, is_json=arguments.json)
         while output.has_reader():
-            message = heard.announcement()
+            message = subscription.announcement()
             opened = message.get("opened")
             if opened is None or opened["id"] not in known:  # it may have been listed already
                 print_ask_change(message, is_json=arguments.json)
@@ -133,91 +135,94 @@ def print_ask_change(message: dict[str, Any], *, is_json: bool) -> None:
 
 
 def follow_at_terminal(arguments: argparse.Namespace) -> int:
-    # Two connections: what is announced while a request is answered would be passed over.
-    with connect_administrator(arguments) as heard, connect_administrator(arguments) as link:
-        heard.ask("subscribe", topics=["asks"])
-        desk = AskPrompt(link, find_user_name())
+    # Two connections: an announcement that comes while a request is answered would be passed over.
+    with connect_administrator(arguments) as subscription, connect_administrator(arguments) as link:
+        subscription.ask("subscribe", topics=["asks"])
+        prompt = AskPrompt(link, find_user_name())
         output.print_error(f"asks at {link.path}; {KEYS}")
-        desk.look()
+        prompt.refresh()
         typed = b""
-        while not desk.is_over:
-            desk.prompt()
-            about = desk.shown
-            if heard.has_line or heard.fileno() in select.select([STDIN, heard.fileno()], [], [])[0]:
-                desk.hear(heard.announcement())
+        while not prompt.is_over:
+            prompt.print_prompt()
+            about = prompt.shown
+            # Announcements first: an answer must not be typed at an ask that has ended already.
+            if (
+                subscription.has_line
+                or subscription.fileno() in select.select([STDIN, subscription.fileno()], [], [])[0]
+            ):
+                prompt.take_announcement(subscription.announcement())
             else:
                 data = os.read(STDIN, 4096)
                 *lines, typed = (typed + data).split(b"\n")  # Ctrl-D sends a line that has no end yet
                 for line in lines if data else [b"q"]:
-                    desk.take(line.decode(errors="replace").strip())
-            if desk.shown != about and typed:  # it was about another one
-                typed, desk.is_halfway = b"", True
+                    prompt.take_line(line.decode(errors="replace").strip())
+            if prompt.shown != about and typed:  # the beginning of a line about another ask
+                typed, prompt.is_halfway = b"", True
     return Exit.OK
 
 
 class AskPrompt:
-    """What is open, which one is shown, and what has been said of it so far."""
+    """A prompt for the open asks: the one that is shown, and the part of its answer that was typed so far."""
 
     def __init__(self, link: CommandLink, name: str) -> None:
         self.is_over = False
-        self.is_halfway = False  # the line that comes is the rest of one that was begun about another ask
+        self.is_halfway = False  # the next line is the end of one that was begun about another ask
         self._link = link
         self._name = name
         self._open: dict[str, dict[str, Any]] = {}
         self._shown: str | None = None
-        self._verdict: str | None = None  # said, while its reason is not
-        self._replaced_at = -SETTLE  # when another ask was shown without a word of the person
-        self._has_ended = False  # the last one that was shown, by itself, and no line was typed since
-        self._told = 0  # of how many others that wait it was said below the one that is shown
+        self._verdict: str | None = None  # typed already, and its reason is not
+        self._replaced_at = -SETTLE  # the moment at which another ask was shown without a command of the person
+        self._has_ended = False  # the last ask that was shown ended by itself, and no line was typed since
+        self._notices = 0  # about other asks, below the one that is shown
         self._is_prompted = False
 
     @property
     def shown(self) -> str | None:
-        """The id of the ask that is shown."""
+        """Return the id of the ask that is shown."""
         return self._shown
 
-    def look(self) -> None:
-        """Look at what is open now; the ask that is shown stays, if it is open still."""
+    def refresh(self) -> None:
+        """Read which asks are open now; the one that is shown stays if it is still open."""
         self._open = {ask["id"]: ask for ask in self._link.ask("asks")["asks"]}
         if self._shown is None:
             self._show_next()
         elif self._shown not in self._open:
             self._replace()
 
-    def prompt(self) -> None:
+    def print_prompt(self) -> None:
         if self._shown is None or self._is_prompted:
             return
-        others = f"; {len(self._open) - 1} more" if self._told > MOST_TOLD else ""
+        others = f"; {len(self._open) - 1} more" if self._notices > MAX_NOTICES else ""
         text = f"{self._verdict}, because: " if self._verdict is not None else f"{self._shown} [a/d/n/q{others}]: "
         sys.stdout.write(text)
         sys.stdout.flush()
         self._is_prompted = True
 
-    def hear(self, message: dict[str, Any]) -> None:
-        """Take an announcement."""
+    def take_announcement(self, message: dict[str, Any]) -> None:
         if "missed" in message:
-            self._say("")
-            self.look()
+            self._print_apart("")
+            self.refresh()
         elif "opened" in message and message["opened"]["id"] not in self._open:
             ask = message["opened"]
             self._open[ask["id"]] = ask
             if self._shown is None:
                 self._replace() if self._has_ended else self._show_next()
                 return
-            self._told += 1  # of a flood not all is said: it would push away what is shown
-            if self._told <= MOST_TOLD:
-                self._say(f"{ask['id']} waits too: {ask['reason']}")
+            self._notices += 1  # a flood would push away the ask that is shown, so only the first ones are printed
+            if self._notices <= MAX_NOTICES:
+                self._print_apart(f"{ask['id']} waits too: {ask['reason']}")
         elif "closed" in message and self._open.pop(message["closed"]["id"], None) is not None:
             closed = message["closed"]
-            if closed["id"] == self._shown or self._told <= MOST_TOLD:
-                self._say(f"{closed['id']}: ", *format_resolution(closed))
+            if closed["id"] == self._shown or self._notices <= MAX_NOTICES:
+                self._print_apart(f"{closed['id']}: ", *format_resolution(closed))
             if closed["id"] == self._shown:
                 self._replace()
 
-    def take(self, line: str) -> None:
+    def take_line(self, line: str) -> None:
         """Take a line that was typed."""
         self._is_prompted = False
-        word, _, rest = line.partition(" ")
+        word, _, reason = line.partition(" ")
         is_halfway, self.is_halfway, self._has_ended = self.is_halfway, False, False
         if self._verdict is not None:
             self._answer(self._verdict, line)
@@ -228,7 +233,7 @@ class AskPrompt:
         elif is_halfway or (word in WORDS and time.monotonic() - self._replaced_at < SETTLE):
             output.print_line(paint_text("nothing was answered: another ask has just been shown", "warning"))
         elif word in WORDS:
-            self._answer(WORDS[word], rest.strip())
+            self._answer(WORDS[word], reason.strip())
         elif word in ("n", ""):
             self._show_next()
         else:
@@ -238,11 +243,12 @@ class AskPrompt:
         ask = self._open.get(self._shown or "")
         if ask is None:
             return
-        if not reason:  # asked for once; then the verdict is taken back
+        if not reason:  # the reason is asked for once; an empty line then takes the verdict back
             self._verdict = verdict if self._verdict is None else None
             return
         self._verdict = None
         try:
+            # With the digest of what was shown: the daemon refuses an answer to anything else.
             result = self._link.ask(
                 "answer_ask", id=ask["id"], verdict=verdict, reason=reason, by=self._name,
                 payload_digest=ask["payload_digest"],
@@ -263,17 +269,17 @@ class AskPrompt:
     def _show_next(self) -> None:
         """Show the ask after the one that is shown, in the order in which they came."""
         ids = list(self._open)
-        place = ids.index(self._shown) + 1 if self._shown in ids else 0
-        self._shown = ids[place % len(ids)] if ids else None
+        index = ids.index(self._shown) + 1 if self._shown in ids else 0
+        self._shown = ids[index % len(ids)] if ids else None
         self._verdict = None
-        self._told = 0
+        self._notices = 0
         if self._shown is not None:
-            self.is_halfway = drop_typed() or self.is_halfway  # what was typed was about another one
-            self._say("")
+            self.is_halfway = drop_typed() or self.is_halfway  # unread input was about another ask
+            self._print_apart("")
             print_ask(self._open[self._shown])
 
-    def _say(self, *pieces: str) -> None:
-        """Say something on a line of its own, also beside a prompt."""
+    def _print_apart(self, *pieces: str) -> None:
+        """Print a line of its own, also beside a prompt."""
         if self._is_prompted:
             sys.stdout.write("\n")
             self._is_prompted = False
@@ -281,21 +287,21 @@ class AskPrompt:
 
 
 def drop_typed() -> bool:
-    """Drop what was typed and not read yet; return whether that ends within a line, so that its rest will come."""
+    """Drop unread input; return whether it ends within a line, whose end will then come as a line of its own."""
     try:
-        kept = termios.tcgetattr(STDIN)
+        saved = termios.tcgetattr(STDIN)
     except termios.error:
         return False
-    modes, data = list(kept), b""
-    modes[3] = kept[3] & ~termios.ICANON  # else a line without its end is not read: termios(3)
-    modes[6] = [*kept[6]]
-    modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0  # and nothing is waited for
+    modes, data = list(saved), b""
+    modes[3] = saved[3] & ~termios.ICANON  # else a line without its end is not read: termios(3)
+    modes[6] = [*saved[6]]
+    modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0  # return at once, also without input
     termios.tcsetattr(STDIN, termios.TCSANOW, modes)
     try:
         while more := os.read(STDIN, 4096):
             data = more
     finally:
-        termios.tcsetattr(STDIN, termios.TCSANOW, kept)
+        termios.tcsetattr(STDIN, termios.TCSANOW, saved)
     return bool(data) and not data.endswith(b"\n")
 
 
@@ -303,22 +309,22 @@ def drop_typed() -> bool:
 
 
 def print_ask(ask: dict[str, Any]) -> None:
-    """Print an ask whole."""
+    """Print all of an ask; warn if its beginning has left the screen."""
     where = [f"session {ask['session_id']}" if ask["session_id"] else "", f"in {ask['host']}" if ask["host"] else ""]
     what = " ".join(filter(None, (ask["event"], ask["tool"])))
-    place = f"  {', '.join(filter(None, (what, *where)))}; {format_ask_times(ask)}"
-    output.print_line(paint_text(ask["id"], "title"), place, is_tight=True)
-    lines = [*list_ask_details(ask)]
-    tall = output.say_lines(*lines, width=min(max(len(label) for label, _ in lines), WIDEST) + 2, is_tight=True)
-    if terminal_width(sys.stdout) is not None and tall + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
-        text = f"it takes {tall} lines, more than fit here: scroll up to {ask['id']}, and read it all"
+    title = f"  {', '.join(filter(None, (what, *where)))}; {format_ask_times(ask)}"
+    output.print_line(paint_text(ask["id"], "title"), title, is_tight=True)
+    details = [*list_ask_details(ask)]
+    height = output.say_lines(*details, width=min(max(len(label) for label, _ in details), WIDEST) + 2, is_tight=True)
+    if terminal_width(sys.stdout) is not None and height + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
+        text = f"it takes {height} lines, more than fit here: scroll up to {ask['id']}, and read it all"
         output.print_line(paint_text(text, "warning"))
 
 
 def format_ask_times(ask: dict[str, Any]) -> str:
     now = time.time()
-    age, left = now - parse_timestamp(ask["at"]), parse_timestamp(ask["expires_at"]) - now
-    return f"asked {format_duration(max(age, 0))} ago, denied in {format_duration(max(left, 0))}"
+    age, remaining = now - parse_timestamp(ask["at"]), parse_timestamp(ask["expires_at"]) - now
+    return f"asked {format_duration(max(age, 0))} ago, denied in {format_duration(max(remaining, 0))}"
 
 
 def parse_timestamp(text: str) -> float:
@@ -326,7 +332,7 @@ def parse_timestamp(text: str) -> float:
 
 
 def list_ask_details(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield all that there is to see of an ask, what cannot be seen last: there the answer is typed."""
+    """Yield the details of an ask, those that cannot be seen last: the answer is typed below them."""
     for question in ask["questions"]:
         yield "asks", f"{question['hook']}: {question['reason']}"
     if ask["cwd"] not in (None, read_fields(ask["excerpt"]).get("cwd")):
@@ -356,11 +362,11 @@ def format_ask_json(value: object, text: str | None) -> str:
 
 
 def list_payload_values(payload: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield what a payload holds; a tool's input key by key, since that is what is judged."""
-    given = read_fields(payload.get("tool_input"))
+    """Yield the fields of a payload, and a tool's input key by key, since that is what is judged."""
+    tool_input = read_fields(payload.get("tool_input"))
     for key, value in read_fields(payload).items():
-        if key == "tool_input" and given:
-            yield from ((f"  {quote_label(name)}", format_ask_value(one)) for name, one in given.items())
+        if key == "tool_input" and tool_input:
+            yield from ((f"  {quote_label(name)}", format_ask_value(item)) for name, item in tool_input.items())
         elif not repeats_input(key, value, payload):
             yield quote_label(key), format_ask_value(value)
 
@@ -370,23 +376,23 @@ def read_fields(value: object) -> dict[str, object]:
 
 
 def repeats_input(key: str, value: object, payload: dict[str, Any]) -> bool:
-    """Return whether a field says once more what the tool's name or its input says; an agent may put others there."""
+    """Return whether a field only repeats the tool's name or input; an agent may send another value there."""
     if key == "tool_kind":
         return isinstance(value, str) and value in KINDS
     try:
-        told = arguments(str(payload.get("tool_kind")), read_fields(payload.get("tool_input")))
+        tool_arguments = arguments(str(payload.get("tool_kind")), read_fields(payload.get("tool_input")))
     except UnclearToolError:
         return False
-    return key == "tool_args" and output.format_json(value) == output.format_json(told)
+    return key == "tool_args" and output.format_json(value) == output.format_json(tool_arguments)
 
 
 def quote_label(key: str) -> str:
-    """Return a field's name; quoted where it could be taken for another one, or for a word of ours."""
+    """Return a field's name; quoted where it could be taken for another one, or for one of our labels."""
     return key if PLAIN.fullmatch(key) and key not in OURS else output.format_json(key)
 
 
 def format_ask_value(value: object) -> str:
-    """Return a value: a text as it is, unless what is shown could also be another one."""
+    """Return a value for people: a text as it is, unless it could be taken for another value."""
     if isinstance(value, str) and value == output.escape_invisible(value).strip() and value[:1] not in MARKS:
         return value
     return output.format_json(value)

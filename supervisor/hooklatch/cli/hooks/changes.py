@@ -1,4 +1,4 @@
-"""hooks add, remove, enable and disable: changes of the global hooks.  Asks the daemon; decides nothing itself."""
+"""The commands `hooks add`, `remove`, `enable` and `disable`: changes of the global hooks."""
 
 from __future__ import annotations
 
@@ -87,15 +87,15 @@ def run_hooks_add(arguments: argparse.Namespace) -> int:
 
 def make_target_absolute(run: str) -> str:
     """Return the target with an absolute path, since the daemon has another working directory."""
-    place, colon, function = run.rpartition(":")
-    if not place.endswith(".py") and "/" not in place:
-        return run
-    return os.path.abspath(os.path.expanduser(place)) + colon + function
+    source, colon, function = run.rpartition(":")
+    if not source.endswith(".py") and "/" not in source:
+        return run  # a module
+    return os.path.abspath(os.path.expanduser(source)) + colon + function
 
 
 def derive_target_id(run: str) -> str:
-    place, _, function = run.rpartition(":")
-    return f"{os.path.basename(place).removesuffix('.py')}:{function}"
+    source, _, function = run.rpartition(":")
+    return f"{os.path.basename(source).removesuffix('.py')}:{function}"
 
 
 def read_match(arguments: argparse.Namespace) -> object:
@@ -110,12 +110,15 @@ def read_match(arguments: argparse.Namespace) -> object:
 
 
 def run_hooks_remove(arguments: argparse.Namespace) -> int:
-    """Remove a global hook, or all of a file or plugin that has vanished; report, but do not fail, if there is none."""
+    """Remove a global hook, or all hooks of a file or plugin that has vanished.
+
+    If there is none, report that and succeed, so that a script may run twice.
+    """
     hook_id: str = arguments.id
     with connect_administrator(arguments) as link:
         result = link.ask("unregister", id=hook_id, scope="global")
         if result["removed"] or result.get("accepted"):
-            gone = "".join(f"; {place} is gone" for place in result.get("accepted", []))
+            gone = "".join(f"; {origin} is gone" for origin in result.get("accepted", []))
             print_change(arguments, result, f"removed {', '.join(result['removed'])}{gone}")
             return Exit.OK
         ids = [hook["id"] for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]

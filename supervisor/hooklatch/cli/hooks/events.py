@@ -1,4 +1,4 @@
-"""events: the events that can be fired.  Queries the daemon; without one it knows the standard ones."""
+"""The command `events`: the events that can be fired, from the daemon or else from the standard catalogue."""
 
 from __future__ import annotations
 

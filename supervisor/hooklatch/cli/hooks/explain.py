@@ -1,4 +1,4 @@
-"""hooks explain: which hooks would fire for a payload.  Queries the daemon; does not decide anything itself."""
+"""The command `hooks explain`: the hooks that would be called for a payload, and why the others would not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_explain(parser: Parser) -> None:
 
 
 def run_hooks_explain(arguments: argparse.Namespace) -> int:
-    """Print which hooks would fire, and why the others would not."""
+    """Print which hooks would be called, and why the others would not."""
     payload = read_piped_payload() or b"{}" if arguments.payload is None else read_payload(arguments.payload)
     params = add_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with connect_administrator(arguments) as link:
@@ -39,8 +39,8 @@ def run_hooks_explain(arguments: argparse.Namespace) -> int:
         output.print_line(look.paint_text(result["refusal"], "bad"))
     elif not result["fires"]:
         output.print_line(f"no hook would be asked about this {result['event']}")
-    for place, hook in enumerate(result["fires"], 1):
-        output.print_line(f"{place}. {format_hook_title(hook)}, priority {hook['priority']}, {hook['state']}")
+    for number, hook in enumerate(result["fires"], 1):
+        output.print_line(f"{number}. {format_hook_title(hook)}, priority {hook['priority']}, {hook['state']}")
     for hook in result["others"]:
         output.print_line(f"not {format_hook_title(hook)}: {hook['why']}")
     if result["tool_kind"] is not None:

@@ -1,7 +1,4 @@
-"""hooks: lists hooks, those first that need somebody, with their places in the firing order.
-
-Queries the daemon; does not decide anything itself.
-"""
+"""The commands `hooks` and `hooks list`: the hooks with their places in the firing order, faulty ones first."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ DROP = (
     "EVENT",
     "FAILURES",
 )
-STATES: dict[str, look.Meaning] = {"active": "good", "disabled": "quiet"}  # any other one is wrong, and comes first
+STATES: dict[str, look.Meaning] = {"active": "good", "disabled": "quiet"}  # any other state is a fault, shown first
 MAX_CELL = 60  # characters of a command or description in the table; --json shows all of it
 
 
@@ -107,25 +104,26 @@ def list_hooks(arguments: argparse.Namespace) -> int:
 
 
 def is_wrong(hook: Mapping[str, Any]) -> bool:
-    """Return whether somebody has to look: it is not called, or each of its last calls failed."""
+    """Return whether a hook needs its operator: it is not called, or each of its last calls failed."""
     return hook["state"] not in STATES or bool(hook.get("failing"))
 
 
 def number_turns(hooks: Sequence[Mapping[str, Any]], gates: Container[str]) -> dict[str, int]:
-    """Number the hooks of each event, from a list in firing order, by when they are called.
+    """Number the hooks of each event, from a list in firing order, in the order of their calls.
 
-    At a gate those that amend come first, the least trusted layer's before the others'.
+    At a gate those that amend come first, the least trusted layer's before the others': the most trusted one has the
+    last word on a payload.
     """
-    of_event: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    hooks_by_event: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for hook in hooks:
-        of_event[hook["event"]].append(hook)
+        hooks_by_event[hook["event"]].append(hook)
     numbers: dict[str, int] = {}
-    for event, own in of_event.items():
-        layers = list(dict.fromkeys(hook["layer"] for hook in own))
-        early = [one for one in own if one["amends"] and event in gates]
-        early.sort(key=lambda one: -layers.index(one["layer"]))
-        order = [*early, *(one for one in own if one not in early)]
-        numbers |= {hook["name"]: place for place, hook in enumerate(order, 1)}
+    for event, event_hooks in hooks_by_event.items():
+        layers = list(dict.fromkeys(hook["layer"] for hook in event_hooks))
+        amending = [hook for hook in event_hooks if hook["amends"] and event in gates]
+        amending.sort(key=lambda hook: -layers.index(hook["layer"]))
+        order = [*amending, *(hook for hook in event_hooks if hook not in amending)]
+        numbers |= {hook["name"]: number for number, hook in enumerate(order, 1)}
     return numbers
 
 
@@ -150,7 +148,7 @@ def clip_cell(text: str) -> str:
 
 
 def find_layer(hook: Mapping[str, Any]) -> str:
-    """Return the layer in a hook's name; with the project of a gate inherited from another session."""
+    """Return the layer of a hook; with the project if it is a gate's hook that came from another session."""
     return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 
 

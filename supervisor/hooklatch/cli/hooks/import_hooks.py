@@ -1,4 +1,4 @@
-"""import: converts other systems' hooks to a file for hooks.d.  Reads one file and writes one."""
+"""The command `import`: other systems' hooks, converted to a file for hooks.d."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def add_import(parser: Parser) -> None:
 
 
 def import_file(arguments: argparse.Namespace) -> int:
-    """Convert a file and report what could not be kept; the exit code tells whether anything was lost."""
+    """Convert a file, and report what could not be kept; return `Exit.FINDINGS` if anything was lost."""
     origin: str = arguments.file
-    place: str | None = None if arguments.to == "-" else os.path.abspath(arguments.to)
-    if place is not None:
-        check_place(place, is_forced=arguments.force)
+    target: str | None = None if arguments.to == "-" else os.path.abspath(arguments.to)
+    if target is not None:
+        check_import_target(target, is_forced=arguments.force)
     try:
         imported = read_hooks(origin, read_import_file(origin))
     except UnreadableFileError as error:
         raise CommandError(Exit.BAD_DATA, str(error)) from None
-    stem = imported.kind if place is None else os.path.basename(place).removesuffix(".toml")
+    stem = imported.kind if target is None else os.path.basename(target).removesuffix(".toml")
     text = write_toml(imported, origin="standard input" if origin == "-" else os.path.abspath(origin), stem=stem)
     for note in list_notes(imported):
         output.print_error(note)
     if not imported.hooks:
         raise CommandError(Exit.BAD_DATA, f"{origin} holds no hook that can run here; nothing was written")
-    if place is not None:
-        write_import(place, text, is_forced=arguments.force)
+    if target is not None:
+        write_import(target, text, is_forced=arguments.force)
     if arguments.json:
-        output.say_json(describe_import(imported, place, text))
-    elif place is None:
+        output.say_json(describe_import(imported, target, text))
+    elif target is None:
         output.say_text(text.removesuffix("\n"))
     else:
-        output.print_line(format_import_summary(imported, place))
+        output.print_line(format_import_summary(imported, target))
     return Exit.FINDINGS if imported.has_losses else Exit.OK
 
 
@@ -79,24 +79,24 @@ def read_import_file(name: str) -> bytes:
     return data
 
 
-def check_place(place: str, *, is_forced: bool) -> None:
-    name = os.path.basename(place)
+def check_import_target(target: str, *, is_forced: bool) -> None:
+    name = os.path.basename(target)
     if not name.endswith(".toml") or name.startswith("."):
         raise CommandError(Exit.USAGE, f"--to cannot be {name!r}: in hooks.d the daemon only reads NAME.toml")
-    if os.path.lexists(place) and not is_forced:
-        raise make_exists_error(place)
+    if os.path.lexists(target) and not is_forced:
+        raise make_exists_error(target)
 
 
-def make_exists_error(place: str) -> CommandError:
+def make_exists_error(target: str) -> CommandError:
     return CommandError(
-        Exit.CANNOT_CREATE, f"{place} exists already and was left unchanged; give --force to replace it"
+        Exit.CANNOT_CREATE, f"{target} exists already and was left unchanged; give --force to replace it"
     )
 
 
-def write_import(place: str, text: str, *, is_forced: bool) -> None:
-    """Write the file atomically: a daemon may be watching the directory."""
-    place = os.path.realpath(place)
-    folder = os.path.dirname(place)
+def write_import(target: str, text: str, *, is_forced: bool) -> None:
+    """Write the file atomically, since a daemon may be watching the directory."""
+    target = os.path.realpath(target)  # a link stays one, and the file that it names is replaced
+    folder = os.path.dirname(target)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         fd, draft = tempfile.mkstemp(prefix=".import-", dir=folder)  # mode 0600
@@ -104,26 +104,26 @@ def write_import(place: str, text: str, *, is_forced: bool) -> None:
             with os.fdopen(fd, "w", encoding="utf-8") as file:
                 file.write(text)
             if is_forced:
-                os.replace(draft, place)
+                os.replace(draft, target)
             else:
-                os.link(draft, place)  # fails if the file exists, unlike a rename
+                os.link(draft, target)  # fails if the file exists, unlike a rename
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
     except FileExistsError:
-        raise make_exists_error(place) from None
+        raise make_exists_error(target) from None
     except OSError as error:
-        raise CommandError(Exit.CANNOT_CREATE, f"{place} cannot be created: {error.strerror}") from None
+        raise CommandError(Exit.CANNOT_CREATE, f"{target} cannot be created: {error.strerror}") from None
     try:
         check_folders(folder)
     except UnsafeFileError as error:
         output.print_error(f"the daemon will refuse it: {error}")
 
 
-def describe_import(imported: ImportResult, place: str | None, text: str) -> dict[str, object]:
+def describe_import(imported: ImportResult, target: str | None, text: str) -> dict[str, object]:
     return {
         "kind": imported.kind,
-        "written": place,
+        "written": target,
         "hooks": [
             {"place": hook.place, "problem": hook.problem, "event": hook.settings["event"]} for hook in imported.hooks
         ],
@@ -132,12 +132,12 @@ def describe_import(imported: ImportResult, place: str | None, text: str) -> dic
     }
 
 
-def format_import_summary(imported: ImportResult, place: str) -> str:
+def format_import_summary(imported: ImportResult, target: str) -> str:
     inactive = sum(hook.problem is not None for hook in imported.hooks)
     dropped = sum(note.is_loss for note in imported.notes)
     counts = [format_count(len(imported.hooks) - inactive, "hook")]
     counts += [f"{format_count(inactive, 'hook')} as a comment, to be fixed"] * bool(inactive) + [
         f"{dropped} lost"
     ] * bool(dropped)
-    where = "" if os.path.basename(os.path.dirname(place)) == FOLDER else "; put it into hooks.d beside hooks.toml"
-    return f"wrote {place}: {', '.join(counts)}{where}; then see: hooklatch hooks"
+    where = "" if os.path.basename(os.path.dirname(target)) == FOLDER else "; put it into hooks.d beside hooks.toml"
+    return f"wrote {target}: {', '.join(counts)}{where}; then see: hooklatch hooks"

@@ -1,4 +1,4 @@
-"""reload: has the daemon load every change of its files and build its sources afresh, and says what came of it."""
+"""The command `reload`: let the daemon load its files and build its sources afresh, and print what changed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["add_reload"]
 def add_reload(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE)
     parser.runs(run_reload, example="hooklatch reload", exits=exits)
-    one = parser.add_mutually_exclusive_group()
-    one.add_argument(
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
         "id",
         metavar="ID",
         nargs="?",
         help="build this source alone afresh: a hook's id, or a file's path (default: all)",
     )
-    one.add_argument("--accept-removed", action="store_true", help="remove the hooks of what has vanished")
+    choice.add_argument("--accept-removed", action="store_true", help="remove the hooks of what has vanished")
 
 
 def run_reload(arguments: argparse.Namespace) -> int:
@@ -37,14 +37,14 @@ def run_reload(arguments: argparse.Namespace) -> int:
         output.say_json(result)
     else:
         same = result["previous"] == result["revision"]
-        was = ", nothing changed" if same else f", was {look.shorten_revision(result['previous'])}"
-        output.print_line(f"revision {look.shorten_revision(result['revision'])}{was}")
+        previous = ", nothing changed" if same else f", was {look.shorten_revision(result['previous'])}"
+        output.print_line(f"revision {look.shorten_revision(result['revision'])}{previous}")
         output.say_lines(*((key, ", ".join(result[key])) for key in ("added", "removed", "changed")))
-        output.say_lines(*(("accepted", f"{place} is gone") for place in result["accepted"]))
+        output.say_lines(*(("accepted", f"{origin} is gone") for origin in result["accepted"]))
         output.say_lines(*(("wrong", format_diagnostic_place(diagnostic)) for diagnostic in diagnostics))
     return Exit.FINDINGS if diagnostics else Exit.OK
 
 
 def make_path_absolute(name: str | None) -> str | None:
-    """Return a file's path as the daemon, which has another working directory, knows it; any other name as it is."""
+    """Return a file's path for the daemon, which has another working directory; any other name as it is."""
     return os.path.abspath(os.path.expanduser(name)) if name is not None and name.endswith(".py") else name

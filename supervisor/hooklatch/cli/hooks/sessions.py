@@ -1,4 +1,4 @@
-"""sessions: the agents that are connected.  Only queries the daemon."""
+"""The command `sessions`: the agents that are connected."""
 
 from __future__ import annotations
 

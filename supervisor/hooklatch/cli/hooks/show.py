@@ -1,4 +1,4 @@
-"""hooks show: one hook, and why its last calls failed.  Queries the daemon; does not decide anything itself."""
+"""The command `hooks show`: one hook, and why its last calls failed."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def show_hook(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
         return Exit.OK
-    for place, hook in enumerate(result["hooks"]):
-        if place:
+    for index, hook in enumerate(result["hooks"]):
+        if index:
             output.print_line()
         output.say_lines(*list_hook_details(hook))
         previous = ""
         for failure in hook["last_failures"]:
-            # What it printed; the traceback of an exception is the end of its standard error, if that was still open.
-            words = failure["stdout"] + (failure["stderr"] or failure["traceback"])
-            show_failure(failure, "as above" if words and words == previous else words)
-            previous = words
+            # The traceback of an exception is the end of its standard error, unless the hook had closed that.
+            printed = failure["stdout"] + (failure["stderr"] or failure["traceback"])
+            show_failure(failure, "as above" if printed and printed == previous else printed)
+            previous = printed
     return Exit.OK
 
 
@@ -74,7 +74,7 @@ def format_calls(timings: dict[str, Any]) -> str:
     )
 
 
-def show_failure(failure: dict[str, Any], words: str) -> None:
+def show_failure(failure: dict[str, Any], printed: str) -> None:
     at = datetime.fromtimestamp(failure["at"], UTC)
     output.print_line()
     output.print_line(
@@ -83,6 +83,6 @@ def show_failure(failure: dict[str, Any], words: str) -> None:
         + (f", session {failure['session']}" if failure["session"] else ""),
     )
     output.print_line(f"  {failure['message']}")
-    for text in words.splitlines():
-        output.say_exact(look.paint_text(f"    {text}", "quiet"))
+    for line in printed.splitlines():
+        output.say_exact(look.paint_text(f"    {line}", "quiet"))
     output.print_line(f"  what was decided: hooklatch log --decision {failure['decision_id']}")

@@ -1,4 +1,4 @@
-"""status: whether all is well, and what to do if it is not.  Queries the daemon; does not decide anything itself."""
+"""The command `status`: the daemon's health, and the remedy of each fault."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["add_status", "format_failing_hook", "format_diagnostic_place", "format_suspension"]
 
 DRAINING = "it ends once what it decides is decided; then: hooklatch serve --detach"
-SHOWN = 3  # failing hooks whose last words are shown
+SHOWN = 3  # failing hooks whose last failure is shown
 LAST_LINES = 2  # of a traceback, or of what a program wrote; `hooks show` has all of it
 
 
@@ -36,11 +36,11 @@ def add_status(parser: Parser) -> None:
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    """Print the daemon's status, or how the last one ended."""
+    """Print the daemon's status, or how the last daemon ended."""
     try:
         with connect_administrator(arguments) as link:
             result: dict[str, Any] = link.ask("status")
-            names: list[str] = [one["hook"] for one in result["failing"][:SHOWN]]
+            names: list[str] = [hook["hook"] for hook in result["failing"][:SHOWN]]
             is_for_people = not (arguments.json or arguments.tree)
             failures = {name: find_last_failure(link, name) for name in (names if is_for_people else ())}
     except NobodyListensError as error:
@@ -78,22 +78,22 @@ def format_diagnostic_place(diagnostic: dict[str, Any]) -> str:
 
 
 def find_last_failure(link: CommandLink, name: str) -> dict[str, Any] | None:
-    """Return the last failure of a hook, if it is still kept."""
+    """Return the last failure of a hook, if the daemon still has it."""
     try:
         hooks = link.ask("hook", id=name)["hooks"]
-    except RequestFailedError:  # it is gone since
+    except RequestFailedError:  # the hook was removed in the meantime
         return None
     return next((failure for hook in hooks for failure in hook["last_failures"]), None)
 
 
 def format_hook_failure(failure: dict[str, Any]) -> list[str]:
-    """Return the last lines of what a hook said when it failed, after the time and the message."""
-    words = (failure["traceback"] or failure["stderr"]).rstrip().splitlines()
-    if words and failure["message"].startswith(words[-1]):
-        del words[-1]  # a traceback ends with the message
-    words = [line for line in words if line.strip(" ^~")]
+    """Return the time and the message of a failure, and the last lines that the hook printed."""
+    printed = (failure["traceback"] or failure["stderr"]).rstrip().splitlines()
+    if printed and failure["message"].startswith(printed[-1]):
+        del printed[-1]  # a traceback ends with the message
+    printed = [line for line in printed if line.strip(" ^~")]  # Python 3.11 marks the place in a line with ^ and ~
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure["at"]))
-    return [f"{at} {failure['message']}", *(f"  {line}" for line in words[-LAST_LINES:])]
+    return [f"{at} {failure['message']}", *(f"  {line}" for line in printed[-LAST_LINES:])]
 
 
 def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | None]) -> None:
@@ -101,15 +101,19 @@ def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | 
     output.say_lines(("health", look.paint_text(result["health"] + draining, "good" if is_well(result) else "bad")))
     output.say_lines(("do", DRAINING if draining else None))
     in_fleet = result["fleet"] is not None
-    output.say_lines(*(("SUSPENDED", format_suspension(one, in_fleet=in_fleet)) for one in result["suspended"]))
-    show_found("wrong", [one for one in result["wrong"] if one["reason"] != "suspended"])  # those have just been shown
-    for one in result["failing"]:
-        output.say_lines(("warning", format_failing_hook(one)))
-        failure = failures.get(one["hook"])
-        for place, line in enumerate(format_hook_failure(failure) if failure is not None else ()):
-            output.say_lines(("" if place else "last", look.paint_text(line, "quiet")))
-        output.say_lines(("do", f"see why: hooklatch hooks show {quote(one['hook'])}"))
-    show_found("warning", result.get("warned") or [{"what": one, "do": ""} for one in result["warnings"]])
+    output.say_lines(
+        *(("SUSPENDED", format_suspension(suspension, in_fleet=in_fleet)) for suspension in result["suspended"])
+    )
+    # Suspensions have just been shown, with how to end them.
+    show_findings("wrong", [fault for fault in result["wrong"] if fault["reason"] != "suspended"])
+    for hook in result["failing"]:
+        output.say_lines(("warning", format_failing_hook(hook)))
+        failure = failures.get(hook["hook"])
+        for index, line in enumerate(format_hook_failure(failure) if failure is not None else ()):
+            output.say_lines(("" if index else "last", look.paint_text(line, "quiet")))
+        output.say_lines(("do", f"see why: hooklatch hooks show {quote(hook['hook'])}"))
+    # A daemon of an older version has no `warned`, only the texts.
+    show_findings("warning", result.get("warned") or [{"what": text, "do": ""} for text in result["warnings"]])
     output.say_lines(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {format_duration(result['uptime_s'])}"),
         ("revision", f"{look.shorten_revision(result['revision'])}, digest {result['digest'][:12]}"),
@@ -127,14 +131,16 @@ def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | 
     )
     output.say_lines(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
     output.say_lines(*(("plugin", format_plugin(plugin)) for plugin in result["plugins"]))
-    projects = output.order_failures_first(result["projects"], lambda one: one["state"] == "changed")
+    projects = output.order_failures_first(result["projects"], lambda project: project["state"] == "changed")
     output.say_lines(
         *(("project", f"{look.shorten_path(project['folder'])}, {project['state']}, trusted") for project in projects)
     )
-    sources = output.order_failures_first(result["sources"], lambda one: one["isolation"]["missing"] or one["lost"])
+    sources = output.order_failures_first(
+        result["sources"], lambda source: source["isolation"]["missing"] or source["lost"]
+    )
     output.say_lines(*(("source", format_source(source)) for source in sources))
-    environments = output.order_failures_first(result["environments"], lambda one: one["state"] == "failed")
-    output.say_lines(*(("environment", format_environment(environment)) for environment in environments))
+    environments = output.order_failures_first(result["environments"], lambda table: table["state"] == "failed")
+    output.say_lines(*(("environment", format_environment(table)) for table in environments))
     restarts = result["zygote"]["restarts"]
     output.say_lines(
         ("zygote", f"pid {result['zygote']['pid']}, restarted {format_count(restarts, 'time')}")
@@ -144,10 +150,10 @@ def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | 
     output.say_lines(*((name, look.shorten_path(path)) for name, path in result["places"].items()))
 
 
-def show_found(label: str, found: Iterable[dict[str, Any]]) -> None:
-    """Print what was found, and below several with the same remedy what that is."""
-    for do, several in groupby(found, key=lambda one: one["do"]):
-        output.say_lines(*((label, one["what"]) for one in several), ("do", do))
+def show_findings(label: str, findings: Iterable[dict[str, Any]]) -> None:
+    """Print findings; those in a row that have the same remedy share its line."""
+    for do, group in groupby(findings, key=lambda finding: finding["do"]):
+        output.say_lines(*((label, finding["what"]) for finding in group), ("do", do))
 
 
 def is_well(result: dict[str, Any]) -> bool:
@@ -155,7 +161,7 @@ def is_well(result: dict[str, Any]) -> bool:
 
 
 def format_ask_count(count: int) -> str:
-    """Say how many asks wait for a person, if any does."""
+    """Return how many asks wait for a person; empty if none does."""
     if not count:
         return ""
     return f"{format_count(count, 'ask')} {'waits' if count == 1 else 'wait'} for a person; see: hooklatch asks"
@@ -187,10 +193,10 @@ def format_child(node: dict[str, Any]) -> str:
 
 
 def format_suspension(table: dict[str, Any], *, in_fleet: bool = False) -> str:
-    rest = "only what the fleet keeps" if in_fleet else "nothing"
-    what = table["hook"] or f"ALL HOOKS: {rest} is guarded"
+    guarded = "only what the fleet keeps" if in_fleet else "nothing"
+    name = table["hook"] or f"ALL HOOKS: {guarded} is guarded"
     resume = f"hooklatch resume {quote(table['hook'])}" if table["hook"] else "hooklatch resume --all"
-    return f"{what}, for {format_duration(table['seconds_left'])} more: {table['reason']} (to end it: {resume})"
+    return f"{name}, for {format_duration(table['seconds_left'])} more: {table['reason']} (to end it: {resume})"
 
 
 def record_text(record: dict[str, Any]) -> str:
@@ -201,15 +207,15 @@ def record_text(record: dict[str, Any]) -> str:
 
 
 def format_fleet(fleet: dict[str, Any] | None) -> str:
-    """Return how this host stands in its fleet, if it is in one."""
+    """Return the state of this host in its fleet; empty if it is in none."""
     if fleet is None:
         return ""
     labels = f" ({', '.join(fleet['labels'])})" if fleet["labels"] else ""
     name = f"{fleet['name']}, host {fleet['host']}{labels}" if fleet["name"] is not None else "none any more"
-    applied, wanted = fleet["applied"], fleet["wanted"]
-    version = f"version {applied['version']} in force" if applied is not None else "no version in force"
-    if wanted is not None and wanted != applied:
-        version += f", {wanted['version']} wanted"
+    applied, target = fleet["applied"], fleet["wanted"]
+    version = f"version {applied['version']} active" if applied is not None else "no version active"
+    if target is not None and target != applied:
+        version += f", {target['version']} wanted"
     contact = (
         f"in contact {format_duration(fleet['stale_s'])} ago" if fleet["stale_s"] is not None else "never in contact"
     )
@@ -222,18 +228,18 @@ def format_shipping(shipping: dict[str, Any] | None) -> str:
     if shipping is None:
         return ""
     seq, waiting = shipping["shipped_seq"], shipping["waiting_records"]
-    upto = f"up to record {seq}" if seq is not None else "nothing, as far as it is known"
+    shipped = f"up to record {seq}" if seq is not None else "nothing, as far as it is known"
     waits = f", {waiting} wait" if waiting is not None else ""
     lost = f", LOST {shipping['lost_records']}" if shipping["lost_records"] else ""
-    return f"{upto}{waits}{lost}"
+    return f"{shipped}{waits}{lost}"
 
 
 def format_shared_state(state: dict[str, Any]) -> str:
-    """Return what hooks have stored, if anything."""
+    """Return the size and place of the hooks' shared state; empty if there is none."""
     if not state["keys"] and state["kept_in"] is None:
         return ""
-    kept = f"kept in {state['kept_in']}" if state["kept_in"] else "until the daemon ends"
-    return f"{state['keys']} keys, {state['bytes']} bytes, {kept}"
+    place = f"kept in {state['kept_in']}" if state["kept_in"] else "until the daemon ends"
+    return f"{state['keys']} keys, {state['bytes']} bytes, {place}"
 
 
 def format_plugin(plugin: dict[str, Any]) -> str:
@@ -251,7 +257,7 @@ def format_source(source: dict[str, Any]) -> str:
 
 
 def format_environment(table: dict[str, Any]) -> str:
-    """Return how a source's own environment is: in use, being made, or what failed."""
+    """Return the state of a source's own environment: in use, being made, or the failure."""
     packages = f" with {', '.join(table['requires'])}" if table["requires"] else ""
     what = f"{table['python']}, Python {table['version']}{packages}"
     if table["state"] == "in use":
@@ -261,7 +267,7 @@ def format_environment(table: dict[str, Any]) -> str:
 
 
 def format_isolation(isolation: dict[str, Any]) -> str:
-    """Return how a source's workers are isolated, in capitals if that is less than configured."""
+    """Return the isolation of a source's workers; in capitals if it is less than configured."""
     if isolation["missing"]:
         return f"WEAKER than {isolation['configured']}: no {'; no '.join(isolation['missing'])}"
     return str(isolation["in_force"])

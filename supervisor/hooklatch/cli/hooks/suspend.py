@@ -1,4 +1,4 @@
-"""suspend and resume: break-glass, for a limited time and with a reason.  Only queries the daemon."""
+"""The commands `suspend` and `resume`: break-glass, for a limited time and with a reason."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def add_resume(parser: Parser) -> None:
 
 
 def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
-    one = parser.add_mutually_exclusive_group(required=True)
-    one.add_argument("id", metavar="ID", nargs="?", help=f"the hook or the plugin to {verb}, as for `hooks`")
-    one.add_argument("--all", action="store_true", help=f"{verb} every hook of every layer")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("id", metavar="ID", nargs="?", help=f"the hook or the plugin to {verb}, as for `hooks`")
+    target.add_argument("--all", action="store_true", help=f"{verb} every hook of every layer")
 
 
 def run_suspend(arguments: argparse.Namespace) -> int:
@@ -48,8 +48,8 @@ def run_suspend(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
     else:
-        one = {**result["suspended"], "seconds_left": arguments.seconds}
-        output.print_line(f"suspended {format_suspension(one)}")
+        suspension = {**result["suspended"], "seconds_left": arguments.seconds}
+        output.print_line(f"suspended {format_suspension(suspension)}")
         for warning in result.get("warnings", []):  # such as hooks of a fleet, which fire on
             output.print_error(warning)
     return Exit.OK
@@ -60,8 +60,9 @@ def run_resume(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link:
         result = link.ask("resume", id=arguments.id, all=arguments.all)
     if not result["was_suspended"] and arguments.id is not None:
-        near = suggest_name(arguments.id, [one["hook"] for one in result["suspended"] if one["hook"]])
-        raise CommandError(Exit.NO_INPUT, f"{arguments.id} was not suspended{near}; see: hooklatch status")
+        names = [suspension["hook"] for suspension in result["suspended"] if suspension["hook"]]
+        suggestion = suggest_name(arguments.id, names)
+        raise CommandError(Exit.NO_INPUT, f"{arguments.id} was not suspended{suggestion}; see: hooklatch status")
     if arguments.json:
         output.say_json(result)
     elif result["was_suspended"]:

@@ -1,4 +1,4 @@
-"""trust: lets a project's own hooks run, pinned to their current content, or revokes that.  Only queries the daemon."""
+"""The command `trust`: let a project's own hooks run, pinned to their current content, or revoke that."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def add_trust(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
     parser.runs(run_trust, example="hooklatch trust --list", exits=exits)
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this folder)")
-    one = parser.add_mutually_exclusive_group()
-    one.add_argument("--revoke", action="store_true", help="ignore its hooks again")
-    one.add_argument("--list", action="store_true", help="show what is trusted")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--revoke", action="store_true", help="ignore its hooks again")
+    action.add_argument("--list", action="store_true", help="show what is trusted")
 
 
 def run_trust(arguments: argparse.Namespace) -> int:
@@ -69,11 +69,8 @@ def show_list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json({"projects": projects})
     elif projects:
-        rows = [
-            project_row(one)
-            for one in output.order_failures_first(projects, lambda project: project["state"] == "changed")
-        ]
-        output.say_table(TITLES, rows, drop=("FILES", "SESSIONS"))
+        ordered = output.order_failures_first(projects, lambda project: project["state"] == "changed")
+        output.say_table(TITLES, [project_row(project) for project in ordered], drop=("FILES", "SESSIONS"))
     else:
         output.print_line("no project is trusted")
     return Exit.OK
@@ -82,5 +79,6 @@ def show_list(arguments: argparse.Namespace) -> int:
 def project_row(project: dict[str, Any]) -> tuple[object, ...]:
     hooks = ", ".join(project["hooks"]) or None
     state = project["state"]
-    shown = look.paint_text(state, "warning") if state == "changed" else state  # pinned files that are not so any more
-    return (project["folder"], shown, project["files"], hooks, project["sessions"])
+    # "changed": a file is no longer as it was when it was trusted, so its hooks do not run.
+    painted = look.paint_text(state, "warning") if state == "changed" else state
+    return (project["folder"], painted, project["files"], hooks, project["sessions"])

@@ -1,1 +1,1 @@
-"""The commands that connect other programs with hooklatch, and what `doctor` asks about them."""
+"""The commands that connect hosts with hooklatch, and the checks of hosts that `doctor` makes."""

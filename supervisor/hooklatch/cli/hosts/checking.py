@@ -1,8 +1,7 @@
-"""What `doctor` finds out about the programs that hooklatch is installed for.
+"""The checks of `doctor` on the hosts that hooklatch is installed for.
 
-It reads their real settings, finds our entries there, and starts exactly these command lines as the program would: with
-a canary, which has to come back refused by the daemon, and once more with nobody listening, which has to be a refusal
-too.  Changes nothing; prints nothing.
+They read a host's real settings, find the entries of hooklatch there, and start exactly these command lines as the host
+would.  One run has a canary, which the daemon must refuse.  The other one has no daemon, which must be a refusal too.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from hooklatch.install.refusing import is_refusal
 
 __all__ = ["SettingsFileCheck", "HostFinding", "check_hosts"]
 
-LIMIT = 30.0  # seconds; an entry gives up on a daemon that is silent after ten
+LIMIT = 30.0  # seconds; an entry gives up after ten on a daemon that is silent
 
 
 @dataclass(frozen=True, slots=True)
 class HostFinding:
-    """What is wrong, and what to do about it."""
+    """A finding about a host, with its remedy."""
 
     what: str
     do: str
@@ -50,7 +49,7 @@ class HostFinding:
 
 @dataclass(slots=True)
 class SettingsFileCheck:
-    """One file of settings with our entries: what was tried, and what came of it."""
+    """The check of one file of settings with our entries: the results of both runs, and the findings."""
 
     host: str
     title: str
@@ -61,84 +60,85 @@ class SettingsFileCheck:
     without_daemon: str = "not tried"
     findings: list[HostFinding] = field(default_factory=list[HostFinding])
 
-    def wrong(self, what: str, do: str, *, is_problem: bool = True) -> None:
+    def add_finding(self, what: str, do: str, *, is_problem: bool = True) -> None:
         self.findings.append(HostFinding(f"{self.title}: {what}", do, is_problem))
 
 
 def check_hosts() -> list[SettingsFileCheck]:
-    """Return what is found in the settings of every program, those of this folder's project included."""
-    found = [checked for layout in LAYOUTS.values() for path in list_settings_files(layout, user=False, project=False)
-            if (checked := check_file(find_host(layout.name), layout, path)) is not None]  # fmt: skip
-    check_twice(found)
-    return found
+    """Check the settings of every host, those of this folder's project included."""
+    checks = [check for layout in LAYOUTS.values() for path in list_settings_files(layout, user=False, project=False)
+              if (check := check_file(find_host(layout.name), layout, path)) is not None]  # fmt: skip
+    check_twice(checks)
+    return checks
 
 
-def check_twice(found: list[SettingsFileCheck]) -> None:
-    """Report programs that ask twice, since both their user's and a project's settings have entries."""
-    for number, one in enumerate(found):
-        before = [other.file for other in found[:number] if other.host == one.host and other.events]
-        if before and one.events and one.host != "claude-code":  # which runs a handler once, however often it is there
-            what = f"{one.file} and {before[0]} both have its entries, so each event asks twice"
-            one.wrong(what, f"hooklatch uninstall {one.host} --project", is_problem=False)
+def check_twice(checks: list[SettingsFileCheck]) -> None:
+    """Report hosts that ask twice, since both their user's and a project's settings have entries."""
+    for number, check in enumerate(checks):
+        before = [other.file for other in checks[:number] if other.host == check.host and other.events]
+        # Claude Code runs equal handlers once.
+        if before and check.events and check.host != "claude-code":
+            what = f"{check.file} and {before[0]} both have its entries, so each event asks twice"
+            check.add_finding(what, f"hooklatch uninstall {check.host} --project", is_problem=False)
 
 
 def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileCheck | None:
-    checked = SettingsFileCheck(layout.name, host.title, path)
+    check = SettingsFileCheck(layout.name, host.title, path)
     again = f"hooklatch install {layout.name}"
     try:
         data = files.read_if_present(path)
     except FileError as error:
-        checked.wrong(f"{error}, so nothing is known of its hooks", "make it readable, then: hooklatch doctor")
-        return checked
+        check.add_finding(f"{error}, so nothing is known of its hooks", "make it readable, then: hooklatch doctor")
+        return check
     if data is None:
         return None
     if layout.is_plugin:
         if not is_plugin(data):
             return None
         if is_own(layout, path) or is_unchanged(path, data):
-            return check_plugin(checked, layout, data)
-        refuse_to_start(checked, again)
-        return checked
+            return check_plugin(check, layout, data)
+        refuse_to_start(check, again)
+        return check
     text = data.decode(errors="replace").removeprefix("\ufeff")
     try:
-        found = list(find_entries(text))
+        entries = list(find_entries(text))
     except JsoncError as error:
         if "hooklatch" not in text:
             return None
         what = f"{path}:{error.line}:{error.column}: {error.what}; a file that cannot be read has no hooks"
-        checked.wrong(what, "mend it, then: hooklatch doctor")
-        return checked
-    if not found:
+        check.add_finding(what, "repair it, then: hooklatch doctor")
+        return check
+    if not entries:
         return None
     if (fault := describe_unread_part(host, layout, path, data)) is not None:
         is_sure = layout.has_comments is not None
-        checked.wrong(
+        check.add_finding(
             f"{'DEAD: ' if is_sure else ''}{fault}", "take it out, then: hooklatch doctor", is_problem=is_sure
         )
-    checked.events = [one.event for one in found]
-    checked.canonical = {host.events[one.event].event for one in found if one.event in host.events}
-    check_entries(checked, host, layout, found, again)
-    check_switches(checked, layout, text)
-    gates = [one for one in found if one.event == layout.gate and one.matcher in (None, "", "*")]
+    check.events = [entry.event for entry in entries]
+    check.canonical = {host.events[entry.event].event for entry in entries if entry.event in host.events}
+    check_entries(check, host, layout, entries, again)
+    check_switches(check, layout, text)
+    gates = [entry for entry in entries if entry.event == layout.gate and entry.matcher in (None, "", "*")]
     if not gates:
-        checked.wrong(f"{path} has no entry for {layout.gate}: tool calls are not guarded", again)
+        check.add_finding(f"{path} has no entry for {layout.gate}: tool calls are not guarded", again)
     for gate in gates[:1]:
         if is_own(layout, path) or is_ours(str(gate.handler[layout.command]), gate.words):
-            try_gate(checked, layout, gate, again)
+            try_gate(check, layout, gate, again)
         else:
-            refuse_to_start(checked, again)
+            refuse_to_start(check, again)
     if layout.name == "codex":
-        check_trust(checked, layout)
-    return checked
+        check_trust(check, layout)
+    return check
 
 
 def is_own(layout: SettingsLayout, path: str) -> bool:
-    """Say whether a file is the person's own: what it starts, every session of the agent starts too."""
+    """Return whether a file is the user's own: every session of the agent starts its programs too."""
     return path == layout.file("user", os.environ, "")
 
 
 def is_ours(line: str, words: tuple[str, ...]) -> bool:
-    """Say whether a line starts this installation's entry and nothing else, however it came into a project."""
+    """Return whether a line starts this installation's entry and nothing else."""
     program = make_entry_command("HOST", "EVENT", "gate", 1.0)
     count = program.index("HOST")
     return shlex.join(words) == line.strip() and list(words[:count]) == program[:count]
@@ -149,41 +149,43 @@ def is_unchanged(path: str, data: bytes) -> bool:
     return known is not None and known.digest == record.digest_bytes(data)
 
 
-def refuse_to_start(checked: SettingsFileCheck, again: str) -> None:
-    # A project may come from anywhere, and looking at it must not run what it holds.
-    what = f"{checked.file} starts something other than this installation's entry, so it was not tried"
-    checked.wrong(what, f"look at it; if it is hooklatch's, write it anew: {again} --project")
+def refuse_to_start(check: SettingsFileCheck, again: str) -> None:
+    # A project may come from anywhere, and a check of it must not run its programs.
+    what = f"{check.file} starts something other than this installation's entry, so it was not tried"
+    check.add_finding(what, f"look at it; if it is hooklatch's, write it anew: {again} --project")
 
 
 def check_entries(
-    checked: SettingsFileCheck, host: Host, layout: SettingsLayout, found: list[InstalledHandler], again: str
+    check: SettingsFileCheck, host: Host, layout: SettingsLayout, entries: list[InstalledHandler], again: str
 ) -> None:
-    check_start(checked, [one.words for one in found])
-    gone = sorted({word for one in found for word in one.words if os.path.isabs(word) and is_gone(word, one.words)})
+    check_start(check, [entry.words for entry in entries])
+    gone = sorted(
+        {word for entry in entries for word in entry.words if os.path.isabs(word) and is_gone(word, entry.words)}
+    )
     if gone:
-        checked.wrong(f"{checked.file} starts {', '.join(gone)}, which is gone", again)
-    twice = sorted({event for event in checked.events if checked.events.count(event) > 1})
+        check.add_finding(f"{check.file} starts {', '.join(gone)}, which is gone", again)
+    twice = sorted({event for event in check.events if check.events.count(event) > 1})
     if twice:
-        what = f"{checked.file} has more than one entry for {', '.join(twice)}: each asks again"
-        checked.wrong(what, again, is_problem=False)
-    for one in found:
-        spec = host.events.get(one.event)
-        kind = one.words[one.words.index("--kind") + 1 :][:1]
+        what = f"{check.file} has more than one entry for {', '.join(twice)}: each asks again"
+        check.add_finding(what, again, is_problem=False)
+    for entry in entries:
+        spec = host.events.get(entry.event)
+        kind = entry.words[entry.words.index("--kind") + 1 :][:1]
         if spec is not None and spec.kind == "gate" and kind and kind[0] in ("context", "notify"):
-            checked.wrong(f"the entry for {one.event} is no gate, so a failure lets everything through", again)
-        if one.event not in one.words:
-            checked.wrong(f"the entry for {one.event} is another event's, so it refuses everything", again)
-    silent = [event for event in checked.events if event not in host.events]
+            check.add_finding(f"the entry for {entry.event} is not a gate, so a failure lets everything through", again)
+        if entry.event not in entry.words:
+            check.add_finding(f"the entry for {entry.event} is another event's, so it refuses everything", again)
+    silent = [event for event in check.events if event not in host.events]
     if silent:
-        what = f"it never fires {', '.join(silent)}, which {checked.file} has entries for"
-        checked.wrong(what, again, is_problem=False)
+        what = f"it never fires {', '.join(silent)}, which {check.file} has entries for"
+        check.add_finding(what, again, is_problem=False)
     missing = [
         event for event, spec in host.events.items()
         if spec.kind == "gate" and spec.event and not spec.alters_host and not layout.skip(event)
-        and event not in checked.events and event != layout.gate
+        and event not in check.events and event != layout.gate
     ]  # fmt: skip
     if missing:
-        checked.wrong(f"{checked.file} has no entry for {', '.join(missing)}", again, is_problem=False)
+        check.add_finding(f"{check.file} has no entry for {', '.join(missing)}", again, is_problem=False)
 
 
 def is_gone(word: str, words: tuple[str, ...]) -> bool:
@@ -191,39 +193,39 @@ def is_gone(word: str, words: tuple[str, ...]) -> bool:
     return not is_pin and not os.path.exists(word)
 
 
-def check_start(checked: SettingsFileCheck, commands: Iterable[Sequence[str]]) -> None:
-    """Report what keeps entries from starting the daemon that the operator means, or lets them start another."""
-    again = f"hooklatch install {checked.host} --start"
+def check_start(check: SettingsFileCheck, commands: Iterable[Sequence[str]]) -> None:
+    """Report faults by which entries start no daemon, or another one than the operator means."""
+    again = f"hooklatch install {check.host} --start"
     words = next((words for words in commands if "--start" in words), None)
     if words is None:
         return
     pins = dict(pairwise(words))
     config, state = pins.get("--config"), pins.get("--state-dir")
     if config is None or state is None or "--runtime-dir" not in pins:
-        what = f"{checked.file} starts a daemon with the hooks and the state that the agent's environment names"
-        checked.wrong(what, f"an older version has written it; write it anew: {again}")
+        what = f"{check.file} starts a daemon with the hooks and the state that the agent's environment names"
+        check.add_finding(what, f"an older version has written it; write it anew: {again}")
         return
     if not os.path.exists(config):
-        checked.wrong(f"its entries cannot start a daemon: there is no {config}", "hooklatch init, or mend the path")
+        check.add_finding(f"its entries cannot start a daemon: there is no {config}", "hooklatch init, or fix the path")
     try:
         read_start_environment(state)
     except (OSError, ValueError) as error:
-        checked.wrong(f"its entries cannot start a daemon: {locate_error(error)}", again)
+        check.add_finding(f"its entries cannot start a daemon: {locate_error(error)}", again)
 
 
-def check_switches(checked: SettingsFileCheck, layout: SettingsLayout, text: str) -> None:
-    """Report settings that leave hooks out, as far as this file has them."""
+def check_switches(check: SettingsFileCheck, layout: SettingsLayout, text: str) -> None:
+    """Report settings in this file that leave hooks out."""
     root = parse_jsonc(text)
     settings = read_table(root.value if root is not None else None)
     if settings.get("disableAllHooks") is True:
-        checked.wrong(f"{checked.file} says disableAllHooks: none of its hooks runs", "take that line out")
-    of_hooks = read_table(settings.get("hooksConfig"))
-    if of_hooks.get("enabled") is False:
-        checked.wrong(f"{checked.file} turns hooks off (hooksConfig.enabled)", "take that line out")
-    disabled = of_hooks.get("disabled")
+        check.add_finding(f"{check.file} says disableAllHooks: none of its hooks runs", "take that line out")
+    hooks_config = read_table(settings.get("hooksConfig"))
+    if hooks_config.get("enabled") is False:
+        check.add_finding(f"{check.file} turns hooks off (hooksConfig.enabled)", "take that line out")
+    disabled = hooks_config.get("disabled")
     names = cast("list[object]", disabled) if isinstance(disabled, list) else []
     if off := [str(name) for name in names if str(name).startswith("hooklatch")]:
-        checked.wrong(f"{checked.file} turns off {', '.join(off)}", "take them out of hooksConfig.disabled")
+        check.add_finding(f"{check.file} turns off {', '.join(off)}", "take them out of hooksConfig.disabled")
     if layout.name == "claude-code":
         bare = [
             entry.event
@@ -234,144 +236,147 @@ def check_switches(checked: SettingsFileCheck, layout: SettingsLayout, text: str
         version = read_program_version(program, os.environ)[0] if program is not None else None
         if version is not None and version >= ON_FAILURE:
             what = "the entry for PreToolUse lets a call go on if it is killed, and this version could refuse"
-            checked.wrong(what, "hooklatch install claude-code", is_problem=False)
+            check.add_finding(what, "hooklatch install claude-code", is_problem=False)
 
 
 def read_table(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def check_trust(checked: SettingsFileCheck, layout: SettingsLayout) -> None:
+def check_trust(check: SettingsFileCheck, layout: SettingsLayout) -> None:
     program = find_program(layout, None, os.environ)
     if program is None:
-        checked.wrong("codex is not on the PATH, so it is unknown whether it trusts its entries", codex_trust.BY_HAND,
-                      is_problem=False)  # fmt: skip
+        what = "codex is not on the PATH, so it is unknown whether it trusts its entries"
+        check.add_finding(what, codex_trust.BY_HAND, is_problem=False)
         return
     try:
-        found = codex_trust.list_codex_hooks(program, checked.file, os.environ)
+        hooks = codex_trust.list_codex_hooks(program, check.file, os.environ)
     except codex_trust.CodexUnansweredError as error:
-        checked.wrong(f"it is unknown whether the entries are trusted: {error}", codex_trust.BY_HAND)
+        check.add_finding(f"it is unknown whether the entries are trusted: {error}", codex_trust.BY_HAND)
         return
-    if not found:
-        what = f"it does not see the entries in {checked.file}, so none of them runs"
-        checked.wrong(what, "trust the project in Codex, and take hooks = false out of [features]")
-    if waiting := codex_trust.list_untrusted(found):
-        checked.wrong(f"{len(waiting)} of its entries are not trusted: it leaves them out without a word",
+    if not hooks:
+        what = f"it does not see the entries in {check.file}, so none of them runs"
+        check.add_finding(what, "trust the project in Codex, and take hooks = false out of [features]")
+    if untrusted := codex_trust.list_untrusted(hooks):
+        check.add_finding(f"{len(untrusted)} of its entries are not trusted: it leaves them out without a word",
                       codex_trust.BY_HAND)  # fmt: skip
-    off = [str(one.get("eventName")) for one in found if one.get("enabled") is False]
+    off = [str(hook.get("eventName")) for hook in hooks if hook.get("enabled") is False]
     if off:
-        checked.wrong(f"its entries for {', '.join(off)} are turned off", "start Codex, type /hooks, and turn them on")
+        check.add_finding(
+            f"its entries for {', '.join(off)} are turned off", "start Codex, type /hooks, and turn them on"
+        )
 
 
-def try_gate(checked: SettingsFileCheck, layout: SettingsLayout, gate: InstalledHandler, again: str) -> None:
-    """Start an entry twice: as the program does, and where nobody listens."""
+def try_gate(check: SettingsFileCheck, layout: SettingsLayout, gate: InstalledHandler, again: str) -> None:
+    """Start an entry twice: as the host does, and without a daemon."""
     line = str(gate.handler[layout.command])
-    nonce = secrets.token_hex(16)
+    nonce = secrets.token_hex(16)  # only the daemon gives it back: a refusal without it comes from something else
     document = make_canary_document(layout, nonce)
     try:
         done = run_host_program(["/bin/sh", "-c", line], limit=LIMIT, stdin=document, environ=os.environ)
     except (OSError, LateError) as error:
-        checked.canary = f"FAILED: {locate_error(error)}"
-        checked.wrong(f"DEAD: the entry in {checked.file} does not answer: {locate_error(error)}", again)
+        check.canary = f"FAILED: {locate_error(error)}"
+        check.add_finding(f"DEAD: the entry in {check.file} does not answer: {locate_error(error)}", again)
     else:
-        judge_canary(checked, layout, done, nonce)
+        judge_canary(check, layout, done, nonce)
     with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
         try:
             alone = run_host_program(
                 ["/bin/sh", "-c", aim_elsewhere(gate.words, folder)], limit=LIMIT, stdin=document, environ=os.environ
             )
         except (OSError, LateError) as error:
-            checked.without_daemon = f"FAILED: {locate_error(error)}"
-            checked.wrong(f"DEAD: without a daemon the entry does not answer: {locate_error(error)}", again)
+            check.without_daemon = f"FAILED: {locate_error(error)}"
+            check.add_finding(f"DEAD: without a daemon the entry does not answer: {locate_error(error)}", again)
             return
     if is_refusal(layout.name, alone.exit_code, alone.stdout, alone.stderr):
-        checked.without_daemon = "refused"
+        check.without_daemon = "refused"
         return
-    checked.without_daemon = "NOT REFUSED"
-    checked.wrong(f"DEAD: without a daemon a tool call would go on ({format_exit(alone)})", again)
+    check.without_daemon = "NOT REFUSED"
+    check.add_finding(f"DEAD: without a daemon a tool call would go on ({format_exit(alone)})", again)
 
 
-def judge_canary(checked: SettingsFileCheck, layout: SettingsLayout, done: ProgramExit, nonce: str) -> None:
+def judge_canary(check: SettingsFileCheck, layout: SettingsLayout, done: ProgramExit, nonce: str) -> None:
     is_refused = is_refusal(layout.name, done.exit_code, done.stdout, done.stderr)
     if is_refused and nonce.encode() in done.stdout + done.stderr:
-        checked.canary = "refused by the daemon"
+        check.canary = "refused by the daemon"
     elif is_refused:
-        checked.canary = "refused, but not by the daemon"
-        checked.wrong(
-            f"DEAD: every tool call is refused, since no daemon answers the entry in {checked.file} "
+        check.canary = "refused, but not by the daemon"
+        check.add_finding(
+            f"DEAD: every tool call is refused, since no daemon answers the entry in {check.file} "
             f"({format_exit(done)})",
             "hooklatch serve --detach; if it runs elsewhere, install again with --runtime-dir",
         )
     else:
-        checked.canary = "NOT REFUSED"
-        checked.wrong(
-            f"DEAD: a call that has to be refused went through {checked.file} ({format_exit(done)})",
+        check.canary = "NOT REFUSED"
+        check.add_finding(
+            f"DEAD: a call that has to be refused went through {check.file} ({format_exit(done)})",
             f"hooklatch install {layout.name}, then: hooklatch doctor",
         )
 
 
 def make_canary_document(layout: SettingsLayout, nonce: str) -> bytes:
-    # Copilot's camelCase documents do not name their event, and the others do not mind.
+    # Copilot's camelCase documents do not name their event; the other hosts' documents may.
     name = {} if layout.name == "copilot" else {"hook_event_name": layout.gate}
     here: Mapping[str, str] = {"cwd": os.getcwd()}
     return json.dumps({**name, **here, **layout.canary, canary.KEY: nonce}).encode()
 
 
 def aim_elsewhere(words: tuple[str, ...], folder: str) -> str:
-    """Return the command line with a runtime folder in which nobody listens, and without starting a daemon."""
-    kept = list(aim_words_elsewhere(words))
-    return shlex.join([*kept, "--runtime-dir", folder])
+    """Return the command line with a runtime folder in which no daemon listens, and without starting one."""
+    return shlex.join([*drop_daemon_words(words), "--runtime-dir", folder])
 
 
-def aim_words_elsewhere(words: tuple[str, ...]) -> Iterator[str]:
-    rest = iter(words)
-    for word in rest:
+def drop_daemon_words(words: tuple[str, ...]) -> Iterator[str]:
+    """Yield the words of a command line without those that name or start a daemon."""
+    iterator = iter(words)
+    for word in iterator:
         if word == "--runtime-dir":
-            next(rest, None)
+            next(iterator, None)
         elif word != "--start":
             yield word
 
 
 def format_exit(done: ProgramExit) -> str:
-    said = (done.stdout or done.stderr).decode(errors="replace").strip()
-    return f"exit code {done.exit_code}, {said[:200]!r}" if said else f"exit code {done.exit_code}, no text"
+    text = (done.stdout or done.stderr).decode(errors="replace").strip()
+    return f"exit code {done.exit_code}, {text[:200]!r}" if text else f"exit code {done.exit_code}, no text"
 
 
-def check_plugin(checked: SettingsFileCheck, layout: SettingsLayout, data: bytes) -> SettingsFileCheck:
+def check_plugin(check: SettingsFileCheck, layout: SettingsLayout, data: bytes) -> SettingsFileCheck:
     host = find_host(layout.name)
-    checked.events = [event for event in host.events if f'"{event}"'.encode() in data]
-    checked.canonical = {host.events[event].event for event in checked.events} - {""}
+    check.events = [event for event in host.events if f'"{event}"'.encode() in data]
+    check.canonical = {host.events[event].event for event in check.events} - {""}
     nonce = secrets.token_hex(16)
     try:
-        check_start(checked, plugin_trial.list_plugin_commands(data.decode()).values())
+        check_start(check, plugin_trial.list_plugin_commands(data.decode()).values())
         with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
-            said = plugin_trial.try_plugin(data.decode(), {canary.KEY: nonce}, folder)
-            nobody = os.path.join(folder, "nobody")
-            os.mkdir(nobody)
+            is_refused, text = plugin_trial.try_plugin(data.decode(), {canary.KEY: nonce}, folder)
+            no_daemon = os.path.join(folder, "nobody")
+            os.mkdir(no_daemon)
             alone = plugin_trial.try_plugin(
                 plugin_trial.rewrite_commands(data.decode(),
-                lambda words: [*aim_words_elsewhere(words), "--runtime-dir", nobody]),
+                lambda words: [*drop_daemon_words(words), "--runtime-dir", no_daemon]),
                 {canary.KEY: nonce}, folder,
             )  # fmt: skip
     except plugin_trial.NoRuntimeError as error:
-        checked.wrong(f"{checked.file} cannot be tried: {error}", "install node or bun", is_problem=False)
-        return checked
+        check.add_finding(f"{check.file} cannot be tried: {error}", "install node or bun", is_problem=False)
+        return check
     except (OSError, LateError, plugin_trial.TrialError) as error:
-        checked.wrong(f"DEAD: {checked.file} cannot be run: {locate_error(error)}", f"hooklatch install {layout.name}")
-        return checked
-    is_refused, text = said
+        check.add_finding(
+            f"DEAD: {check.file} cannot be run: {locate_error(error)}", f"hooklatch install {layout.name}"
+        )
+        return check
     if is_refused and nonce in text:
-        checked.canary = "refused by the daemon"
+        check.canary = "refused by the daemon"
     elif is_refused:
-        checked.canary = "refused, but not by the daemon"
-        checked.wrong(f"DEAD: every tool call is refused, since no daemon answers ({text[:200]})",
+        check.canary = "refused, but not by the daemon"
+        check.add_finding(f"DEAD: every tool call is refused, since no daemon answers ({text[:200]})",
                       "hooklatch serve --detach; if it runs elsewhere, install again with --runtime-dir")  # fmt: skip
     else:
-        checked.canary = "NOT REFUSED"
-        checked.wrong(
-            f"DEAD: a call that has to be refused went through {checked.file}", f"hooklatch install {layout.name}"
+        check.canary = "NOT REFUSED"
+        check.add_finding(
+            f"DEAD: a call that has to be refused went through {check.file}", f"hooklatch install {layout.name}"
         )
-    checked.without_daemon = "refused" if alone[0] else "NOT REFUSED"
+    check.without_daemon = "refused" if alone[0] else "NOT REFUSED"
     if not alone[0]:
-        checked.wrong("DEAD: without a daemon a tool call would go on", f"hooklatch install {layout.name}")
-    return checked
+        check.add_finding("DEAD: without a daemon a tool call would go on", f"hooklatch install {layout.name}")
+    return check

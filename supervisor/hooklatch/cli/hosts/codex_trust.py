@@ -1,6 +1,6 @@
-"""Codex's trust in our entries: asks Codex itself what it makes of them, and writes it if the person says so.
+"""Codex's trust in our entries: a request for it to Codex itself, and the trust that is written for `--trust`.
 
-Knows Codex's app server for one question (`hooks/list`); a failed question is said and changes nothing.
+Codex's app server is asked with one method (`hooks/list`).  A failed request is reported and changes nothing.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ BY_HAND: Final = "start Codex, type /hooks, and trust them; or: hooklatch instal
 
 
 class CodexUnansweredError(Exception):
-    """Codex did not say which hooks it has."""
+    """Codex did not list its hooks."""
 
 
 def codex_config_path(hooks_file: str, environ: Mapping[str, str]) -> str:
-    named = environ.get("CODEX_HOME", "")
-    folder = named if os.path.isabs(named) else os.path.expanduser("~/.codex")
+    home = environ.get("CODEX_HOME", "")
+    folder = home if os.path.isabs(home) else os.path.expanduser("~/.codex")
     return os.path.join(folder, FILE)
 
 
 def settle_codex_trust(path: str, program: str | None, arguments: argparse.Namespace) -> list[str]:
-    """Say whether Codex trusts the entries in a file; with --trust, have it do so."""
+    """Return notes on whether Codex trusts the entries in a file; with --trust, write that it does."""
     if arguments.dry_run:
         return [f"Codex runs new or changed hooks only once you trust them: {BY_HAND}"]
     if program is None:
         return [f"Codex is not found, so it is unknown whether it trusts these entries; it runs none before: {BY_HAND}"]
     try:
-        found = list_codex_hooks(program, path, os.environ)
-        waiting = list_untrusted(found)
-        if waiting and arguments.trust:
-            return trust_entries(path, program, waiting)
+        hooks = list_codex_hooks(program, path, os.environ)
+        untrusted = list_untrusted(hooks)
+        if untrusted and arguments.trust:
+            return trust_entries(path, program, untrusted)
     except (CodexUnansweredError, CodexConfigError, FileError) as error:
         return [f"NOT TRUSTED, as far as is known: {error}; {BY_HAND}"]
-    if not found:
+    if not hooks:
         return [f"Codex does not see the entries in {path}: is the project trusted, and [features] hooks not off?"]
-    if waiting:
-        return [f"NOT TRUSTED YET: Codex runs none of {len(waiting)} entries and says nothing of it; {BY_HAND}"]
+    if untrusted:
+        return [f"NOT TRUSTED YET: Codex runs none of {len(untrusted)} entries and says nothing of it; {BY_HAND}"]
     return ["Codex trusts these entries"]
 
 
@@ -64,13 +64,15 @@ def trust_entries(path: str, program: str, hashes: Mapping[str, str]) -> list[st
     config = codex_config_path(path, os.environ)
     change = plan_edit(config, lambda text: add_trust(remove_trust(text), hashes), remove_trust, os.environ)
     backup = apply_edit(change, "codex", os.environ)
-    still = list_untrusted(list_codex_hooks(program, path, os.environ))
-    kept = f" (backup: {backup})" if backup is not None else ""
-    if still:
+    # Asked once more: the form of what was written is Codex's own affair, and may change.
+    remaining = list_untrusted(list_codex_hooks(program, path, os.environ))
+    copy = f" (backup: {backup})" if backup is not None else ""
+    if remaining:
         return [
-            f"NOT TRUSTED: Codex still does not trust {len(still)} entries after {config} was written{kept}; {BY_HAND}"
+            f"NOT TRUSTED: Codex still does not trust {len(remaining)} entries after {config} was written{copy}; "
+            f"{BY_HAND}"
         ]
-    return [f"your trust in these {len(hashes)} entries was written to {config}{kept}", *diff_edit(change).splitlines()]
+    return [f"your trust in these {len(hashes)} entries was written to {config}{copy}", *diff_edit(change).splitlines()]
 
 
 def plan_untrust(path: str, environ: Mapping[str, str]) -> Iterator[FileEdit]:
@@ -80,29 +82,29 @@ def plan_untrust(path: str, environ: Mapping[str, str]) -> Iterator[FileEdit]:
         yield change
 
 
-def list_untrusted(found: list[dict[str, Any]]) -> dict[str, str]:
+def list_untrusted(hooks: list[dict[str, Any]]) -> dict[str, str]:
     """Return the hashes of entries that Codex does not run, by their keys."""
     return {
-        str(one["key"]): str(one["currentHash"])
-        for one in found
-        if one.get("trustStatus") not in ("trusted", "managed") and "key" in one and "currentHash" in one
+        str(hook["key"]): str(hook["currentHash"])
+        for hook in hooks
+        if hook.get("trustStatus") not in ("trusted", "managed") and "key" in hook and "currentHash" in hook
     }
 
 
 def list_codex_hooks(program: str, path: str, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return what Codex says of our entries in a file.
+    """Return Codex's own list of our entries in a file.
 
     Raises:
-        UnansweredError: it does not say.
+        CodexUnansweredError: it does not answer.
     """
     folder = os.path.dirname(os.path.dirname(path))  # of the project, for its own .codex/hooks.json
     result = ask_codex(program, "hooks/list", {"cwds": [folder]}, environ)
     try:
-        listed = [hook for one in result["data"] for hook in one["hooks"]]
+        hooks = [hook for folder_hooks in result["data"] for hook in folder_hooks["hooks"]]
         real = os.path.realpath(path)
         return [
             hook
-            for hook in listed
+            for hook in hooks
             if os.path.realpath(hook["sourcePath"]) == real and is_entry(str(hook.get("command")).split())
         ]
     except (KeyError, TypeError) as error:
@@ -142,9 +144,9 @@ def ask_codex(program: str, method: str, params: object, environ: Mapping[str, s
 def read_codex_reply(fd: int, deadline: float) -> dict[str, Any]:
     pending = b""
     while True:
-        line, is_whole, rest = pending.partition(b"\n")
+        line, is_whole, tail = pending.partition(b"\n")
         if is_whole:
-            pending = rest
+            pending = tail
             try:
                 message: object = json.loads(line)
             except ValueError:
@@ -155,8 +157,8 @@ def read_codex_reply(fd: int, deadline: float) -> dict[str, Any]:
                     raise CodexUnansweredError("codex app-server has no hooks/list; is this version too old?")
                 return cast("dict[str, Any]", result)
             continue
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([fd], [], [], left)[0]:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or not select.select([fd], [], [], remaining)[0]:
             raise CodexUnansweredError("codex app-server did not answer in time")
         data = os.read(fd, 2**16)
         if not data:

@@ -1,6 +1,6 @@
-"""install, uninstall: connect a program with hooklatch, and undo it.  Print what changes; need no daemon.
+"""The commands `install` and `uninstall`: connect a host with hooklatch, and undo it.  They need no daemon.
 
-Knows the order of things; what a file gets is `hooklatch.run_install`'s affair.
+The changes of a host's files are made by `hooklatch.install`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from hooklatch.cli.hosts import codex_trust
@@ -77,7 +78,7 @@ def add_common(parser: Parser) -> None:
 
 
 def run_install(arguments: argparse.Namespace) -> int:
-    """Write an entry for each event into the program's settings."""
+    """Write an entry for each event into the host's settings."""
     host, layout = find_layout(arguments.host)
     scope: Scope = "project" if arguments.project else "user"
     path = layout.file(scope, os.environ, find_project_here())
@@ -90,7 +91,7 @@ def run_install(arguments: argparse.Namespace) -> int:
         commands = {event: entry_arguments(host, event, spec, arguments) for event, spec in events.items()}
     except BuildError as error:
         raise CommandError(Exit.CANNOT_CREATE, f"the C form cannot be built: {error}; try --form best") from None
-    with spoken():
+    with convert_file_errors():
         if layout.is_plugin:
             limit = events[layout.gate].limit
             change = plan_plugin_install(path, make_plugin(commands, limit), os.environ)
@@ -109,21 +110,21 @@ def run_install(arguments: argparse.Namespace) -> int:
     if layout.name == "codex":
         notes += codex_trust.settle_codex_trust(path, program, arguments)
     if not layout.is_plugin and (fault := describe_unread_part(host, layout, path, change.new)) is not None:
-        notes.insert(0, f"NOT IN FORCE{'?' if layout.has_comments is None else ''}: {fault}")
+        notes.insert(0, f"NOT ACTIVE{'?' if layout.has_comments is None else ''}: {fault}")
     if arguments.start:
         notes += list_start_notes(arguments)
     elif not is_served(arguments):
         notes.append(
             f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
         )
-    say_change(host, change, backup, notes, arguments, done="installed")
+    print_settings_change(host, change, backup, notes, arguments, done="installed")
     return Exit.OK
 
 
 def run_uninstall(arguments: argparse.Namespace) -> int:
-    """Take every entry of ours out of the program's settings."""
+    """Take every entry of ours out of the host's settings."""
     host, layout = find_layout(arguments.host)
-    with spoken():
+    with convert_file_errors():
         paths = list(list_settings_files(layout, user=arguments.user, project=arguments.project))
         changes: list[tuple[FileEdit, str | None]] = []
         for path in paths:
@@ -141,11 +142,11 @@ def run_uninstall(arguments: argparse.Namespace) -> int:
                 ]
         starting = {word for change, _ in changes for word in list_entry_programs(change) if os.path.isfile(word)}
     if arguments.json:
-        found = [describe_install(host, change, backup, [], arguments) for change, backup in changes]
-        output.say_json({"host": host.name, "files": found})
+        edits = [describe_install(host, change, backup, [], arguments) for change, backup in changes]
+        output.say_json({"host": host.name, "files": edits})
         return Exit.OK
     for change, backup in changes:
-        say_change(host, change, backup, [], arguments, done="uninstalled")
+        print_settings_change(host, change, backup, [], arguments, done="uninstalled")
     for path in sorted(starting):
         # Not deleted: settings that were written by hand may start it, and a guard that is gone refuses nothing.
         output.print_line(f"left: {path}, the entry as a C program; delete it if nothing else starts it")
@@ -155,7 +156,7 @@ def run_uninstall(arguments: argparse.Namespace) -> int:
 
 
 def describe_unread_part(host: Host, layout: SettingsLayout, path: str, data: bytes | None) -> str | None:
-    """Return what a program does not read in a file, though hooklatch does; it then goes without all of it."""
+    """Return a text on what a host does not read in a file, though hooklatch does: it then ignores the whole file."""
     error = find_beyond_json((data or b"").decode(errors="replace"), has_comments=layout.has_comments is True)
     if error is None:
         return None
@@ -193,7 +194,7 @@ def find_layout(name: str) -> tuple[Host, SettingsLayout]:
     """Return a host by any of its names, with its settings.
 
     Raises:
-        CommandError: there is none, or it has no settings that could be written.
+        CommandError: no host has that name, or it has no settings that could be written.
     """
     try:
         host = find_host(name)
@@ -212,8 +213,8 @@ def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) ->
     if not user and here != own:
         yield here
     if not user and not project:
-        for path, one in record.list_installed(os.environ).items():
-            if one.host == layout.name and path not in (own, here) and not path.endswith(codex_trust.FILE):
+        for path, installed in record.list_installed(os.environ).items():
+            if installed.host == layout.name and path not in (own, here) and not path.endswith(codex_trust.FILE):
                 yield path
 
 
@@ -223,7 +224,7 @@ def list_installed_events(
     """Yield the events that get an entry.
 
     Raises:
-        CommandError: one that was asked for does not exist.
+        CommandError: an event of --also does not exist.
     """
     for event in also:
         if event not in host.events or not host.events[event].event:
@@ -235,24 +236,25 @@ def list_installed_events(
 
 
 def list_left_out_events(host: Host, layout: SettingsLayout, version: Version | None, also: list[str]) -> Iterator[str]:
-    taking = [event for event, spec in host.events.items() if spec.event and spec.alters_host and event not in also]
-    if taking:
-        yield f"{', '.join(taking)}: left out, since an entry alone changes what {host.title} does; --also adds one"
-    late = [event for event, spec in host.events.items() if spec.event and not layout.knows(event, version)]
-    if late:
-        yield f"{', '.join(late)}: left out, since this version may not know them"
+    altering = [event for event, spec in host.events.items() if spec.event and spec.alters_host and event not in also]
+    if altering:
+        yield f"{', '.join(altering)}: left out, since an entry alone changes what {host.title} does; --also adds one"
+    unknown = [event for event, spec in host.events.items() if spec.event and not layout.knows(event, version)]
+    if unknown:
+        yield f"{', '.join(unknown)}: left out, since this version may not know them"
 
 
 def entry_arguments(host: Host, event: str, spec: HostEventSpec, arguments: argparse.Namespace) -> list[str]:
-    named = arguments.runtime_dir or os.environ.get("HOOKLATCH_RUNTIME_DIR")
+    runtime_dir = arguments.runtime_dir or os.environ.get("HOOKLATCH_RUNTIME_DIR")
     pins: dict[str, str] = {}
     if arguments.start:
-        named = list_socket_directories(arguments)[0]
+        # Pinned, since the agent's environment at the time of an event may name others.
+        runtime_dir = list_socket_directories(arguments)[0]
         pins = {"config": find_config_file(arguments.config, os.environ), "state_dir": state_dir(os.environ)}
     would_build = arguments.dry_run and arguments.form != "python" and not program_path().is_file()
     form: Form = "python" if would_build else arguments.form
     words = make_entry_command(
-        host.name, event, spec.kind, spec.wait, runtime_dir=named, daemon_uid=arguments.daemon_uid,
+        host.name, event, spec.kind, spec.wait, runtime_dir=runtime_dir, daemon_uid=arguments.daemon_uid,
         start=arguments.start, form=form, **pins,
     )  # fmt: skip
     return [str(program_path()), *words[words.index(host.name) :]] if would_build else words
@@ -301,16 +303,14 @@ PROJECT_NOTES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class spoken:
-    """Turns an error of a file into one of the command."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, FileError):
-            is_data = "nothing was changed" in str(error) or "not UTF-8" in str(error)
-            raise CommandError(Exit.BAD_DATA if is_data else Exit.CANNOT_CREATE, str(error)) from None
+@contextmanager
+def convert_file_errors() -> Generator[None]:
+    """Turn an error of a file into one of the command."""
+    try:
+        yield
+    except FileError as error:
+        is_data = "nothing was changed" in str(error) or "not UTF-8" in str(error)
+        raise CommandError(Exit.BAD_DATA if is_data else Exit.CANNOT_CREATE, str(error)) from None
 
 
 def find_project_here() -> str:
@@ -329,7 +329,7 @@ def describe_install(
     }  # fmt: skip
 
 
-def say_change(
+def print_settings_change(
     host: Host, change: FileEdit, backup: str | None, notes: list[str], arguments: argparse.Namespace, *, done: str
 ) -> None:
     if arguments.json:

@@ -1,4 +1,7 @@
-"""listen: Claude Code's http hooks, on loopback, in a process of its own.  Opt-in; does not know http."""
+"""The command `listen`: Claude Code's http hooks, on loopback, in a process of its own.
+
+It is opt-in: its libraries are imported only when it runs.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def parse_listen_port(text: str) -> int:
 
 
 def run_listen(arguments: argparse.Namespace) -> int:
-    """Listen until told to end."""
+    """Listen until a signal ends the process."""
     try:
         import trio
 
@@ -55,16 +58,18 @@ def run_listen(arguments: argparse.Namespace) -> int:
         output.say_json(listener.make_listener_settings(arguments.port))
         return Exit.OK
     token_file = os.path.abspath(arguments.token_file or os.path.join(paths.state_dir(os.environ), TOKEN))
-    place = ["--runtime-dir", os.path.abspath(arguments.runtime_dir)] if arguments.runtime_dir else []
+    options = ["--runtime-dir", os.path.abspath(arguments.runtime_dir)] if arguments.runtime_dir else []
     if arguments.daemon_uid is not None:
-        place += ["--daemon-uid", str(arguments.daemon_uid)]
+        options += ["--daemon-uid", str(arguments.daemon_uid)]
     try:
         token = listener.read_token(token_file)
-        trio.run(listener.serve_listener, arguments.port, token, place, partial(print_listening, arguments, token_file))
+        on_ready = partial(print_listening, arguments, token_file)
+        trio.run(listener.serve_listener, arguments.port, token, options, on_ready)
     except listener.TokenError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except OSError as error:
-        raise CommandError(Exit.UNAVAILABLE, f"port {arguments.port} cannot be listened on: {error.strerror}") from None
+        refusal = f"port {arguments.port} cannot be listened on: {error.strerror}; choose another one with --port"
+        raise CommandError(Exit.UNAVAILABLE, refusal) from None
     return Exit.OK
 
 

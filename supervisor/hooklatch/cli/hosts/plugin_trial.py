@@ -1,4 +1,4 @@
-"""Runs OpenCode's plugin as OpenCode does, for one tool call: in Node, in Bun, or in the Bun that OpenCode brings."""
+"""A trial of OpenCode's plugin with one tool call, as OpenCode runs it: in Node, in Bun, or in OpenCode's own Bun."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ process.exit(0)
 
 
 class NoRuntimeError(Exception):
-    """There is nothing here that runs JavaScript."""
+    """No program here runs JavaScript."""
 
 
 class TrialError(Exception):
-    """The plugin could not be loaded, or did not say what came of it."""
+    """The plugin could not be loaded, or gave no result."""
 
 
 def rewrite_commands(text: str, change: Callable[[tuple[str, ...]], Iterable[str]]) -> str:
@@ -58,23 +58,23 @@ def list_plugin_commands(text: str) -> dict[str, tuple[str, ...]]:
     Raises:
         TrialError: it has none that can be read.
     """
-    found = COMMANDS.search(text)
+    match = COMMANDS.search(text)
     try:
-        root = parse_jsonc(found[1]) if found is not None else None
+        root = parse_jsonc(match[1]) if match is not None else None
     except JsoncError:
         root = None
-    if found is None or root is None:
+    if match is None or root is None:
         raise TrialError("it does not have the commands that hooklatch writes")
     return {event: tuple(words) for event, words in root.value.items()}
 
 
 def try_plugin(text: str, extra: Mapping[str, object], folder: str) -> tuple[bool, str]:
-    """Return whether a tool call was refused, and with which text.
+    """Return whether a tool call was refused, and the text of the refusal.
 
     Raises:
-        NoRuntimeError: there is nothing to run it in.
-        TrialError: it cannot be loaded.
-        OSError, LateError: the same.
+        NoRuntimeError: no program here runs JavaScript.
+        TrialError: the plugin cannot be loaded.
+        OSError, LateError: the program cannot be started, or does not end in time.
     """
     program, environ = make_runtime()
     plugin, trial = os.path.join(folder, "plugin.mjs"), os.path.join(folder, "trial.mjs")
@@ -83,10 +83,10 @@ def try_plugin(text: str, extra: Mapping[str, object], folder: str) -> tuple[boo
             file.write(content)
     done = run_host_program([program, trial, plugin, json.dumps(dict(extra))], limit=LIMIT, environ=environ)
     try:
-        said = json.loads(done.stdout)
-        return bool(said["refused"]), str(said["text"])
+        result = json.loads(done.stdout)
+        return bool(result["refused"]), str(result["text"])
     except (ValueError, KeyError, TypeError):
-        raise TrialError(f"{done.stderr.decode(errors='replace').strip()[:300] or 'it said nothing'}") from None
+        raise TrialError(f"{done.stderr.decode(errors='replace').strip()[:300] or 'it printed nothing'}") from None
 
 
 def make_runtime() -> tuple[str, Mapping[str, str]]:
@@ -94,5 +94,5 @@ def make_runtime() -> tuple[str, Mapping[str, str]]:
         if (path := shutil.which(name)) is not None:
             return path, os.environ
     if (path := shutil.which("opencode")) is not None:
-        return path, {**os.environ, "BUN_BE_BUN": "1"}
+        return path, {**os.environ, "BUN_BE_BUN": "1"}  # with it a program that Bun has packed is Bun itself
     raise NoRuntimeError("neither node nor bun is on the PATH")

@@ -1,6 +1,6 @@
-"""Runs other programs for a moment: for their version, or as they themselves run a hook.  Knows time limits.
+"""A runner of other programs, for their version, or in the way in which they themselves run a hook.
 
-Each runs in a session of its own, and nothing of it is left, whatever it started.
+Each runs in a session of its own and within a time limit.  At its end its whole process group is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProgramExit:
-    """How a program ended; a negative code is the signal that ended it."""
+    """The end of a program; a negative code is the signal that ended it."""
 
     exit_code: int
     stdout: bytes
@@ -38,7 +38,7 @@ class ProgramExit:
 def run_host_program(
     command: Sequence[str], *, limit: float, stdin: bytes = b"", environ: Mapping[str, str], cwd: str | None = None
 ) -> ProgramExit:
-    """Run a program of the person's to its end.
+    """Run a program of the user to its end.
 
     Raises:
         OSError: it cannot be started.
@@ -53,14 +53,14 @@ def run_host_program(
             out, err = process.communicate(stdin, timeout=limit)
         except subprocess.TimeoutExpired:
             raise LateError(f"it did not end within {limit:g} s") from None
-        finally:
+        finally:  # also after its own end: it may have left processes in its group
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     return ProgramExit(process.returncode, out, err)
 
 
 def find_program(layout: SettingsLayout, named: str | None, environ: Mapping[str, str]) -> str | None:
-    """Return the path of a program, None if there is none."""
+    """Return the path of a host's program; None if it is not on the PATH."""
     for name in (named,) if named is not None else layout.programs:
         if (path := shutil.which(name, path=environ.get("PATH"))) is not None:
             return path
@@ -68,7 +68,7 @@ def find_program(layout: SettingsLayout, named: str | None, environ: Mapping[str
 
 
 def read_program_version(path: str, environ: Mapping[str, str]) -> tuple[Version | None, str]:
-    """Return the version of a program, and why it is not known where it is not."""
+    """Return the version of a program, or None and the reason why it is not known."""
     try:
         done = run_host_program([path, "--version"], limit=VERSION_LIMIT, environ=environ)
     except (OSError, LateError) as error:

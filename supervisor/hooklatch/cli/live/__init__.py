@@ -1,4 +1,1 @@
-"""Live views: decisions as they are made, and what each hook is doing.
-
-Knows what the daemon announces and reports; changes nothing.
-"""
+"""The live commands: `watch` shows decisions as they are made, and `top` the load of each hook."""

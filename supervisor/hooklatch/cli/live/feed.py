@@ -1,6 +1,6 @@
-"""Asks the daemon for reports, in a thread of its own, so that a silent daemon never holds up a key.
+"""The poller of `top`: it asks the daemon for reports in a thread of its own, so that keys work beside a silent daemon.
 
-Knows the connection; does not know the screen.  If the daemon is gone, it says why and asks again.
+If the daemon is gone, it reports the error and tries again.
 """
 
 from __future__ import annotations
@@ -16,102 +16,105 @@ from hooklatch.cli.live.top_state import TopReport
 from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
-__all__ = ["AGAIN", "HookDetail", "TopPoller", "PollFailure", "is_passing", "fetch_top_report"]
+__all__ = ["RETRY_INTERVAL", "HookDetail", "TopPoller", "PollFailure", "is_transient", "fetch_top_report"]
 
-AGAIN = 1.0  # seconds between attempts to reach a daemon that is gone
+RETRY_INTERVAL = 1.0  # seconds between attempts to reach a daemon that is gone
 
 
 class HookDetail(NamedTuple):
-    """What the daemon says of one hook, with its last failures; None if there is no such hook any more."""
+    """The daemon's report on one hook, with its last failures; None if the hook was removed."""
 
     hook: dict[str, Any] | None
 
 
 class PollFailure(NamedTuple):
-    """Why there is no report; `is_final`: asking again does not help."""
+    """The error in place of a report; with `is_final` a further attempt does not help."""
 
     error: Exception
     is_final: bool
 
 
-def fetch_top_report(link: CommandLink, session: str | None, wanted: str | None = None) -> TopReport:
-    """Return a report of all hooks, and of the wanted one its failures.
+def fetch_top_report(link: CommandLink, session: str | None, selected: str | None = None) -> TopReport:
+    """Return a report on all hooks, with the failures of the selected one.
 
     Raises:
-        HooklatchError: there is none.
+        HooklatchError: the daemon gives none.
     """
     status, hooks = link.ask("status"), link.ask("hooks", session=session)["hooks"]
-    detail = fetch_hook_detail(link, session, wanted).hook if wanted is not None else None
+    detail = fetch_hook_detail(link, session, selected).hook if selected is not None else None
     return TopReport(time.monotonic(), time.time(), status, hooks, detail)
 
 
 def fetch_hook_detail(link: CommandLink, session: str | None, name: str) -> HookDetail:
     try:
-        found = link.ask("hook", id=name, session=session)["hooks"]
+        hooks = link.ask("hook", id=name, session=session)["hooks"]
     except RequestFailedError as error:
         if error.name != "not_found":
             raise
         return HookDetail(None)
-    return HookDetail(next((hook for hook in found if hook["name"] == name), None))
+    return HookDetail(next((hook for hook in hooks if hook["name"] == name), None))
 
 
 class TopPoller(threading.Thread):
-    """Puts a report into `news` each `interval` seconds, and a detail when one is wanted; calls `poke` for each."""
+    """A thread that puts a report into `reports` each `interval` seconds, and a detail when one is requested.
+
+    It calls `poke` after each.
+    """
 
     def __init__(self, arguments: argparse.Namespace, interval: float, poke: Callable[[], None]) -> None:
-        super().__init__(name="feed", daemon=True)  # it may be waiting for a daemon that is silent
-        self.news: SimpleQueue[TopReport | HookDetail | PollFailure] = SimpleQueue()
+        super().__init__(name="feed", daemon=True)  # at the end it may still be waiting for a silent daemon
+        self.reports: SimpleQueue[TopReport | HookDetail | PollFailure] = SimpleQueue()
         self._arguments = arguments
         self._interval = interval
         self._poke = poke
-        self._wanted: str | None = None
-        self._is_asked = threading.Event()
+        self._selected: str | None = None
+        self._woken = threading.Event()
         self._is_over = False
 
-    def want(self, name: str | None) -> None:
-        """Have the failures of one hook come at once, and with each report from now on; None: of no hook."""
-        self._wanted = name
+    def select(self, name: str | None) -> None:
+        """Report the failures of one hook at once, and with each report from now on; None ends that."""
+        self._selected = name
         if name is not None:
-            self._is_asked.set()
+            self._woken.set()
 
     def end(self) -> None:
         self._is_over = True
-        self._is_asked.set()
+        self._woken.set()
 
     def run(self) -> None:
         while not self._is_over:
             try:
                 with connect_administrator(self._arguments) as link:
-                    self._ask(link)
-            except Exception as error:
-                is_final = not is_passing(error)
-                self._tell(PollFailure(error, is_final))
+                    self._poll(link)
+            except Exception as error:  # also a bug: the thread of the screen raises it, and the terminal is restored
+                is_final = not is_transient(error)
+                self._put(PollFailure(error, is_final))
                 if is_final:
                     return
-                self._is_asked.wait(AGAIN)
-                self._is_asked.clear()
+                self._woken.wait(RETRY_INTERVAL)
+                self._woken.clear()
 
-    def _ask(self, link: CommandLink) -> None:
+    def _poll(self, link: CommandLink) -> None:
         session: str | None = self._arguments.session
         due = 0.0
         while not self._is_over:
-            self._is_asked.clear()
-            wanted = self._wanted
+            self._woken.clear()  # before the selection is read: one that comes later wakes the wait below
+            selected = self._selected
             if time.monotonic() >= due:
                 due = time.monotonic() + self._interval
-                self._tell(fetch_top_report(link, session, wanted))
-            elif wanted is not None:
-                self._tell(fetch_hook_detail(link, session, wanted))
-            self._is_asked.wait(max(0.0, due - time.monotonic()))
+                self._put(fetch_top_report(link, session, selected))
+            elif selected is not None:
+                self._put(fetch_hook_detail(link, session, selected))
+            self._woken.wait(max(0.0, due - time.monotonic()))
 
-    def _tell(self, news: TopReport | HookDetail | PollFailure) -> None:
+    def _put(self, report: TopReport | HookDetail | PollFailure) -> None:
         if not self._is_over:
-            self.news.put(news)
+            self.reports.put(report)
             self._poke()
 
 
-def is_passing(error: Exception) -> bool:
-    """Return whether asking again may help: the daemon is gone, or about to leave, or has too much to do."""
+def is_transient(error: Exception) -> bool:
+    """Return whether a further attempt may help: the daemon is gone, drains, or is overloaded."""
     if isinstance(error, RequestFailedError):
         return error.name in ("draining", "overload")
     return isinstance(error, DaemonUnreachableError)

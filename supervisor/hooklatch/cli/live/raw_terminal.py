@@ -1,9 +1,8 @@
-"""A terminal that a live view has to itself: keys as they are pressed, another screen; put back whatever happens.
+"""A terminal that a live view has to itself: keys as they are pressed, another screen, and both restored at the end.
 
-Knows termios, signals and three control sequences (xterm, "ctlseqs"); does not know what is shown.
-
-Signals only wake the wait (`signal.set_wakeup_fd`), which returns them as keys: nothing is interrupted halfway, and
-what was changed is put back in the reverse order before the process ends or stops.
+It uses termios, signals and three control sequences (xterm, "ctlseqs").  Signals only wake the wait
+(`signal.set_wakeup_fd`), which returns them as keys: no step is interrupted halfway, and every change is undone in the
+reverse order before the process ends or stops.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ ENDING = {
     "hung up": signal.SIGHUP,
     "quit": signal.SIGQUIT,
 }  # the process dies of them, once all is put back
-WHOLE = 0.05  # seconds within which the rest of a key's sequence comes; an escape alone has none
+SEQUENCE_TIMEOUT = 0.05  # seconds within which the rest of a key's sequence comes; an escape alone has none
 KEYS = {
     "\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[C": "right", "\x1b[D": "left",
     "\x1b[5~": "page up", "\x1b[6~": "page down", "\x1b[H": "home", "\x1bOH": "home", "\x1b[1~": "home",
@@ -47,7 +46,7 @@ BEGUN = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
 
 
 def parse_keys(data: bytes) -> list[str]:
-    """Return the keys that a terminal has sent; those without a name here, or without a sign, are left out."""
+    """Return the keys that a terminal has sent, without those that have no name here and are not printable."""
     texts: list[str] = SEQUENCE.findall(data.decode("utf-8", "ignore"))
     return [key for key in (KEYS.get(text, text) for text in texts) if key.isprintable()]
 
@@ -70,7 +69,7 @@ class RawTerminal:
             for number in list_heeded_signals():  # before the terminal is changed: none of them may end us in between
                 stack.callback(signal.signal, number, signal.signal(number, ignore_signal))
             stdin = sys.stdin.fileno()
-            stack.callback(put_back, stdin, termios.tcgetattr(stdin))
+            stack.callback(restore_attributes, stdin, termios.tcgetattr(stdin))
             tty.setcbreak(stdin)  # Ctrl-C and Ctrl-Z still are signals
             stack.callback(self._write, LEAVE)
             self._write(ENTER)
@@ -80,32 +79,32 @@ class RawTerminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with self._lock:  # nobody may write to a number that is soon another file's
+        with self._lock:  # another thread must not write to a descriptor whose number is soon another file's
             self._waking = -1
         self._stack.__exit__(kind, error, traceback)
 
     def poke(self) -> None:
-        """Have `wait` return; from any thread, also after the end."""
-        with self._lock, suppress(OSError):  # where it is full, it is awake
+        """Make `wait` return; from any thread, also after the end."""
+        with self._lock, suppress(OSError):  # a full pipe wakes the wait too
             if self._waking >= 0:
                 os.write(self._waking, b"\0")
 
     def wait(self, seconds: float) -> list[str]:
-        """Return the keys and signals of the next moment; none if it was poked, or nothing came for so long."""
+        """Wait for at most `seconds`; return the keys and signals that came, none if it was poked or nothing came."""
         stdin = sys.stdin.fileno()
         ready, _, _ = select.select([stdin, self._woken], [], [], seconds)
-        found: list[str] = []
+        keys: list[str] = []
         if self._woken in ready:
             numbers = os.read(self._woken, 4096)
-            found += [SIGNALS[number] for number in SIGNALS if number in numbers]
+            keys += [SIGNALS[number] for number in SIGNALS if number in numbers]
         if stdin in ready:
-            found += self._keys(stdin)
-        return found
+            keys += self._read_keys(stdin)
+        return keys
 
-    def _keys(self, stdin: int) -> list[str]:
+    def _read_keys(self, stdin: int) -> list[str]:
         try:
             data = os.read(stdin, 1024)
-            while BEGUN.search(data) and select.select([stdin], [], [], WHOLE)[0]:
+            while BEGUN.search(data) and select.select([stdin], [], [], SEQUENCE_TIMEOUT)[0]:
                 more = os.read(stdin, 1024)
                 if not more:
                     break
@@ -115,7 +114,7 @@ class RawTerminal:
         return parse_keys(data) if data else ["hung up"]
 
     def size(self) -> tuple[int, int]:
-        """Return the columns and lines that there are now."""
+        """Return the columns and lines of the terminal now."""
         try:
             width, height = os.get_terminal_size(sys.stdout.fileno())
         except OSError:
@@ -123,7 +122,7 @@ class RawTerminal:
         return width or 80, height or 24
 
     def draw(self, lines: Iterable[Iterable[str]]) -> None:
-        """Show lines, given as plain pieces, in place of those before; there are as many as the terminal has."""
+        """Replace the screen by lines of plain pieces, as many as the terminal has."""
         is_painted = has_colour(sys.stdout)
         encoding = sys.stdout.encoding or "utf-8"
         # A line is erased before it is written: after a full one the cursor still stands on its last character.
@@ -137,20 +136,20 @@ class RawTerminal:
         self._write(HOME + b"\r\n".join(ERASE_LINE + text.encode(encoding, "replace") for text in texts))
 
     def _write(self, data: bytes) -> None:
-        with suppress(OSError):  # the terminal is gone, and `wait` is told so
+        with suppress(OSError):  # the terminal is gone, which `wait` reports as "hung up"
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 
 
 def list_heeded_signals() -> list[signal.Signals]:
-    """Return the signals to take: not those that whoever has started us lets us ignore, as `nohup` does."""
+    """Return the signals to take: not those that the parent process lets us ignore, such as `nohup` does."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Handle a signal by nothing: the wait is woken by it."""
+    """Do nothing: the signal wakes the wait by its descriptor."""
 
 
-def put_back(fd: int, attributes: list[object]) -> None:
+def restore_attributes(fd: int, attributes: list[object]) -> None:
     with suppress(termios.error):  # the terminal is gone
         termios.tcsetattr(fd, termios.TCSADRAIN, attributes)  # type: ignore[arg-type]  # as tcgetattr gave them

@@ -1,7 +1,7 @@
-"""top: what each hook does, as a live table; or once, for pipes.  Read-only.
+"""The command `top`: the load of each hook as a live table, or once for pipes.
 
-At a terminal `raw_terminal` has the screen and the keys, `feed` the daemon, `top_state` and `top_screen` all that is
-shown.  `rich` measures characters; the drawing needs three control sequences, and keys that `rich` does not read.
+At a terminal `raw_terminal` has the screen and the keys, `feed` the reports, `top_state` and `top_screen` the content.
+`rich` only measures characters: the drawing needs three control sequences, and keys that `rich` does not read.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run_top(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link:
         first = fetch_top_report(link, arguments.session)
         if arguments.once or arguments.json or not is_terminal():
-            time.sleep(arguments.interval)
+            time.sleep(arguments.interval)  # rates need two reports
             return print_once(fetch_top_report(link, arguments.session), first, view, is_json=arguments.json)
     return LiveTable(arguments, view, first).run()
 
@@ -82,8 +82,8 @@ def print_once(now: TopReport, before: TopReport, view: TopDisplay, *, is_json: 
         })  # fmt: skip
     else:
         output.say_lines(("health", status["health"]))
-        for one in status["wrong"]:
-            output.say_lines(("wrong", one["what"]), ("do", one["do"]))
+        for fault in status["wrong"]:
+            output.say_lines(("wrong", fault["what"]), ("do", fault["do"]))
         output.say_table(TITLES, [list_row_cells(row) for row in board.rows], drop=DROP)
     return Exit.OK
 
@@ -111,43 +111,44 @@ def round_value(value: float | None) -> float | None:
 
 
 class LiveTable:
-    """The live table: what was last said, and how it is looked at."""
+    """The live table: the last two reports, and the display of them."""
 
     def __init__(self, arguments: argparse.Namespace, view: TopDisplay, first: TopReport) -> None:
         self._arguments = arguments
         self._view = view
         self._now, self._before = first, first
-        self._trouble: str | None = None
+        self._fault: str | None = None
 
     def run(self) -> int:
         """Run until a key or a signal ends it."""
-        from hooklatch.cli.live.raw_terminal import ENDING, RawTerminal
+        from hooklatch.cli.live.raw_terminal import ENDING, RawTerminal  # termios, which pipes need not have
 
         while True:
             with RawTerminal() as terminal:
-                feed = TopPoller(self._arguments, self._arguments.interval, terminal.poke)
-                if self._view.page == "hook":  # it goes on after it was suspended
-                    feed.want(self._view.selected)
-                feed.start()
+                poller = TopPoller(self._arguments, self._arguments.interval, terminal.poke)
+                if self._view.page == "hook":  # shown before Ctrl-Z, and again after it
+                    poller.select(self._view.selected)
+                poller.start()
                 try:
-                    how = self._run_on(terminal, feed)
+                    key = self._run_screen(terminal, poller)
                 finally:
-                    feed.end()
-            if how == "suspend":
+                    poller.end()
+            # After the block, so that the shell gets the terminal as it was.
+            if key == "suspend":
                 signal.raise_signal(signal.SIGTSTP)  # the shell takes over; with SIGCONT we go on here
                 continue
-            if how in ENDING:
-                signal.raise_signal(ENDING[how])
+            if key in ENDING:
+                signal.raise_signal(ENDING[key])
             return Exit.OK
 
-    def _run_on(self, terminal: RawTerminal, feed: TopPoller) -> str:
-        """Draw and take keys; return the one that ends it, or suspends it."""
+    def _run_screen(self, terminal: RawTerminal, poller: TopPoller) -> str:
+        """Draw and take keys; return the key that ends or suspends the table."""
         from hooklatch.cli.live.raw_terminal import ENDING
         from hooklatch.cli.live.top_screen import clamp_scroll, draw_screen, measure_page
 
         while True:
-            self._take(feed)
-            board = self._board()
+            self._take_reports(poller)
+            board = self._make_board()
             width, height = terminal.size()
             terminal.draw(draw_screen(board, self._view, width, height))
             for key in terminal.wait(SECOND):
@@ -157,36 +158,36 @@ class LiveTable:
                 view = apply_key(self._view, key, [row.name for row in board.rows], page)
                 if view is None:
                     return key
-                self._look_through(clamp_scroll(view, board, width, height), feed)
-                board = self._board()
+                self._set_view(clamp_scroll(view, board, width, height), poller)
+                board = self._make_board()
 
-    def _look_through(self, view: TopDisplay, feed: TopPoller) -> None:
+    def _set_view(self, view: TopDisplay, poller: TopPoller) -> None:
         if view.page == "hook" and (self._view.page, self._view.selected) != (view.page, view.selected):
-            feed.want(view.selected)
+            poller.select(view.selected)
         elif view.page != "hook":
-            feed.want(None)
+            poller.select(None)
         self._view = view
 
-    def _take(self, feed: TopPoller) -> None:
-        """Take what the daemon has said since.
+    def _take_reports(self, poller: TopPoller) -> None:
+        """Take the reports that have come since the last call.
 
         Raises:
-            Exception: there will be nothing more.
+            Exception: the poller has ended with it, and there will be no more reports.
         """
-        while not feed.news.empty():
-            match feed.news.get():
+        while not poller.reports.empty():
+            match poller.reports.get():
                 case PollFailure(error, is_final):
                     if is_final:
                         raise error
-                    self._trouble = str(error)
+                    self._fault = str(error)
                 case HookDetail(hook):
                     self._now = self._now._replace(detail=hook)
                 case TopReport() as report:
-                    self._trouble = None
+                    self._fault = None
                     if self._view.is_paused:
                         self._now = self._now._replace(detail=report.detail)
                     else:
                         self._before, self._now = self._now, report
 
-    def _board(self) -> TopBoard:
-        return build_board(self._now, self._before, self._view)._replace(trouble=self._trouble)
+    def _make_board(self) -> TopBoard:
+        return build_board(self._now, self._before, self._view)._replace(fault=self._fault)

@@ -1,8 +1,8 @@
-"""The screen of `top`: lines that fit a terminal, whatever its size.  Draws nothing; `rich` knows how wide a sign is.
+"""The screen of `top`: lines that fit a terminal of any size.  `rich` measures the width of characters.
 
-header    health, and what is wrong with what to do
+header    health, and the faults with their remedies
 table     as many columns as fit; or the page of one hook, or the keys
-footer    the keys, and which of the rows these are
+footer    the keys, and the numbers of the rows that are shown
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HELP = (
 
 
 class TopColumn(NamedTuple):
-    """A column: its title, by what it sorts, how wide it is, and whether it takes what is left of the width."""
+    """A column: its title, the order that it sorts by, its least width, and whether it takes spare width."""
 
     title: str
     sort: str
@@ -63,7 +63,7 @@ COLUMNS = (
     TopColumn("STATE", "state", 11, is_number=False),
 )
 DROPPED = ("EVENT", "MEM", "QUEUE", "BUSY", "P50", "FAILURES", "P99", "CALLS/S", "STATE")
-MARK = 1  # columns before the first one, for the mark of what is selected
+MARK = 1  # columns before the first one, for the mark of the selected row
 
 
 def draw_screen(board: TopBoard, view: TopDisplay, width: int, height: int) -> list[Line]:
@@ -79,7 +79,7 @@ def draw_screen(board: TopBoard, view: TopDisplay, width: int, height: int) -> l
 
 
 def measure_page(board: TopBoard, view: TopDisplay, width: int, height: int) -> int:
-    """Return how many rows are shown at once."""
+    """Return the number of rows that are shown at once."""
     return max(1, height - len([*draw_header(board, view, width, height)]) - (2 if view.page == "table" else 1))
 
 
@@ -102,46 +102,46 @@ def draw_header(board: TopBoard, view: TopDisplay, width: int, height: int) -> I
     health = str(status["health"]) + (", draining" if status["draining"] else "")
     yield [
         paint_text("hooklatch top", "title"), "  ",
-        paint_text(health, HEALTH.get(status["health"], "bad")) if board.trouble is None else paint_text("gone", "bad"),
+        paint_text(health, HEALTH.get(status["health"], "bad")) if board.fault is None else paint_text("gone", "bad"),
         *(["  ", paint_text("HELD", "warning")] if view.is_paused else []),
         time.strftime("  %H:%M:%S", time.localtime(board.report.at)),
         f"  {format_number(board.fires_per_s)} fires/s  {format_count(len(board.rows), 'hook')}"
         f"  {format_count(status['sessions'], 'session')}  up {format_duration(status['uptime_s'])}",
     ]  # fmt: skip
-    if board.trouble is not None:
-        for line in wrap_text(escape_invisible(f"no daemon: {board.trouble}"), width)[:2]:
+    if board.fault is not None:
+        for line in wrap_text(escape_invisible(f"no daemon: {board.fault}"), width)[:2]:
             yield [paint_text(line, "bad")]
-        yield [paint_text("it is asked again every second; below is what it said last", "quiet")]
+        yield [paint_text("it is asked again every second; below is its last report", "quiet")]
     else:
         yield from draw_findings(status, width, max(2, height // 3))
 
 
-def draw_findings(status: Mapping[str, Any], width: int, most: int) -> Iterator[Line]:
-    """Yield what is wrong and what to do, in at most so many lines."""
-    found = [
-        [*draw_labelled("wrong", one["what"], "bad", width), *draw_labelled("do", one["do"], "good", width)]
-        for one in status["wrong"]
+def draw_findings(status: Mapping[str, Any], width: int, maximum: int) -> Iterator[Line]:
+    """Yield the findings with their remedies, in at most `maximum` lines."""
+    findings = [
+        [*draw_labelled("wrong", fault["what"], "bad", width), *draw_labelled("do", fault["do"], "good", width)]
+        for fault in status["wrong"]
     ]
-    for one in status["failing"]:
-        text = f"{one['hook']} failed in each of its last {one['count']} calls (cause {one['cause']})"
-        found.append(draw_labelled("warning", text, "warning", width))
-    said = 0
-    for place, lines in enumerate(found):
-        is_last = place == len(found) - 1
-        if said and said + len(lines) + (not is_last) > most:
-            yield [paint_text(f"and {len(found) - place} more: hooklatch status", "warning")]
+    for hook in status["failing"]:
+        text = f"{hook['hook']} failed in each of its last {hook['count']} calls (cause {hook['cause']})"
+        findings.append(draw_labelled("warning", text, "warning", width))
+    count = 0
+    for index, lines in enumerate(findings):
+        is_last = index == len(findings) - 1
+        if count and count + len(lines) + (not is_last) > maximum:
+            yield [paint_text(f"and {len(findings) - index} more: hooklatch status", "warning")]
             return
-        said += len(lines)
+        count += len(lines)
         yield from lines
 
 
 def draw_labelled(label: str, text: str, meaning: Meaning, width: int) -> list[Line]:
-    first, *rest = wrap_text(escape_invisible(text), width - 9)
-    return [[paint_text(f"{label:<9}", meaning), first], *([" " * 9, line] for line in rest[:1])]
+    first, *others = wrap_text(escape_invisible(text), width - 9)
+    return [[paint_text(f"{label:<9}", meaning), first], *([" " * 9, line] for line in others[:1])]
 
 
 def draw_table(board: TopBoard, view: TopDisplay, width: int, room: int) -> list[Line]:
-    """Return the titles, and as many rows as there is room for, the selected one among them."""
+    """Return the titles, and as many rows as fit, with the selected one among them."""
     widths = fit_column_widths(width, board.rows)
     names = [row.name for row in board.rows]
     first = find_first_row(names.index(view.selected) if view.selected in names else 0, room - 1, len(names))
@@ -164,38 +164,42 @@ def draw_table(board: TopBoard, view: TopDisplay, width: int, room: int) -> list
     return lines
 
 
-def find_first_row(place: int, room: int, count: int) -> int:
-    return max(0, min(place - room // 2, count - room))
+def find_first_row(selected: int, room: int, count: int) -> int:
+    return max(0, min(selected - room // 2, count - room))
 
 
 def fit_column_widths(width: int, rows: Sequence[TopRow]) -> list[tuple[TopColumn, int]]:
-    """Return the columns that fit, with their widths: those of texts are as wide as what they hold.
+    """Return the columns that fit, with their widths: those of texts are as wide as their longest cell.
 
-    Those of numbers stay as they are: they change with each look.
+    Those of numbers have a fixed width, since numbers change with each report and the columns must not jump.
     """
     longest = {
-        one.title: max(
-            [len(one.title) + 1, *(cell_len(escape_invisible(format_cell(row, one.title)[0])) for row in rows)]
+        column.title: max(
+            [len(column.title) + 1, *(cell_len(escape_invisible(format_cell(row, column.title)[0])) for row in rows)]
         )
-        for one in COLUMNS
+        for column in COLUMNS
     }
-    least = {one.title: one.width if one.is_number else min(one.width, longest[one.title]) for one in COLUMNS}
+    widths = {
+        column.title: column.width if column.is_number else min(column.width, longest[column.title])
+        for column in COLUMNS
+    }
     columns = list(COLUMNS)
     for title in DROPPED:
         # An event is shown beside whole names, and not in their place.
-        needed = longest if title == "EVENT" else least
-        if sum((needed if column.grows else least)[column.title] + 1 for column in columns) + MARK - 1 <= width:
+        needed = longest if title == "EVENT" else widths
+        if sum((needed if column.grows else widths)[column.title] + 1 for column in columns) + MARK - 1 <= width:
             break
         columns = [column for column in columns if column.title != title]
-    spare = max(0, width - MARK + 1 - sum(least[column.title] + 1 for column in columns))
+    spare = max(0, width - MARK + 1 - sum(widths[column.title] + 1 for column in columns))
     growing = [column.title for column in columns if column.grows]
-    wanted = {title: longest[title] - least[title] for title in growing}
-    for place, title in enumerate(growing, 1):
-        others = sum(wanted[one] for one in growing[place:])
-        more = min(wanted[title], max(spare // (len(growing) - place + 1), spare - others))
-        least[title] += more
+    missing = {title: longest[title] - widths[title] for title in growing}
+    for number, title in enumerate(growing, 1):
+        # An equal share, or all that the columns after this one do not need.
+        others = sum(missing[other] for other in growing[number:])
+        more = min(missing[title], max(spare // (len(growing) - number + 1), spare - others))
+        widths[title] += more
         spare -= more
-    return [(column, least[column.title]) for column in columns]
+    return [(column, widths[column.title]) for column in columns]
 
 
 def format_cell(row: TopRow, title: str) -> tuple[str, Meaning | None]:
@@ -223,9 +227,9 @@ def format_cell(row: TopRow, title: str) -> tuple[str, Meaning | None]:
 
 
 def format_failures(row: TopRow) -> str:
-    """Return how many calls failed for each cause, the most frequent one first."""
-    most = sorted(row.failures.items(), key=lambda one: -one[1])
-    return ", ".join(f"{cause} {count}" for cause, count in most)
+    """Return the number of failed calls for each cause, the most frequent one first."""
+    ordered = sorted(row.failures.items(), key=lambda item: -item[1])
+    return ", ".join(f"{cause} {count}" for cause, count in ordered)
 
 
 def draw_hook_page(board: TopBoard, view: TopDisplay, width: int) -> list[Line]:
@@ -234,7 +238,7 @@ def draw_hook_page(board: TopBoard, view: TopDisplay, width: int) -> list[Line]:
     row = next((row for row in board.rows if row.name == name), None)
     lines: list[Line] = [[paint_text(name, "title")]]
     if row is None:
-        return [*lines, ["it is not there any more; escape goes back"]]
+        return [*lines, ["this hook was removed; escape goes back"]]
     lines.append(
         [
             paint_text(row.state, STATES.get(row.state, "bad")),
@@ -278,7 +282,7 @@ def draw_footer(board: TopBoard, view: TopDisplay, room: int) -> Line:
 
 
 def format_number(value: float | None) -> str:
-    """Return at most six characters, three digits of them that count."""
+    """Return a number in at most six characters, with three significant digits."""
     if value is None:
         return "-"
     if value >= 100_000:
@@ -300,19 +304,19 @@ def align_text(text: str, width: int, *, is_number: bool) -> str:
 
 
 def break_lines(text: str, width: int) -> list[str]:
-    """Return a text in lines of so many columns, broken anywhere: a traceback's indentation means something."""
+    """Return a text in lines of `width` columns, broken anywhere: a traceback's indentation must stay."""
     return chop_cells(escape_invisible(text), max(width, 1)) or [""]
 
 
 def fit_line(line: Line, width: int) -> Line:
     """Return a line's pieces as far as they fit."""
     pieces: Line = []
-    left = width
+    remaining = width
     for piece in line:
         text = escape_invisible(piece)
-        if (wide := cell_len(text)) > left:
-            text = clip_cell_text(text, left) if left > 0 else ""
+        if (wide := cell_len(text)) > remaining:
+            text = clip_cell_text(text, remaining) if remaining > 0 else ""
         if text:
             pieces.append(paint_text(text, piece.meaning) if isinstance(piece, StyledText) else text)
-        left -= min(wide, max(left, 0))
+        remaining -= min(wide, max(remaining, 0))
     return pieces

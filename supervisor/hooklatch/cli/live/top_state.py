@@ -1,4 +1,4 @@
-"""What `top` shows and what its keys do.  Pure: reports in, rows and views out; no socket, no terminal, no clock.
+"""The state of `top`: the rows that it shows, and the effect of its keys.  It is pure, without a socket or a clock.
 
 report, and the one before ──▶ rows ──▶ ordered by the view       key ──▶ the next view
 """
@@ -21,11 +21,11 @@ __all__ = [
 ]
 
 Page: TypeAlias = Literal["table", "hook", "help"]
-STATES = ("quarantined", "inactive", "suspended", "disabled", "active")  # what is wrong first
+STATES = ("quarantined", "inactive", "suspended", "disabled", "active")  # faults first
 
 
 class TopReport(NamedTuple):
-    """What the daemon has said: at which moment (monotonic seconds, and seconds since 1970), and of one hook more."""
+    """A report of the daemon: its moment (monotonic seconds, and seconds since 1970), and the detail of one hook."""
 
     moment: float
     at: float
@@ -35,7 +35,7 @@ class TopReport(NamedTuple):
 
 
 class TopRow(NamedTuple):
-    """One hook.  What is not known is None: a rate before the second report, workers of what a client serves."""
+    """The row of one hook.  A rate is None before the second report, and workers for a hook that a client serves."""
 
     name: str
     event: str
@@ -56,16 +56,16 @@ class TopRow(NamedTuple):
 
 
 class TopBoard(NamedTuple):
-    """All that is shown: the last report, its rows in order, fires a second, and why there is no newer report."""
+    """The content of the screen: the last report, its rows in order, fires a second, and why no newer report came."""
 
     report: TopReport
     rows: Sequence[TopRow]
     fires_per_s: float | None = None
-    trouble: str | None = None
+    fault: str | None = None
 
 
 class TopDisplay(NamedTuple):
-    """How it is shown, as the keys have it: `top` is the first line of a page that is longer than the screen."""
+    """The display that the keys have chosen; `top` is the first line of a page that is longer than the screen."""
 
     sort: str = "state"
     is_reversed: bool = False
@@ -96,12 +96,12 @@ def build_top_row(hook: Mapping[str, Any], before: Mapping[str, Any] | None, sec
 
 
 def compute_rate(now: int, before: int | None, seconds: float) -> float | None:
-    """Return how many a second; None if that is not known, as after a restart that began to count anew."""
+    """Return the rate a second; None if it is not known, such as after a restart, which counts from 0."""
     return None if before is None or seconds <= 0 or now < before else (now - before) / seconds
 
 
 def build_board(now: TopReport, before: TopReport | None, view: TopDisplay) -> TopBoard:
-    """Return what there is to show of two reports."""
+    """Return the content of the screen for two reports."""
     is_same = before is not None and before.status.get("pid") == now.status.get("pid")
     fired = before.status["fired"] if is_same and before is not None else None
     fires = compute_rate(now.status["fired"], fired, now.moment - before.moment if before is not None else 0.0)
@@ -128,12 +128,12 @@ SORTS: Mapping[str, Callable[[TopRow], Any]] = {
 
 def order_rows(rows: Sequence[TopRow], view: TopDisplay) -> list[TopRow]:
     """Return rows in the order of a view."""
-    found = sorted(rows, key=SORTS[view.sort])
-    return found[::-1] if view.is_reversed else found
+    ordered = sorted(rows, key=SORTS[view.sort])
+    return ordered[::-1] if view.is_reversed else ordered
 
 
 def apply_key(view: TopDisplay, key: str, names: Sequence[str], page: int) -> TopDisplay | None:
-    """Return the view after a key; None: it ends.  `names` are the rows as shown, `page` the lines of a screen."""
+    """Return the view after a key; None ends it.  `names` are the rows as shown, `page` is the lines of a screen."""
     if key in ("q", "Q", "ctrl-c"):
         return None
     if key in ("p", " "):
@@ -144,8 +144,8 @@ def apply_key(view: TopDisplay, key: str, names: Sequence[str], page: int) -> To
         return scroll_view(view, key, page)
     if key in ("s", "S"):
         sorts = list(SORTS)
-        place = (sorts.index(view.sort) + (1 if key == "s" else -1)) % len(sorts)
-        return view._replace(sort=sorts[place], is_reversed=False)
+        index = (sorts.index(view.sort) + (1 if key == "s" else -1)) % len(sorts)
+        return view._replace(sort=sorts[index], is_reversed=False)
     if key == "r":
         return view._replace(is_reversed=not view.is_reversed)
     if key == "enter" and names:
@@ -153,8 +153,8 @@ def apply_key(view: TopDisplay, key: str, names: Sequence[str], page: int) -> To
     step = list_scroll_steps(page, len(names)).get(key)
     if step is None or not names:
         return view
-    place = names.index(view.selected) if view.selected in names else (-1 if step > 0 else 0)
-    return view._replace(selected=names[max(0, min(place + step, len(names) - 1))])
+    index = names.index(view.selected) if view.selected in names else (-1 if step > 0 else 0)
+    return view._replace(selected=names[max(0, min(index + step, len(names) - 1))])
 
 
 def scroll_view(view: TopDisplay, key: str, page: int) -> TopDisplay:

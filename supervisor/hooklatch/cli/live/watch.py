@@ -1,4 +1,7 @@
-"""watch: decisions, changes and operations as they happen, one line each.  Read-only; a reader that lags is told so."""
+"""The command `watch`: decisions, changes and operations as they happen, a line each.
+
+A reader that is too slow gets a line with the number of lines that it missed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hooklatch.cli.hooks.hooks import check_event
-from hooklatch.cli.live.feed import AGAIN, is_passing
+from hooklatch.cli.live.feed import RETRY_INTERVAL, is_transient
 from hooklatch.cli.live.watch_lines import (
     KINDS,
     WatchLayout,
@@ -31,7 +34,7 @@ from hooklatch.record.files.reading import Filters, matches_filters
 
 __all__ = ["add_watch"]
 
-OF_WATCH = ("gone", "back")  # kinds of what no daemon announces
+OF_WATCH = ("gone", "back")  # kinds of lines that this command adds to the daemon's
 TOPICS = ["registry", "decisions", "operations"]
 
 
@@ -48,7 +51,7 @@ def parse_positive_count(text: str) -> int:
 
 
 def run_watch(arguments: argparse.Namespace) -> int:
-    """Print what happens and matches the filters until interrupted, or until the output is closed."""
+    """Print each announcement that matches the filters, until interrupted or until the output is closed."""
     filters = read_filters(arguments)
     shown = 0
     try:
@@ -64,10 +67,10 @@ def run_watch(arguments: argparse.Namespace) -> int:
 
 
 def read_announcements(arguments: argparse.Namespace, filters: Filters) -> Iterator[dict[str, Any]]:
-    """Yield what is announced; for a person also by the next daemon, when one has ended.
+    """Yield announcements; at a terminal also those of the next daemon after one has ended.
 
     Raises:
-        HooklatchError: no daemon is reachable; elsewhere than at a terminal, also where one has ended.
+        HooklatchError: no daemon is reachable, or, without a terminal, the daemon has ended.
     """
     is_for_person = terminal_width(sys.stdout) is not None and not arguments.json
     is_first, is_gone = True, False
@@ -87,23 +90,23 @@ def read_announcements(arguments: argparse.Namespace, filters: Filters) -> Itera
                 while True:
                     yield link.announcement()
         except HooklatchError as error:
-            if is_first or not is_for_person or not is_passing(error):
+            if is_first or not is_for_person or not is_transient(error):
                 raise
             if not is_gone:
                 yield make_watch_line(
                     "gone", "the daemon has ended; the next one is waited for (`hooklatch log` has what was decided)"
                 )
             is_gone = True
-        time.sleep(AGAIN)
+        time.sleep(RETRY_INTERVAL)
 
 
 def make_watch_line(kind: str, text: str) -> dict[str, Any]:
-    """Return what `run_watch` itself has to say, as an announcement."""
+    """Return a line of this command itself, in the form of an announcement."""
     return {"topic": "operations", "kind": kind, "text": text}
 
 
 def is_wanted(announcement: dict[str, Any], filters: Filters) -> bool:
-    """Return whether an announcement matches; that something was left out always does: it may have matched."""
+    """Return whether an announcement matches; a gap always does, since the missed lines may have matched."""
     is_gap = "missed" in announcement or "resync" in announcement or announcement.get("kind") in OF_WATCH
     return is_gap or matches_filters(convert_to_record(announcement), filters)
 
@@ -112,21 +115,21 @@ def print_announcement(announcement: dict[str, Any], *, is_json: bool) -> None:
     if is_json:
         output.say_json(announcement)
         return
-    now = datetime.now(UTC).isoformat()  # of what is announced without a time: a change, lines that were left out
+    now = datetime.now(UTC).isoformat()  # a change and a gap are announced without a time
     for pieces in format_announcement({"at": now, **announcement}, choose_layout()):
         output.print_line(*pieces)
 
 
 def choose_layout() -> WatchLayout:
-    """Return the columns for the terminal as wide as it is now, or for what is none."""
+    """Return the columns for the terminal at its width now, or for a pipe."""
     return layout_for_width(terminal_width(sys.stdout))
 
 
 def check_names(link: CommandLink, filters: Filters) -> None:
-    """Reject an unknown event, and warn of a hook that is not there: no line would read as "nothing happens".
+    """Reject an unknown event, and warn of an unknown hook: silence would read as "nothing happens".
 
     Raises:
-        CommandError: there is no such event.
+        CommandError: the event does not exist.
     """
     if filters.event is not None:
         check_event(link, filters.event)
@@ -134,5 +137,5 @@ def check_names(link: CommandLink, filters: Filters) -> None:
         return
     known = {name for hook in link.ask("hooks")["hooks"] for name in (hook["id"], hook["name"])}
     if filters.hook not in known:
-        near = suggest_name(filters.hook, known)
-        output.print_error(f"there is no hook {filters.hook!r} at the moment, unless a session or project has it{near}")
+        warning = f"there is no hook {filters.hook!r} at the moment, unless a session or project has it"
+        output.print_error(f"{warning}{suggest_name(filters.hook, known)}")

@@ -1,7 +1,7 @@
-"""Announcements as lines for people.  Pure: knows what the daemon announces; no stream, no socket and no clock.
+"""The lines of `watch`: announcements for people.
 
-A decision has a column for each fact; at a terminal the columns share its width, elsewhere nothing is cut.  A reason
-that does not fit its column there is below them.
+A decision has a column for each fact.  At a terminal the columns share its width, and a reason that does not fit its
+column is below them.  Elsewhere nothing is cut.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ OPERATIONS: Mapping[str, Meaning] = {
     "suspended": "warning", "resumed": "good", "quarantined": "bad", "released": "good", "fault": "bad",
     "mended": "good", "acknowledged": "good", "missed": "warning", "wrong": "bad", "gone": "bad", "back": "good",
 }  # fmt: skip
-KIND = 12  # columns of what happened, where that is no decision
+KIND = 12  # columns of the kind, on a line that is not a decision's
 LEAST_REASON = 12  # columns; with less the reason is left out
 REASON = 24  # columns that are kept for it before others get more than they need, where there is room for both
 BELOW = " " * 9  # as wide as the time, before a reason below
-MOST_BELOW = 3  # lines of one; `hooklatch log` has all of it
+MAX_BELOW = 3  # lines of a reason below; `hooklatch log` has all of it
 WIDE = 120  # columns of a terminal from which on two blanks part the columns
 
 
 class WatchColumn(NamedTuple):
-    """A fact of a decision: its title, the columns that it needs, and those that it likes to have."""
+    """A fact of a decision: its title, and the minimum and the ideal width of its column."""
 
     title: str
-    least: int
+    minimum: int
     ideal: int
     is_number: bool = False
 
@@ -65,13 +65,13 @@ COLUMNS = (
     WatchColumn("MS", 7, 8, is_number=True),
 )
 DROPPED = ("SESSION", "TOOL", "CAUSE", "MS", "HOOK", "EVENT")
-ORDER = ("HOOK", "EVENT", "TOOL", "SESSION", "CAUSE", "MS")  # of those that get what is left of the width
+ORDER = ("HOOK", "EVENT", "TOOL", "SESSION", "CAUSE", "MS")  # in which columns get spare width
 
 
 class WatchLayout(NamedTuple):
-    """Which columns there are and how wide, how many blanks part them, and how much is left for the reason.
+    """The columns with their widths, the blanks between them, and the width of the reason.
 
-    Without a `width` nothing is cut: the widths are least ones.
+    Without a `width` nothing is cut: longer values make their column wider.
     """
 
     width: int | None
@@ -81,7 +81,7 @@ class WatchLayout(NamedTuple):
 
 
 def layout_for_width(width: int | None) -> WatchLayout:
-    """Return the layout for a terminal of so many columns, or for what is none."""
+    """Return the layout for a terminal of `width` columns, or for a pipe."""
     if width is None:
         return WatchLayout(None, [(column, column.ideal) for column in COLUMNS], 2, 0)
     gap = 2 if width >= WIDE else 1
@@ -90,60 +90,60 @@ def layout_for_width(width: int | None) -> WatchLayout:
         if measure_columns(columns, gap) <= width:
             break
         columns = [column for column in columns if column.title != title]
-    widths = {column.title: column.least for column in columns}
+    widths = {column.title: column.minimum for column in columns}
     spare = width - measure_columns(columns, gap)
-    kept = REASON + gap if spare >= REASON + gap else 0
-    spare -= kept
+    reserved = REASON + gap if spare >= REASON + gap else 0
+    spare -= reserved
     for title in ORDER:
         ideal = next((column.ideal for column in columns if column.title == title), 0)
         more = max(0, min(spare, ideal - widths.get(title, ideal)))
         spare -= more
         if more:
             widths[title] += more
-    spare += kept
+    spare += reserved
     reason = spare - gap if spare - gap >= LEAST_REASON else 0
     return WatchLayout(width, [(column, widths[column.title]) for column in columns], gap, reason)
 
 
 def measure_columns(columns: Sequence[WatchColumn], gap: int) -> int:
-    return sum(column.least for column in columns) + gap * (len(columns) - 1)
+    return sum(column.minimum for column in columns) + gap * (len(columns) - 1)
 
 
 def convert_to_record(announcement: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what happened as the record has it, for the same filters."""
+    """Return an announcement with the keys of the record, so that the same filters apply."""
     if announcement["topic"] == "decisions":
-        about = {"at": announcement.get("at"), "session": announcement.get("session_id")}
-        return {"kind": "decision", **announcement.get("decision", {}), **about}
+        envelope = {"at": announcement.get("at"), "session": announcement.get("session_id")}
+        return {"kind": "decision", **announcement.get("decision", {}), **envelope}
     if announcement["topic"] == "registry":
         return {"kind": "registry", **announcement}
     return dict(announcement)
 
 
 def list_titles(layout: WatchLayout) -> list[str]:
-    """Return the pieces of the line above all others."""
+    """Return the pieces of the line of titles."""
     values = {column.title: column.title for column, _ in layout.columns} | {"REASON": "REASON"}
     return format_pieces(values, dict.fromkeys(values, "title"), layout)
 
 
 def format_announcement(announcement: Mapping[str, Any], layout: WatchLayout) -> Iterator[list[str]]:
-    """Yield the pieces of each line about an announcement."""
+    """Yield the pieces of each line of an announcement."""
     if announcement["topic"] == "decisions" and "decision" in announcement:
         yield format_decision_pieces(announcement, layout)
         yield from ([BELOW, line] for line in format_reason_below(announcement["decision"], layout))
         return
     time = format_time_of_day(announcement.get("at"))
-    said = [
+    texts = [
         format_headline(announcement),
-        *(("wrong", format_diagnostic_place(one)) for one in announcement.get("diagnostics", ())),
+        *(("wrong", format_diagnostic_place(diagnostic)) for diagnostic in announcement.get("diagnostics", ())),
     ]
-    for kind, text in said:
+    for kind, text in texts:
         meaning = OPERATIONS.get(kind)
         head, indent = f"{kind:<{KIND}}", " " * (len(time) + 1 + KIND)
-        first, *rest = (
+        first, *others = (
             [text] if layout.width is None else wrap_reason(escape_invisible(text), layout.width - len(indent))
         )
         yield [paint_text(f"{time} ", "quiet"), paint_text(head, meaning) if meaning is not None else head, first]
-        yield from ([indent, line] for line in rest)
+        yield from ([indent, line] for line in others)
 
 
 def format_decision_pieces(announcement: Mapping[str, Any], layout: WatchLayout) -> list[str]:
@@ -182,8 +182,8 @@ def format_pieces(values: Mapping[str, object], meanings: Mapping[str, Meaning],
     if reason and not is_below(reason, layout):
         cells.append(("REASON", reason))
     pieces: list[str] = []
-    for place, (title, text) in enumerate(cells):
-        shown = text.rstrip() if place == len(cells) - 1 else text
+    for index, (title, text) in enumerate(cells):
+        shown = text.rstrip() if index == len(cells) - 1 else text
         pieces += [paint_text(shown, meanings[title]) if title in meanings else shown, " " * layout.gap]
     return pieces[:-1]
 
@@ -199,13 +199,13 @@ def format_reason_below(decision: Mapping[str, Any], layout: WatchLayout) -> lis
     if layout.width is None or not is_below(reason, layout):
         return []
     room = max(1, layout.width - len(BELOW))
-    lines = wrap_reason(reason[: room * (MOST_BELOW + 1)], room)
-    first, rest = lines[: MOST_BELOW - 1], " ".join(lines[MOST_BELOW - 1 :])
-    return [*first, fit_column(rest, room).rstrip()] if rest else first
+    lines = wrap_reason(reason[: room * (MAX_BELOW + 1)], room)  # cut first: a reason may be as long as a hook likes
+    first, remainder = lines[: MAX_BELOW - 1], " ".join(lines[MAX_BELOW - 1 :])
+    return [*first, fit_column(remainder, room).rstrip()] if remainder else first
 
 
 def format_headline(announcement: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what happened in a word, and the rest."""
+    """Return the kind of an announcement in a word, and its text."""
     topic = announcement["topic"]
     if "missed" in announcement:
         return "missed", f"{announcement['missed']} of {topic}: this reader was too slow (`hooklatch log` has them)"
@@ -233,7 +233,7 @@ def format_headline(announcement: Mapping[str, Any]) -> tuple[str, str]:
             return kind, f"revision {shorten_revision(announcement['revision'])}: {changes}; {result}"
         case "fault" | "mended" | "acknowledged" | "gone" | "back":
             return kind, str(announcement["text"])
-        case _:  # of a newer daemon
+        case _:  # an operation of a newer daemon
             fields = {name: value for name, value in announcement.items() if name not in ("topic", "at", "kind")}
             return kind, ", ".join(f"{name} {value}" for name, value in fields.items())
 
@@ -244,7 +244,7 @@ def format_changes(announcement: Mapping[str, Any]) -> str:
 
 
 def format_time_of_day(at: str | None) -> str:
-    """Return the time of day here of a moment as the record spells it."""
+    """Return the local time of day of a moment that is spelt as in the record."""
     return f"{datetime.fromisoformat(at).astimezone():%H:%M:%S}" if at else "--:--:--"
 
 

@@ -1,4 +1,4 @@
-"""Commands about payloads that were kept: firing them at other hooks, and making cases of them.
+"""The commands about kept payloads: `replay` fires them at other hooks, and `record cases` makes cases of them.
 
-Knows the record's files; does not ask the daemon.
+They read the record's files, and need no daemon.
 """

@@ -1,4 +1,4 @@
-"""Finds decisions whose payload was kept whole, for those who use them again.  Changes nothing."""
+"""The selection of decisions whose payload was kept whole, to be fired again or written as cases."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from hooklatch.record.payloads.lines import KeptPayload, list_redacted_places
 __all__ = ["LOST", "SelectedFires", "KeptFire", "add_choice", "select_fires", "read_kept_fires"]
 
 HOW = '[record] payloads = "full" in hooks.toml keeps them from then on'
-LOST = "retention removed it, or somebody did, or changed it (to find out which: hooklatch log verify)"
+LOST = "it was removed, by retention or by hand, or was changed (to find out which: hooklatch log verify)"
 OPTIONS = ("session", "hook", "event")
 
 
 class KeptFire(NamedTuple):
-    """A decision as it is on record, and what was fired; `redacted` are the places that hooks saw and we do not."""
+    """A recorded decision and its fire; `redacted` are the places of the payload that hooks saw and that are lost."""
 
     record: dict[str, Any]
     kept: KeptPayload
@@ -48,9 +48,9 @@ class KeptFire(NamedTuple):
 
 
 class SelectedFires(NamedTuple):
-    """The decisions that were asked for, oldest first, where the payload of each is, and how many have none.
+    """The selected decisions, the oldest first, the place of each one's payload, and how many have none (`unkept`).
 
-    Of these, `lost` is the number of those whose payload was kept, and is not there any more as it was.
+    Of these, `lost` is the number of those whose payload was kept once, and was removed or changed since.
     """
 
     folder: str
@@ -76,7 +76,7 @@ def add_choice(parser: Parser) -> None:
 
 
 def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -> SelectedFires:
-    """Find the decisions that the options choose, and of these only some `numbers` if any are named.
+    """Find the decisions that the options choose; with `numbers` only those with these numbers.
 
     Raises:
         CommandError: there is no record, or no such decision has a payload.
@@ -84,43 +84,43 @@ def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -
     folder = record_folder(arguments)
     filters = msgspec.structs.replace(read_filters(arguments), kind="decision")
     try:
-        # Of two records of one decision the later one is what was answered.
-        found = {
+        # Of two records of one decision the later one has the decision that was sent.
+        decisions = {
             str(record.get("decision_id")): record
             for record in filter_entries(read_forwards(folder), filters)
             if not numbers or any(record.get("seq") in number for number in numbers)
         }
-        kept = [record for record in found.values() if isinstance(record.get("payload_kept"), str)]
-        where = find_payload_places(
+        kept = [record for record in decisions.values() if isinstance(record.get("payload_kept"), str)]
+        spans = find_payload_places(
             payload_folder(folder), {record["payload_kept"] for record in kept}, since=find_first_seq(kept)
         )
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     except OSError as error:
         raise CommandError(Exit.NO_INPUT, f"{error.filename} cannot be read: {error.strerror}") from None
-    there = [record for record in kept if record["payload_kept"] in where]
-    if kept and not there:
-        text = f"{len(found)} decisions in {folder} match, and no payload of them is there: {LOST}"
+    records = [record for record in kept if record["payload_kept"] in spans]
+    if kept and not records:
+        text = f"{len(decisions)} decisions in {folder} match, and no payload of them is there: {LOST}"
         raise CommandError(Exit.NO_INPUT, text)
-    if not there:
-        what = f"{len(found)} decisions in {folder} match, and no payload of them is kept" if found else ""
-        raise CommandError(Exit.NO_INPUT, f"{what or f'no decision in {folder} matches'}; {HOW}")
-    return SelectedFires(folder, there, where, len(found) - len(there), len(kept) - len(there))
+    if not records:
+        fault = f"{len(decisions)} decisions in {folder} match, and no payload of them is kept" if decisions else ""
+        raise CommandError(Exit.NO_INPUT, f"{fault or f'no decision in {folder} matches'}; {HOW}")
+    return SelectedFires(folder, records, spans, len(decisions) - len(records), len(kept) - len(records))
 
 
 def find_first_seq(records: Sequence[dict[str, Any]]) -> int:
     return min((int(record["seq"]) for record in records), default=0)
 
 
-def read_kept_fires(found: SelectedFires) -> Iterator[KeptFire]:
-    """Yield what was fired, oldest first.
+def read_kept_fires(selected: SelectedFires) -> Iterator[KeptFire]:
+    """Yield the fires of selected decisions, the oldest first.
 
     Raises:
         CommandError: a payload cannot be read.
     """
-    for record in found.records:
+    for record in selected.records:
         try:
-            kept = msgspec.json.decode(read_payload_line(found.places[record["payload_kept"]]), type=KeptPayload)
+            kept = msgspec.json.decode(read_payload_line(selected.places[record["payload_kept"]]), type=KeptPayload)
             redacted = tuple(list_redacted_places(msgspec.json.decode(kept.payload)))
         except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             text = (

@@ -1,4 +1,7 @@
-"""record cases: writes decisions whose payload was kept as cases for `hooklatch test`.  Overwrites nothing."""
+"""The command `record cases`: write decisions whose payload was kept as cases for `hooklatch test`.
+
+It overwrites nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ BELOW = (("cases", "replaying.record_cases", "write decisions as cases for `hook
 
 
 class CasesWritten(msgspec.Struct, frozen=True):
-    """`record cases`: how many cases are in the file, and of how many something was redacted."""
+    """`record cases`: the number of cases in the file, and of those with a redacted payload."""
 
     cases: int
     file: str
@@ -48,10 +51,10 @@ def add_cases(parser: Parser) -> None:
 
 def parse_seq_range(text: str) -> range:
     """Parse a number of a record, or the first and the last of several."""
-    found = NUMBERS.fullmatch(text)
-    first, last = (int(found[1]), int(found[2] or found[1])) if found is not None else (1, 0)
+    match = NUMBERS.fullmatch(text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (1, 0)
     if last < first:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of a record; write 4711 or 4711-4720")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of a record; write 4711 or 4711-4720")
     return range(first, last + 1)
 
 
@@ -70,7 +73,7 @@ def run_record_cases(arguments: argparse.Namespace) -> int:
                 f"record {fire.seq} is left out: its payload can be read in two ways, and a case in one alone"
             )
     if not fires:
-        raise CommandError(Exit.NO_INPUT, "there is nothing to write a case of")
+        raise CommandError(Exit.NO_INPUT, "no decision that matches can be written as a case, so no file was written")
     data = b"".join(msgspec.json.encode(make_case(fire)) + b"\n" for fire in fires)
     try:
         fd = os.open(arguments.to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -90,7 +93,7 @@ def run_record_cases(arguments: argparse.Namespace) -> int:
                 f"record {fire.seq}: {', '.join(fire.redacted[:5])} is redacted; write what the guard needs"
             )
     if arguments.json:
-        output.say_json(CasesWritten(len(fires), arguments.to, sum(bool(one.redacted) for one in fires)))
+        output.say_json(CasesWritten(len(fires), arguments.to, sum(bool(fire.redacted) for fire in fires)))
     else:
         output.print_line(
             f"wrote {format_count(len(fires), 'case')} to {arguments.to}; run them: hooklatch test {arguments.to}"
@@ -99,7 +102,7 @@ def run_record_cases(arguments: argparse.Namespace) -> int:
 
 
 def make_case(fire: KeptFire) -> dict[str, Any]:
-    """Return a case that expects what was decided."""
+    """Return a case that expects the recorded decision."""
     record, kept = fire.record, fire.kept
     expect: dict[str, Any] = {"verdict": record["verdict"]}
     if record.get("hook"):

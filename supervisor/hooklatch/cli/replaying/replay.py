@@ -1,7 +1,7 @@
-"""replay: fires payloads that were kept at another set of hooks, and shows which decisions would change.
+"""The command `replay`: fire kept payloads at another set of hooks, and show which decisions would change.
 
-The service runs in this process, in temporary directories, as for `test`: no agent is told anything, and no daemon's
-state is read or changed.  What hooks do besides answering, they do.
+The daemon runs in this process, in temporary directories, as for `test`: no agent gets an answer, and no other daemon's
+state is read or changed.  The effects of hooks besides their answers are real.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHOWN = 30  # changed decisions that are shown; --json has all
 
 
 class DecisionSummary(msgspec.Struct, frozen=True):
-    """What was, or would be, decided, by whom, and for which failure if it was one."""
+    """A decision that was or would be made: its verdict, its hook, and its cause."""
 
     verdict: str
     hook: str | None
@@ -55,7 +55,7 @@ class DecisionSummary(msgspec.Struct, frozen=True):
 
 
 class VerdictChangeCount(msgspec.Struct, frozen=True):
-    """How often decisions like `then` became decisions like `now`."""
+    """The number of decisions like `then` that became decisions like `now`."""
 
     then: str
     now: str
@@ -79,7 +79,7 @@ class ReplayedDecision(msgspec.Struct, frozen=True):
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
-    """`run_replay`: how many decisions were fired again, would change, and have no payload that is kept.
+    """`replay`: the number of decisions that were fired again, that would change, and that have no kept payload.
 
     `lost` of these had one.
     """
@@ -104,29 +104,29 @@ class DecisionPair(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        return (self.then.verdict, self.failure(self.then)) != (self.now.verdict, self.failure(self.now))
+        return (self.then.verdict, self.find_failure(self.then)) != (self.now.verdict, self.find_failure(self.now))
 
     @staticmethod
-    def failure(summary: DecisionSummary) -> str | None:
+    def find_failure(summary: DecisionSummary) -> str | None:
         return None if summary.cause == "policy" else summary.cause
 
 
 class Replay(FireRunner):
-    """Fires what was kept, oldest first."""
+    """A runner of kept payloads, the oldest first."""
 
-    def __init__(self, found: SelectedFires) -> None:
-        super().__init__(len(found.records), "decision")
-        self.again: list[DecisionPair] = []
-        self._found = found
+    def __init__(self, selected: SelectedFires) -> None:
+        super().__init__(len(selected.records), "decision")
+        self.pairs: list[DecisionPair] = []
+        self._selected = selected
 
     async def fire_each(self, parts: DaemonComponents) -> None:
         try:
-            for fire in read_kept_fires(self._found):
+            for fire in read_kept_fires(self._selected):
                 self._doing = f"firing record {fire.seq}"
-                self.again.append(
+                self.pairs.append(
                     DecisionPair(fire, summarize_record(fire.record), await replay_decision(fire, parts), fire.redacted)
                 )
-                self.done = len(self.again)
+                self.done = len(self.pairs)
                 parts.breakers.clear()  # a hook that died in earlier ones must not be quarantined in this one
         except CommandError as error:
             self.error = error
@@ -157,12 +157,12 @@ def add_replay(parser: Parser) -> None:
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
-    """Fire what was kept at other hooks, and show what would change."""
+    """Fire kept payloads at other hooks, and show which decisions would change."""
     config = replay_config_path(arguments.against)
     if arguments.since is None:
         arguments.since = parse_record_time(SINCE)
-    found = select_fires(arguments)
-    run = Replay(found)
+    selected = select_fires(arguments)
+    run = Replay(selected)
     with make_own_folder() as scratch:
         from hooklatch.testing.daemon import make_daemon_options
 
@@ -172,10 +172,10 @@ def run_replay(arguments: argparse.Namespace) -> int:
     if run.error is not None:
         raise run.error
     if arguments.json:
-        output.say_json(describe_replay(run, found))
+        output.say_json(describe_replay(run, selected))
     else:
-        print_replay(run, found)
-    return Exit.FINDINGS if run.diagnostics or any(one.is_changed for one in run.again) else Exit.OK
+        print_replay(run, selected)
+    return Exit.FINDINGS if run.diagnostics or any(pair.is_changed for pair in run.pairs) else Exit.OK
 
 
 def replay_config_path(folder: str) -> str:
@@ -189,16 +189,16 @@ def replay_config_path(folder: str) -> str:
 
 
 def count_verdict_changes(run: Replay) -> list[VerdictChangeCount]:
-    """Return how often each decision of then became which one of now, the most frequent first."""
+    """Return the number of changes from each decision to each other one, the most frequent first."""
     counted_pairs = Counter((change.then.text, change.now.text) for change in list_decision_changes(run))
     return [VerdictChangeCount(*pair, times) for pair, times in counted_pairs.most_common()]
 
 
 def list_decision_changes(run: Replay) -> list[DecisionPair]:
-    return [one for one in run.again if one.is_changed]
+    return [pair for pair in run.pairs if pair.is_changed]
 
 
-def print_replay(run: Replay, found: SelectedFires) -> None:
+def print_replay(run: Replay, selected: SelectedFires) -> None:
     changed = list_decision_changes(run)
     if changed:
         output.say_table(
@@ -207,54 +207,55 @@ def print_replay(run: Replay, found: SelectedFires) -> None:
         output.print_line()
         rows = [
             (
-                one.fire.record.get("at", ""), one.fire.seq, one.fire.record.get("session") or "", one.fire.kept.event,
-                one.fire.tool or "", one.then.text, one.now.text, "redacted" if one.redacted else "",
+                pair.fire.record.get("at", ""), pair.fire.seq, pair.fire.record.get("session") or "",
+                pair.fire.kept.event, pair.fire.tool or "", pair.then.text, pair.now.text,
+                "redacted" if pair.redacted else "",
             )
-            for one in changed[-SHOWN:]
+            for pair in changed[-SHOWN:]
         ]  # fmt: skip
         output.say_table(("time", "record", "session", "event", "tool", "then", "now", ""), rows)
         if len(changed) > SHOWN:
             output.print_line(f"and {len(changed) - SHOWN} before these; --json has all")
         output.print_line()
-    for text in list_replay_notes(run, found):
+    for text in list_replay_notes(run, selected):
         output.print_error(text)
-    output.print_line(f"{format_count(len(run.again), 'decision')} fired again, {len(changed)} would change")
+    output.print_line(f"{format_count(len(run.pairs), 'decision')} fired again, {len(changed)} would change")
 
 
-def list_replay_notes(run: Replay, found: SelectedFires) -> list[str]:
-    redacted = sum(bool(one.redacted) for one in run.again)
-    told: list[str] = []
+def list_replay_notes(run: Replay, selected: SelectedFires) -> list[str]:
+    redacted = sum(bool(pair.redacted) for pair in run.pairs)
+    notes: list[str] = []
     if redacted:
-        told.append(f"{redacted} of them had something redacted, which the hooks saw then and did not see now")
-    if never := found.unkept - found.lost:
-        told.append(f"{format_count(never, 'decision')} had no payload that is kept, and could not be fired again")
-    if found.lost:
-        told.append(f"{format_count(found.lost, 'decision')} had a payload that is not there any more: {LOST}")
-    return told
+        notes.append(f"{redacted} of them had something redacted, which the hooks saw then and did not see now")
+    if never := selected.unkept - selected.lost:
+        notes.append(f"{format_count(never, 'decision')} had no payload that is kept, and could not be fired again")
+    if selected.lost:
+        notes.append(f"{format_count(selected.lost, 'decision')} had a payload that is not there any more: {LOST}")
+    return notes
 
 
-def describe_replay(run: Replay, found: SelectedFires) -> ReplayReport:
+def describe_replay(run: Replay, selected: SelectedFires) -> ReplayReport:
     fires = [
         ReplayedDecision(
-            seq=one.fire.seq,
-            at=one.fire.record.get("at"),
-            decision_id=one.fire.kept.decision_id,
-            session=one.fire.record.get("session"),
-            host=one.fire.record.get("host"),
-            event=one.fire.kept.event,
-            tool=one.fire.tool,
-            then=one.then,
-            now=one.now,
-            changed=one.is_changed,
-            redacted=list(one.redacted),
+            seq=pair.fire.seq,
+            at=pair.fire.record.get("at"),
+            decision_id=pair.fire.kept.decision_id,
+            session=pair.fire.record.get("session"),
+            host=pair.fire.record.get("host"),
+            event=pair.fire.kept.event,
+            tool=pair.fire.tool,
+            then=pair.then,
+            now=pair.now,
+            changed=pair.is_changed,
+            redacted=list(pair.redacted),
         )
-        for one in run.again
+        for pair in run.pairs
     ]
     return ReplayReport(
         fired=len(fires),
         changed=sum(fire.changed for fire in fires),
-        unkept=found.unkept,
-        lost=found.lost,
+        unkept=selected.unkept,
+        lost=selected.lost,
         redacted=sum(bool(fire.redacted) for fire in fires),
         diagnostics=run.diagnostics,
         changes=count_verdict_changes(run),

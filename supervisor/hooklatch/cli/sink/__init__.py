@@ -1,1 +1,1 @@
-"""Commands about what a fleet's hosts decided: shown, verified, sent on, removed.  None of them needs a daemon."""
+"""The commands about the fleet log, by which it is shown, verified, exported and trimmed.  They need no daemon."""

@@ -1,4 +1,4 @@
-"""fleet export: what all hosts decided, sent on to another system from where a cursor stands."""
+"""The commands `fleet export`: send the fleet log on to another system, from the position of a cursor on."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def add_otlp(parser: Parser) -> None:
 
 
 def run_fleet_export(arguments: argparse.Namespace) -> int:
-    """Send records on, from where the cursor stands."""
+    """Send records on, from the position of the cursor."""
     from hooklatch.fleet.sink.cursors import CursorError, open_cursor
     from hooklatch.fleet.sink.exporting import ExportError, NoSdkError, open_exporter
 
-    reached = read_engine_access(arguments)
+    access = read_engine_access(arguments)
     path = os.path.abspath(os.path.expanduser(arguments.cursor))
     try:
-        with open_cursor(path, reached.fleet) as cursor, open_exporter(arguments.endpoint, reached.fleet) as sender:
+        with open_cursor(path, access.fleet) as cursor, open_exporter(arguments.endpoint, access.fleet) as exporter:
             if cursor.is_new:
                 output.print_error(f"{path} is new: all that the engine has is exported")
-            sent = ExportRun(cursor, sender, arguments)
+            run = ExportRun(cursor, exporter, arguments)
             try:
-                run_with_engine(reached, sent.send)
+                run_with_engine(access, run.send)
             except KeyboardInterrupt:
                 if not arguments.follow:
                     raise
-            sent.report()
-            return Exit.FINDINGS if sent.findings or sender.refused else Exit.OK
+            run.report()
+            return Exit.FINDINGS if run.findings or exporter.refused else Exit.OK
     except CursorError as error:
         raise CommandError(Exit.BAD_DATA, str(error)) from None
     except (ExportError, NoSdkError) as error:
@@ -71,7 +71,7 @@ def run_fleet_export(arguments: argparse.Namespace) -> int:
 
 
 class ExportRun:
-    """One run of `fleet export`."""
+    """One run of `fleet export`, and the number of its findings."""
 
     def __init__(self, cursor: ExportCursor, exporter: OtlpExporter, arguments: argparse.Namespace) -> None:
         self.findings = 0
@@ -111,6 +111,7 @@ class ExportRun:
                 output.print_error(str(error))
                 await trio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
                 attempt += 1
+        # Only now: after a crash a batch is sent twice, and none is left out.
         self._cursor.advance((arrival.host, arrival.epoch), arrival.batch.last)
 
     def report(self) -> None:

@@ -1,4 +1,4 @@
-"""Follows what hosts ship, for as long as somebody wants it, also while the engine is away for a time."""
+"""The follower of the fleet log, which waits for an engine that is away for a time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["PAUSES", "follow_fleet_log"]
 
-POLL = 0.5  # seconds between looks for new records
-PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before something that is away is tried again
+POLL = 0.5  # seconds between two requests for new records
+PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before an engine or a receiver that is away is tried again
 
 
 async def follow_fleet_log(reader: FleetReader) -> AsyncGenerator[ReceivedBatch]:
-    """Yield what arrives from where the reader stands.
+    """Yield batches from the reader's position on, as they arrive.
 
     Raises:
-        EngineError: the engine refuses; that it is away is said, and waited for.
+        EngineError: the engine refuses; one that is away is reported and waited for.
     """
     import trio
 
@@ -42,4 +42,5 @@ async def follow_fleet_log(reader: FleetReader) -> AsyncGenerator[ReceivedBatch]
             attempts += 1
             continue
         attempts = 0
-        await trio.sleep(max(POLL, trio.current_time() - began))  # with many hosts half of the time is the engine's
+        # As long as the reading took: with many hosts the engine has half of the time for others.
+        await trio.sleep(max(POLL, trio.current_time() - began))

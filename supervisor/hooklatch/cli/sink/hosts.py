@@ -1,4 +1,4 @@
-"""The hosts that a command is about, and what it prints of them as JSON.  Knows names; reads no record."""
+"""The hosts that a command is about, by its option --host."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
 
 
 def describe_value(value: object) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(value)
-    return found
+    document: dict[str, Any] = msgspec.to_builtins(value)
+    return document

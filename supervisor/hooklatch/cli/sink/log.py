@@ -1,4 +1,4 @@
-"""fleet log: what all hosts decided, with the filters of log.  Changes nothing."""
+"""The command `fleet log`: the decisions of all hosts, with the filters of `log`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.record_filters import (
-    LOOKED_AT,
+    SUGGESTION_RECORDS,
     add_filters,
     list_asked_names,
     make_unknown_name_error,
@@ -43,10 +43,10 @@ def add_log(parser: Parser) -> None:
 def run_fleet_log(arguments: argparse.Namespace) -> int:
     """Show records of all hosts, oldest first."""
     filters = read_filters(arguments)
-    reached = read_engine_access(arguments)
-    shown_log = ShownLog(reached, filters, arguments)
+    access = read_engine_access(arguments)
+    shown_log = ShownLog(access, filters, arguments)
     try:
-        run_with_engine(reached, shown_log.show)
+        run_with_engine(access, shown_log.show)
     except KeyboardInterrupt:
         if not arguments.follow:
             raise
@@ -54,11 +54,11 @@ def run_fleet_log(arguments: argparse.Namespace) -> int:
 
 
 class ShownLog:
-    """One run of `fleet log`: what is chosen, what was shown, and what could not be read."""
+    """One run of `fleet log`: its filters, and the number of findings in what it read."""
 
-    def __init__(self, reached: EngineAccess, filters: Filters, arguments: argparse.Namespace) -> None:
+    def __init__(self, access: EngineAccess, filters: Filters, arguments: argparse.Namespace) -> None:
         self.findings = 0
-        self._reached = reached
+        self._access = access
         self._filters = filters
         self._timeless = msgspec.structs.replace(filters, since=None, until=None)
         self._number: int = arguments.number
@@ -79,46 +79,46 @@ class ShownLog:
         if self._number == 0:
             async with aclosing(reader.forwards()) as arrivals:
                 async for arrival in arrivals:
-                    for entry in self._matching(arrival):
-                        self._show(entry)
+                    for entry in self._select(arrival):
+                        self._print(entry)
                         is_empty = False
                     if not output.has_reader():
                         return
         else:
-            for entry in await self._newest(reader):
-                self._show(entry)
+            for entry in await self._read_newest(reader):
+                self._print(entry)
                 is_empty = False
         if is_empty and not self._follows:
             await self._check_names(engine)
-            output.print_error(f"no record of the fleet {self._reached.fleet!r} matches")
+            output.print_error(f"no record of the fleet {self._access.fleet!r} matches")
         if self._follows:
             await self._follow(reader)
 
-    async def _newest(self, reader: FleetReader) -> list[FleetLogEntry]:
-        found: list[FleetLogEntry] = []
+    async def _read_newest(self, reader: FleetReader) -> list[FleetLogEntry]:
+        entries: list[FleetLogEntry] = []
         async with aclosing(reader.backwards()) as arrivals:
             async for arrival in arrivals:
-                found += reversed(list(self._matching(arrival)))
-                if len(found) >= self._number:
+                entries += reversed(list(self._select(arrival)))
+                if len(entries) >= self._number:
                     break
-        return found[: self._number][::-1]
+        return entries[: self._number][::-1]
 
     async def _follow(self, reader: FleetReader) -> None:
         async with aclosing(follow_fleet_log(reader)) as arrivals:
             async for arrival in arrivals:
-                for entry in self._matching(arrival):
-                    self._show(entry)
+                for entry in self._select(arrival):
+                    self._print(entry)
 
-    def _matching(self, arrival: ReceivedBatch) -> Iterable[FleetLogEntry]:
+    def _select(self, arrival: ReceivedBatch) -> Iterable[FleetLogEntry]:
         for finding in arrival.findings:
             self.findings += 1
             output.print_error(finding.text)
-        return (entry for entry in arrival.entries if self._chooses(entry))
+        return (entry for entry in arrival.entries if self._matches(entry))
 
-    def _chooses(self, entry: FleetLogEntry) -> bool:
-        """Return whether an entry is one of those to show: a moment may be that of the record or of its arrival.
+    def _matches(self, entry: FleetLogEntry) -> bool:
+        """Return whether an entry passes the filters, by the time of the record or of its arrival.
 
-        So a host whose clock is wrong hides nothing by it.
+        So a host whose clock is wrong does not hide a record by it.
         """
         from hooklatch.record.files.chain import format_timestamp
 
@@ -128,7 +128,7 @@ class ShownLog:
         since, until = self._filters.since, self._filters.until
         return (since is None or max(moments) >= since) and (until is None or min(moments) <= until)
 
-    def _show(self, entry: FleetLogEntry) -> None:
+    def _print(self, entry: FleetLogEntry) -> None:
         document = entry.document if self._is_json else entry.record.document
         print_record(
             document, is_json=self._is_json, is_whole=self._filters.decision_id is not None,
@@ -136,28 +136,28 @@ class ShownLog:
         )  # fmt: skip
 
     async def _check_names(self, engine: Engine) -> None:
-        """Reject a filter that names something no record has.
+        """Reject a filter by a name that no record has.
 
         Raises:
-            CommandError: a filter does.
+            CommandError: a filter has such a name.
         """
         from hooklatch.fleet.sink.reading import FleetReader
 
-        asked = {name: set[str]() for name in list_asked_names(self._filters)}
-        found: set[object] = set()
-        looked_at = 0
+        known_by_name = {name: set[str]() for name in list_asked_names(self._filters)}
+        present: set[object] = set()
+        count = 0
         async with aclosing(FleetReader(engine, set(self._hosts) or None).backwards()) as arrivals:
             async for arrival in arrivals:
                 for entry in arrival.entries:
-                    looked_at += 1
-                    for one, known in asked.items():
-                        if one not in found and matches_filters(entry.record.document, one.alone):
-                            found.add(one)
-                        if looked_at <= LOOKED_AT:
-                            known.update(list_entry_values(entry.record.document, one.field))
-        where = f"the fleet {self._reached.fleet!r}" + (f" of {', '.join(self._hosts)}" if self._hosts else "")
-        for one, known in asked.items():
-            error = make_unknown_name_error(one, known, where) if one not in found else None
+                    count += 1
+                    for name, known in known_by_name.items():
+                        if name not in present and matches_filters(entry.record.document, name.alone):
+                            present.add(name)
+                        if count <= SUGGESTION_RECORDS:
+                            known.update(list_entry_values(entry.record.document, name.field))
+        where = f"the fleet {self._access.fleet!r}" + (f" of {', '.join(self._hosts)}" if self._hosts else "")
+        for name, known in known_by_name.items():
+            error = make_unknown_name_error(name, known, where) if name not in present else None
             if error is not None:
                 raise CommandError(
                     error.code, f"{error}; a field that hosts do not ship cannot be found ([fleet] fields)"

@@ -1,4 +1,4 @@
-"""fleet status: each host as the engine knows it, and what is wrong.  Changes nothing."""
+"""The command `fleet status`: each host as the engine knows it, with its faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["add_status"]
 
 SILENT = 60.0  # seconds without a report after which a host is silent
-WIDEST = 20  # characters of what a host calls its health
+WIDEST = 20  # characters of a host's health, which the host itself reports
 SKEW = 60.0  # seconds by which a clock may be off before it is shown
 DROP = ("RECORD", "LABELS", "HEAD", "UNSHIPPED", "WANTED", "STALE")
 TITLES = ("HOST", "LABELS", "HEAD", "WANTED", "APPLIED", "BEHIND", "STALE", "SEEN", "HEALTH", "RECORD", "UNSHIPPED")
@@ -41,8 +41,8 @@ def add_status(parser: Parser) -> None:
 
 
 def run_fleet_status(arguments: argparse.Namespace) -> int:
-    """Show each host, those that are silent first."""
-    reached = read_engine_access(arguments)
+    """Print each host, those that are silent first."""
+    access = read_engine_access(arguments)
 
     async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus]]:
         from hooklatch.fleet.sink.statuses import list_host_statuses
@@ -54,21 +54,21 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
         now = int(facts["clock"])
         return newest, facts, list_host_statuses(reports, logs, newest=newest, now=now, silent_after=arguments.silent)
 
-    newest, facts, found = run_with_engine(reached, work)
-    wrong = sum(1 for one in found if one.wrong)
+    newest, facts, statuses = run_with_engine(access, work)
+    wrong = sum(1 for status in statuses if status.wrong)
     if arguments.json:
         output.say_json(
-            {"fleet": reached.fleet, "newest": newest, "engine": facts, "ok": not wrong,
-             "hosts": [describe_value(one) for one in found]}
+            {"fleet": access.fleet, "newest": newest, "engine": facts, "ok": not wrong,
+             "hosts": [describe_value(status) for status in statuses]}
         )  # fmt: skip
         return Exit.FINDINGS if wrong else Exit.OK
-    output.say_lines(*list_status_head(reached.fleet, newest, facts, found), width=10)
-    if found:
+    output.say_lines(*list_status_head(access.fleet, newest, facts, statuses), width=10)
+    if statuses:
         output.print_line()
-        output.say_table(TITLES, [host_row(one) for one in found], drop=DROP)
-    for one in found:
-        for text in (*one.wrong, *describe_clock_skew(one)):
-            output.print_line(f"{one.host}: {text}")
+        output.say_table(TITLES, [host_row(status) for status in statuses], drop=DROP)
+    for status in statuses:
+        for text in (*status.wrong, *describe_clock_skew(status)):
+            output.print_line(f"{status.host}: {text}")
     return Exit.FINDINGS if wrong else Exit.OK
 
 

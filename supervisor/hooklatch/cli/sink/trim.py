@@ -1,4 +1,4 @@
-"""fleet trim: removes old records from the engine, and keeps a note of it."""
+"""The command `fleet trim`: remove old records from the engine, and keep a note of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_fleet_trim(arguments: argparse.Namespace) -> int:
     """Remove old records from the engine, and keep a note."""
     from hooklatch.fleet.sink.trimming import trim_hosts
 
-    reached = read_engine_access(arguments)
+    access = read_engine_access(arguments)
 
     async def work(engine: Engine) -> tuple[list[tuple[str, TrimNote]], list[str]]:
         hosts = await select_hosts(engine, arguments.host)
@@ -45,10 +45,10 @@ def run_fleet_trim(arguments: argparse.Namespace) -> int:
             is_dry=arguments.dry_run,
         )  # fmt: skip
 
-    removed, kept = run_with_engine(reached, work)
-    for text in kept:
+    removed, reasons = run_with_engine(access, work)  # and why the records of other hosts stay
+    for text in reasons:
         output.print_error(text)
-    code = Exit.FINDINGS if kept else Exit.OK
+    code = Exit.FINDINGS if reasons else Exit.OK
     if arguments.json:
         output.say_json([{"host": host, **describe_value(note)} for host, note in removed])
         return code

@@ -1,4 +1,4 @@
-"""fleet verify: what hosts shipped, against itself, their reports and the record on this machine.  Changes nothing."""
+"""The command `fleet verify`: the fleet log against itself, the hosts' reports and the record on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_verify"]
 
-RANGES = 20  # unbroken ranges to name
+RANGES = 20  # unbroken ranges to print
 
 
 def add_verify(parser: Parser) -> None:
@@ -51,10 +51,10 @@ def add_verify(parser: Parser) -> None:
 
 def run_fleet_verify(arguments: argparse.Namespace) -> int:
     """Verify the logs of all hosts, or of those that are named."""
-    reached = read_engine_access(arguments)
+    access = read_engine_access(arguments)
     if arguments.witness and len(arguments.host) != 1:
         raise CommandError(Exit.USAGE, "a witness is of one host: name that one with --host")
-    local = find_local_record(arguments, reached)
+    local = find_local_record(arguments, access)
 
     async def work(engine: Engine) -> list[HostVerified]:
         from hooklatch.fleet.sink.verifying import verify_hosts
@@ -63,24 +63,24 @@ def run_fleet_verify(arguments: argparse.Namespace) -> int:
         return await verify_hosts(engine, set(arguments.host) or None, local=local, witnesses=arguments.witness)
 
     try:
-        found = run_with_engine(reached, work)
+        results = run_with_engine(access, work)
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
-    if local is not None and arguments.record and all(one.host != local[0] for one in found):
+    if local is not None and arguments.record and all(result.host != local[0] for result in results):
         raise CommandError(Exit.NO_INPUT, f"the engine knows no host {local[0]!r}, which this machine is")
-    print_verification(found, is_json=arguments.json)
-    return Exit.OK if all(one.ok for one in found) else Exit.FINDINGS
+    print_verification(results, is_json=arguments.json)
+    return Exit.OK if all(result.ok for result in results) else Exit.FINDINGS
 
 
-def find_local_record(arguments: argparse.Namespace, reached: EngineAccess) -> tuple[str, str] | None:
-    """Return which host this machine is, and where its record is; None if it is none of those to verify.
+def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tuple[str, str] | None:
+    """Return the name of this host and the folder of its record; None if it is not one of the hosts to verify.
 
     Raises:
-        CommandError: a record was named, and not whose it is.
+        CommandError: a record was named without its host.
     """
     settings = read_own_settings(arguments)
-    # The machine's own [fleet] says which host it is, if it speaks of the fleet that is verified.
-    host = settings.host if settings is not None and settings.name == reached.fleet else None
+    # The machine's own [fleet] has its name, if it is about the fleet that is verified.
+    host = settings.host if settings is not None and settings.name == access.fleet else None
     if arguments.record:
         if len(arguments.host) == 1:
             return arguments.host[0], arguments.record
@@ -93,20 +93,20 @@ def find_local_record(arguments: argparse.Namespace, reached: EngineAccess) -> t
     return (host, folder) if os.path.isdir(folder) else None
 
 
-def print_verification(found: list[HostVerified], *, is_json: bool) -> None:
+def print_verification(results: list[HostVerified], *, is_json: bool) -> None:
     from hooklatch.fleet.sink.chains import DOES_NOT_PROVE, PROVES
 
-    is_sound = all(one.ok for one in found)
+    is_sound = all(result.ok for result in results)
     if is_json:
         output.say_json(
-            {"ok": is_sound, "hosts": [{**describe_value(one), "ok": one.ok} for one in found], "proves": PROVES,
-             "does_not_prove": list(DOES_NOT_PROVE)}
+            {"ok": is_sound, "hosts": [{**describe_value(result), "ok": result.ok} for result in results],
+             "proves": PROVES, "does_not_prove": list(DOES_NOT_PROVE)}
         )  # fmt: skip
         return
-    for one in found:
-        output.say_lines(*format_host_verification(one), width=LABELS)
+    for result in results:
+        output.say_lines(*format_host_verification(result), width=LABELS)
         output.print_line()
-    if not found:
+    if not results:
         output.print_line("no host has reported or shipped anything")
     output.say_lines(("proves", PROVES if is_sound else f"{PROVES} (WRONG)"), width=LABELS)
     output.say_lines(*(("cannot", text) for text in DOES_NOT_PROVE), width=LABELS)

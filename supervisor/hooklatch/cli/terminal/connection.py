@@ -1,7 +1,6 @@
-"""Sends lines to the daemon and receives lines.
+"""A connection to the daemon, over which lines are sent and received.
 
-Knows sockets and timeouts; does not know events or verdicts.  Every failure to get a complete line is a NoDaemonError
-whose text names the socket path and the reason.
+Every failure to get a complete line is a NoDaemonError, whose text names the socket's path and the reason.
 """
 
 import time
@@ -26,7 +25,7 @@ __all__ = ["MAX_FRAME", "CommandConnection", "NoDaemonError", "OversizedAnswerEr
 
 MAX_FRAME = 9 * 2**20  # bytes; the protocol's limit for a line
 SILENCE = 5.0  # seconds without progress before the daemon is pinged, and the timeout of the ping
-SENDING = 60.0  # seconds for a whole line: what answers pings may read nothing else for as long as it likes
+SENDING = 60.0  # seconds for a whole line: a process that answers pings may never read anything else
 CHUNK = 2**18
 _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 
@@ -36,7 +35,7 @@ class NoDaemonError(Exception):
 
 
 class OversizedAnswerError(Exception):
-    """The answer is longer than the protocol allows."""
+    """The response is longer than the protocol allows."""
 
 
 class CommandConnection:
@@ -62,17 +61,17 @@ class CommandConnection:
         self._received = bytearray()
 
     def send(self, line: bytes) -> None:
-        rest = memoryview(line)
+        unsent = memoryview(line)
         deadline = time.monotonic() + self._sending
-        while rest:
+        while unsent:
             try:
-                rest = rest[self._patiently(self._socket.send, rest, deadline) :]
+                unsent = unsent[self._retry_while_alive(self._socket.send, unsent, deadline) :]
             except OSError:
-                return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
+                return  # the daemon hung up, perhaps after sending an error: reading the response will show it
 
     @property
     def has_line(self) -> bool:
-        """Whether a line is here, so that nothing has to arrive for the next one."""
+        """Return whether a whole line has been received that was not taken yet."""
         return b"\n" in self._received
 
     def receive_line(self) -> bytes:
@@ -82,7 +81,7 @@ class CommandConnection:
             if searched > MAX_FRAME:
                 raise OversizedAnswerError(f"the daemon's answer is longer than {MAX_FRAME} bytes")
             try:
-                chunk = self._patiently(self._socket.recv, CHUNK)
+                chunk = self._retry_while_alive(self._socket.recv, CHUNK)
             except OSError as error:
                 raise NoDaemonError(f"broke off at {self._path} ({error.strerror or error})") from None
             if not chunk:
@@ -92,7 +91,8 @@ class CommandConnection:
         del received[: end + 1]
         return line
 
-    def _patiently(self, step: "Callable[[A], T]", argument: "A", deadline: float = inf) -> "T":
+    def _retry_while_alive(self, step: "Callable[[A], T]", argument: "A", deadline: float = inf) -> "T":
+        """Repeat a call that times out for as long as the daemon answers pings, and until the deadline."""
         while True:
             remaining = deadline - time.monotonic()
             self._socket.settimeout(max(0.001, min(self._silence, remaining)))  # 0 would mean non-blocking

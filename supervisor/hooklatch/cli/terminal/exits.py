@@ -1,4 +1,4 @@
-"""The exit codes of all commands, and the error that ends a command with one.  Knows numbers; prints nothing.
+"""The exit codes of all commands, and the error that ends a command with one.
 
 Below 64 a command did its work and the code is its result; from 64 on it failed, with the codes of sysexits(3).
 """
@@ -36,14 +36,14 @@ class Exit(IntEnum):
     SOFTWARE = 70, "a bug in hooklatch"
     CANNOT_CREATE = 73, "a file exists already and was left unchanged, or cannot be created"
     IO_ERROR = 74, "standard output cannot be written"
-    CONFLICT = 75, "somebody else was first, and nothing was written: look at what they did, and run it again"
+    CONFLICT = 75, "another publisher was first, and nothing was written: look at what it did, and run it again"
     PROTOCOL = 76, "the process listening there does not speak this protocol"
     NOT_PERMITTED = 77, "the daemon, the engine, or the mode of a file or directory, does not permit it"
     INTERRUPTED = 130, "interrupted by Ctrl-C"
 
 
 class CommandError(Exception):
-    """Ends a command with an exit code; the text says what happened and what to do."""
+    """An error that ends a command with an exit code; its text has the fault and the remedy."""
 
     def __init__(self, code: Exit, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""JSON without the `json` package, whose regular expressions double the start-up time of a command.
+"""A JSON parser without the `json` package, whose regular expressions double the start-up time of a command.
 
-Uses the C accelerators of `json`, and `json` itself on interpreters without them.  Strict: it accepts exactly one
-finite JSON document that all parsers read alike.
+It uses the C accelerators of `json`, and `json` itself on interpreters without them.  It is strict: it accepts exactly
+one finite JSON document that all parsers read alike.
 """
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ def parse_json(text: str) -> object:
         RecursionError: it is nested too deep.
     """
     text = text.strip(_WHITESPACE)
-    _repeated.clear()
+    _repeated.clear()  # repeated keys are collected while the text is read, since their error carries the whole value
     try:
         value, end = _scan(text, 0)
     except StopIteration:
@@ -105,11 +105,11 @@ _repeated: "list[str]" = []  # keys, in the document that is being read
 def _read_object(pairs: "list[tuple[str, object]]") -> "dict[str, object]":
     members = dict(pairs)
     if len(members) != len(pairs):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in keys:
                 _repeated.append(key)
-            seen.add(key)
+            keys.add(key)
     return members
 
 

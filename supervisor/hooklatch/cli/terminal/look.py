@@ -1,11 +1,12 @@
-"""What a person at a terminal gets beside plain text: colours by meaning, short paths, and the width to fit.
+"""The style of text at a terminal: colours by meaning, short paths, and the width to fit.
 
-Knows streams and the variables NO_COLOR (no-color.org) and FORCE_COLOR (force-color.org); knows no command.  Imports
-next to nothing: a coloured line needs a few bytes, and `rich` would double what a command takes.  It is for `tables`
-and `Spinner`, where a terminal is.
+It obeys NO_COLOR (no-color.org) and FORCE_COLOR (force-color.org).  It imports next to nothing: a coloured line needs a
+few bytes, and `rich` would double the time of a command, so only `tables` and `Spinner` use it, where a terminal is.
 
-What is painted stays text: in an f-string, in JSON and at a pipe it is as plain as before, and control characters of a
-hook's own words are escaped when it is printed.
+A painted text stays a text: in an f-string, in JSON and at a pipe it is as plain as before.  Control characters in it
+are escaped when it is printed.
+
+    output.print_line(look.paint_text("red", "bad"), ": the record cannot be written")
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ __all__ = [
 
 # The terminal's own colours, which people have chosen to be readable: ECMA-48, 8.3.117 (SGR).
 CODES = {"good": "32", "bad": "1;31", "warning": "33", "quiet": "2", "title": "1"}
-# What a verdict means, where it is one among many; those that change nothing are not painted there.
+# The meaning of a verdict among many; those that change nothing are not painted there.
 VERDICTS: dict[str, Meaning] = {"deny": "bad", "halt": "bad", "ask": "warning", "allow": "good"}
-DEFAULT_WIDTH = 80  # columns of a terminal that does not tell, as one over a serial line
-PATIENCE = 1.0  # seconds before something is said to take long, and between two words about it
+DEFAULT_WIDTH = 80  # columns of a terminal that does not report them, such as one over a serial line
+SPINNER_DELAY = 1.0  # seconds before a wait is shown, and between two updates of its line
 REVISION_DIGITS = 6  # those that change; all of them are in --json
 
 
 class StyledText(str):
-    """A text with what it means; printed in colour where colours are wanted, and else as it is."""
+    """A text with its meaning; printed in colour where colours are wanted, and else as it is."""
 
     meaning: Meaning
     __slots__ = ("meaning",)
@@ -55,7 +56,7 @@ class StyledText(str):
 
 
 def paint_text(text: object, meaning: Meaning) -> StyledText:
-    """Return a text to be shown as what it means; give it to `output` as a piece of its own, not in an f-string."""
+    """Return a text with a meaning; give it to `output` as a piece of its own, since an f-string drops the meaning."""
     return StyledText(text, meaning)
 
 
@@ -79,12 +80,12 @@ def has_colour(stream: TextIO | None) -> bool:
 
 
 def terminal_width(stream: TextIO | None) -> int | None:
-    """Return the columns of a terminal; None for what is none, where nothing is cut, wrapped or left out."""
+    """Return the columns of a terminal; None for another stream, where nothing is cut, wrapped or left out."""
     if stream is None or not is_terminal(stream):
         return None
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")  # set by a person or a test; the terminal's own size comes second
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or DEFAULT_WIDTH
     except (OSError, ValueError):
@@ -92,13 +93,14 @@ def terminal_width(stream: TextIO | None) -> int | None:
 
 
 class Spinner:
-    """Shows on standard error what is being waited for, from the second second on; only at a terminal.
+    """A line on standard error that names what is being waited for, from the second second on; only at a terminal.
 
-    The line is gone when the block ends, however it does.  It is drawn by a thread, since the wait may be for anything.
+    The line is removed when the block ends, also by an exception.  A thread draws it, since the wait may be any
+    blocking call.
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text  # may be changed meanwhile, as for a count
+        self.text = text  # may be changed while it is shown, such as for a count
         self.is_shown = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
         self._thread: Thread | None = None
 
@@ -117,19 +119,22 @@ class Spinner:
             self._thread.join()
 
     def _show(self) -> None:
-        if self._is_over.wait(PATIENCE):
+        if self._is_over.wait(SPINNER_DELAY):
             return
         from rich.console import Console
         from rich.text import Text
 
-        begun = time.monotonic() - PATIENCE
+        begun = time.monotonic() - SPINNER_DELAY
         with Console(stderr=True).status(Text(self.text)) as status:
-            while not self._is_over.wait(PATIENCE):
+            while not self._is_over.wait(SPINNER_DELAY):
                 status.update(Text(f"{self.text} ({time.monotonic() - begun:.0f} s)"))
 
 
 def shorten_path(path: str) -> str:
-    """Return a path with `~` for the home directory, at a terminal; not for a command to copy, which may quote it."""
+    """Return a path with `~` for the home directory, at a terminal.
+
+    It is not for a command to copy, since a quoted `~` is not expanded.
+    """
     home = os.environ.get("HOME", "").rstrip("/")
     if not home or not is_terminal(sys.stdout):
         return path
@@ -137,6 +142,6 @@ def shorten_path(path: str) -> str:
 
 
 def shorten_revision(revision: object) -> str:
-    """Return the last digits of a revision at a terminal, where they tell one from another."""
+    """Return the last digits of a revision at a terminal, which are enough to tell two apart."""
     text = str(revision)
     return f"…{text[-REVISION_DIGITS:]}" if is_terminal(sys.stdout) and len(text) > REVISION_DIGITS + 1 else text

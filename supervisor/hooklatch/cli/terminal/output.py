@@ -1,7 +1,7 @@
-"""Output of commands.  Knows two streams that may be closed, full or ASCII; does not know commands.
+"""The output of commands, on two streams that may be closed, full or ASCII.
 
-At a terminal lines are wrapped at words, tables fit the width, and what is painted (`look.paint_text`) has its colour.
-Anywhere else everything is plain and whole.  Output that nobody reads does not change the exit code:
+At a terminal lines are wrapped at words, tables fit the width, and painted text (`look.paint_text`) has its colour.
+Anywhere else everything is plain and whole.  A reader that has gone does not change the exit code:
 `hooklatch fire ... | head -0` still exits with that of the decision.
 """
 
@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 
-NARROWEST = 20  # columns for words beside an indent; with less, the terminal wraps as it likes
+NARROWEST = 20  # columns for words beside an indent; with less, the terminal wraps by itself
 HANG = 4  # columns by which a line goes on to the right of its beginning
 WIDEST = 2  # columns that a character takes at most
 
 
 class StdoutState:
-    """Whether standard output still works."""
+    """The state of standard output: whether it still has a reader, and the error that broke it."""
 
     has_reader = True
     fault: str | None = None
@@ -55,7 +55,7 @@ OUTPUT = StdoutState()
 
 
 def prepare_streams() -> None:
-    """Make the standard streams safe to use, whatever they are."""
+    """Make the standard streams safe to use, also those that are closed or cannot encode every character."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
@@ -75,21 +75,21 @@ def has_reader() -> bool:
 def print_line(*pieces: str, is_tight: bool = False) -> None:
     """Print a line and flush: pieces in a row, in colour where painted; nothing in them can command the terminal.
 
-    At a terminal a long one is wrapped at words, and goes on below where it begins, a bit to the right.  `is_tight`: so
-    does every row of it, whatever it holds; otherwise the terminal breaks what has no blanks.
+    At a terminal a long line is wrapped at words, and its further rows are indented.  With `is_tight` that holds for
+    words without blanks too, which otherwise the terminal breaks at its edge.
     """
     shown = [paint_like(escape_invisible(piece), piece) for piece in pieces]
     say_text("\n".join(lay_out_pieces(shown, sys.stdout, hang=HANG, is_tight=is_tight)))
 
 
 def say_exact(line: str) -> None:
-    """Print a line that people copy or compare, such as one of a traceback: as `print_line`, but never wrapped."""
+    """Print a line that people copy or compare, such as one of a traceback: like `print_line`, but never wrapped."""
     shown = paint_like(escape_invisible(line), line)
     say_text(paint_pieces([shown], 0, len(shown)) if has_colour(sys.stdout) else shown)
 
 
 def say_diff(lines: Iterable[str]) -> None:
-    """Print the lines of a unified diff: what comes is green and what goes is red."""
+    """Print the lines of a unified diff: the added ones green, the removed ones red."""
     meanings: dict[str, Meaning] = {"+": "good", "-": "bad", "@": "quiet"}
     for line in lines:
         say_exact(paint_text(line, meanings[line[0]]) if line[:1] in meanings else line)
@@ -104,8 +104,8 @@ def lay_out_pieces(pieces: Sequence[str], stream: TextIO | None, *, hang: int, i
     indent = " " * (len(text) - len(text.lstrip()) + hang)
     if is_tight:
         indent = indent[: width // 2]
-    found = find_row_spans(text, width, width - len(indent)) if is_tight else find_line_spans(text, width, indent)
-    lines = [paint_pieces(pieces, start, end) if has_colours else text[start:end] for start, end in found]
+    spans = find_row_spans(text, width, width - len(indent)) if is_tight else find_line_spans(text, width, indent)
+    lines = [paint_pieces(pieces, start, end) if has_colours else text[start:end] for start, end in spans]
     return [lines[0], *(indent + line for line in lines[1:])]
 
 
@@ -121,16 +121,16 @@ def paint_pieces(pieces: Sequence[str], start: int, end: int) -> str:
 
 
 def find_line_spans(text: str, width: int, indent: str) -> list[tuple[int, int]]:
-    """Return where the lines of a text begin and end.  A command to copy is not broken, if it fits on a line at all."""
+    """Return the spans of a text's lines.  A command to copy is not broken if it fits on a line at all."""
     import re
     from bisect import bisect_right
 
     room = width - len(indent)
     if room < NARROWEST:
         return [(0, len(text))]
-    kept = [one.span() for one in re.finditer(r"`[^`]+`|\bhooklatch [a-z][^();,`]*[^\s();,`]", text)]
-    blanks = find_breaks(text, [(start, end) for start, end in kept if end - start <= room])
-    found: list[tuple[int, int]] = []
+    commands = [match.span() for match in re.finditer(r"`[^`]+`|\bhooklatch [a-z][^();,`]*[^\s();,`]", text)]
+    blanks = find_breaks(text, [(start, end) for start, end in commands if end - start <= room])
+    spans: list[tuple[int, int]] = []
     start, end = 0, width
     while len(text) > end:
         place = bisect_right(blanks, end)
@@ -141,41 +141,41 @@ def find_line_spans(text: str, width: int, indent: str) -> list[tuple[int, int]]
         stop = cut
         while stop > start and text[stop - 1] == " ":
             stop -= 1
-        found.append((start, stop))
+        spans.append((start, stop))
         start = cut
         while start < len(text) and text[start] == " ":
             start += 1
         end = start + room
-    return [*found, (start, len(text))] if start < len(text) else found
+    return [*spans, (start, len(text))] if start < len(text) else spans
 
 
 def find_row_spans(text: str, width: int, room: int) -> list[tuple[int, int]]:
-    """Return where the rows of a text begin and end: each fits for certain, and nothing between them is left out."""
-    found: list[tuple[int, int]] = []
+    """Return the spans of a text's rows: each certainly fits, and nothing between them is left out."""
+    spans: list[tuple[int, int]] = []
     start = 0
     while start < len(text):
         end = start + 1
-        used = WIDEST
+        used = WIDEST  # a character beyond ASCII counts as two columns: the terminal's own widths are not known
         while end < len(text) and (used := used + (1 if text[end].isascii() else WIDEST)) <= width:
             end += 1
         if end < len(text) and (blank := text.rfind(" ", (start + end) // 2, end)) >= 0:
             end = blank + 1
-        found.append((start, end))
+        spans.append((start, end))
         start, width = end, room
-    return found
+    return spans
 
 
-def find_breaks(text: str, kept: Sequence[tuple[int, int]]) -> list[int]:
-    """Return where a line may be broken.  In one pass: a hook's reason may have a million words."""
-    found: list[int] = []
+def find_breaks(text: str, unbroken: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the blanks at which a line may be broken.  In one pass, since a hook's reason may have a million words."""
+    blanks: list[int] = []
     passed, at = 0, text.find(" ")
     while at >= 0:
-        while passed < len(kept) and kept[passed][1] <= at:
+        while passed < len(unbroken) and unbroken[passed][1] <= at:
             passed += 1
-        if passed == len(kept) or at < kept[passed][0]:
-            found.append(at)
+        if passed == len(unbroken) or at < unbroken[passed][0]:
+            blanks.append(at)
         at = text.find(" ", at + 1)
-    return found
+    return blanks
 
 
 def say_text(text: str) -> None:
@@ -200,9 +200,9 @@ def make_plain_value(value: object) -> Any:
     return msgspec.to_builtins(value)
 
 
-def order_failures_first(shown: Iterable[T], is_wrong: Callable[[T], object]) -> list[T]:
-    """Return what is shown with what is wrong before the rest, and else in its own order."""
-    return sorted(shown, key=lambda one: not is_wrong(one))
+def order_failures_first(things: Iterable[T], is_wrong: Callable[[T], object]) -> list[T]:
+    """Return things in their order, with those before the others that are wrong."""
+    return sorted(things, key=lambda thing: not is_wrong(thing))
 
 
 def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, drop: Sequence[str] = ()) -> None:
@@ -222,7 +222,7 @@ def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, drop: 
 
 
 def paint_like(text: str, other: object) -> str:
-    """Return a text that is painted as the other one is, if that is."""
+    """Return a text with the meaning of another one, if that has one."""
     return paint_text(text, other.meaning) if isinstance(other, StyledText) else text
 
 
@@ -266,7 +266,7 @@ def is_number(cell: str) -> bool:
     return cell == "-" or cell.replace(".", "", 1).isdecimal()
 
 
-# What a label says about the value beside it; other labels are not painted.
+# The meaning of a label for the value beside it; other labels are not painted.
 LABELS: Mapping[str, Meaning] = {
     "wrong": "bad", "WRONG": "bad", "SUSPENDED": "bad", "problem": "bad", "warning": "warning", "hint": "warning",
     "do": "good",
@@ -274,26 +274,26 @@ LABELS: Mapping[str, Meaning] = {
 
 
 def say_lines(*lines: tuple[str, object], width: int = 12, is_tight: bool = False) -> int:
-    """Print values beside their labels, without those that are empty; return how many lines that takes.
+    """Print values beside their labels, without those that are empty; return the number of lines.
 
-    At a terminal long ones are wrapped, as `print_line` does it: if tight, nothing of a value is in the place of a
+    At a terminal long values are wrapped as by `print_line`: with `is_tight` no part of a value is in the place of a
     label.
     """
-    said = 0
+    count = 0
     for label, value in lines:
         if value in (None, ""):
             continue
         text = value if isinstance(value, str) else str(value)
         meaning = LABELS.get(label)
-        name = f"{escape_invisible(label):<{width - 1}} "  # a key of somebody's payload may be a label
+        name = f"{escape_invisible(label):<{width - 1}} "  # a key of an agent's payload may be a label
         shown = (
             paint_text(escape_invisible(text), text.meaning) if isinstance(text, StyledText) else escape_invisible(text)
         )
         pieces = [paint_text(name, meaning) if meaning is not None else name, shown]
-        laid = lay_out_pieces(pieces, sys.stdout, hang=width, is_tight=is_tight)
-        said += len(laid)
-        say_text("\n".join(laid))
-    return said
+        rows = lay_out_pieces(pieces, sys.stdout, hang=width, is_tight=is_tight)
+        count += len(rows)
+        say_text("\n".join(rows))
+    return count
 
 
 def write_bytes(data: bytes) -> None:
@@ -330,12 +330,12 @@ def print_error(text: str) -> None:
 
 
 def finish_output() -> str | None:
-    """Return what went wrong with standard output, except for a closed pipe."""
+    """Return the error of standard output; a closed pipe is not one."""
     return OUTPUT.fault
 
 
 def escape_invisible(text: str) -> str:
-    """Escape what cannot be seen: a text from a hook or an agent may contain terminal escape sequences."""
+    """Escape invisible characters: a text from a hook or an agent may contain terminal escape sequences."""
     if text.isascii() and text.isprintable():
         return text
     from hooklatch.core.text import escape_text  # few texts need it

@@ -1,9 +1,9 @@
-"""The grammar of the command line.  Knows options and help; does not run commands.
+"""The grammar of the command line: options, help and suggestions.
 
 A command is a row of a table: its name, the module that declares it, and its help.  The module is imported when the
-command is chosen, so that no command pays for what another one needs.  Every command takes the same three options,
-before its name or after it.  What is misspelt gets the nearest name that there is, and what only has commands below it
-prints its help and ends with 64: nothing was done, and a script must not take that for done.
+command is chosen, so that no command pays for the imports of another one.  Every command takes the same options before
+its name or after it.  A misspelt word gets the nearest name as a suggestion.  A command that only has commands below it
+prints its help and ends with 64: nothing was done, and a script must not take that for success.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ UNMEASURED = partial(argparse.RawDescriptionHelpFormatter, width=80)
 class Parser(argparse.ArgumentParser):
     """The parser of the command line, or of one command; `declare` adds its own arguments when it is first used."""
 
-    def __init__(self, *, prog: str = PROGRAM, declare: Callable[[Parser], None], **given: Any) -> None:
+    def __init__(self, *, prog: str = PROGRAM, declare: Callable[[Parser], None], **options: Any) -> None:
         # `add_subparsers` instantiates this class with keywords of its own; Python 3.14 added one (color).
-        super().__init__(prog=prog, add_help=False, allow_abbrev=False, formatter_class=UNMEASURED, **given)
+        super().__init__(prog=prog, add_help=False, allow_abbrev=False, formatter_class=UNMEASURED, **options)
         self.commands: dict[str, Parser] = {}
         self._subcommands: argparse.Action | None = None
         self._declare = declare
         self._is_declared = False
-        self._given: list[str] = []
+        self._words: list[str] = []
 
     def declared(self) -> Parser:
         """Return this parser with its arguments."""
@@ -78,44 +78,44 @@ class Parser(argparse.ArgumentParser):
 
     # Typed with overloads, which only differ in the class of the namespace.
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        self._given = sys.argv[1:] if args is None else list(args)
+        self._words = sys.argv[1:] if args is None else list(args)
         parsed, unknown = super(Parser, self.declared()).parse_known_args(args, namespace)
         if unknown:
-            # Each parser answers for what it was given, since its own options are what may have been meant.
+            # Each parser reports its own unknown words, since only it knows the options that may have been meant.
             words = " ".join(word or "''" for word in unknown)
-            self.error(f"unrecognized arguments: {words}{self._meant(unknown[0])}")
+            self.error(f"unrecognized arguments: {words}{self._suggest_option(unknown[0])}")
         return parsed, unknown
 
-    def _misspelt(self) -> str:
-        """Return what is likely meant by the first option that there is not."""
+    def _suggest_for_unknown(self) -> str:
+        """Return a suggestion for the first unknown option that is like a known one; empty if none is."""
         known = self._option_string_actions
-        words = [word for word in self._given if word.startswith("--") and word.partition("=")[0] not in known]
-        return next((near for word in words if (near := self._meant(word))), "")
+        words = [word for word in self._words if word.startswith("--") and word.partition("=")[0] not in known]
+        return next((suggestion for word in words if (suggestion := self._suggest_option(word))), "")
 
-    def _meant(self, word: str) -> str:
-        """Return the option that is likely meant by one that there is not."""
+    def _suggest_option(self, word: str) -> str:
+        """Return a suggestion for an unknown option; empty for a word that is not an option."""
         name = word.partition("=")[0]
-        return self._nearest(name, self._option_string_actions) if name.startswith("-") else ""
+        return self._suggest(name, self._option_string_actions) if name.startswith("-") else ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         if action is self._subcommands:
-            near = self._nearest(value, self.commands) or self._elsewhere(value)
+            suggestion = self._suggest(value, self.commands) or self._suggest_below(value)
             if (option := f"--{value}") in self._option_string_actions:  # `help`, `version`
-                near = f"; did you mean {option!r}?"
-            raise argparse.ArgumentError(None, f"there is no command {value!r}{near}")
+                suggestion = f"; did you mean {option!r}?"
+            raise argparse.ArgumentError(None, f"there is no command {value!r}{suggestion}")
         choices = [str(choice) for choice in action.choices]
-        near = self._nearest(str(value), choices)
-        raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}{near}")
+        suggestion = self._suggest(str(value), choices)
+        raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}{suggestion}")
 
-    def _nearest(self, word: str, known: Iterable[str]) -> str:
-        from hooklatch.core.text import suggest_name
+    def _suggest(self, word: str, known: Iterable[str]) -> str:
+        from hooklatch.core.text import suggest_name  # only a misspelt command line pays for it
 
         return suggest_name(word, known)
 
-    def _elsewhere(self, word: str) -> str:
-        """Return where a command of that name is, if it is one level down."""
+    def _suggest_below(self, word: str) -> str:
+        """Return a suggestion for the name of a command that is one level down."""
         below = [f"{name} {word}" for name, parser in self.commands.items() if word in parser.declared().commands]
         return f"; did you mean {below[0]!r}?" if below else ""
 
@@ -125,7 +125,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_groups(self, groups: Mapping[str, Iterable[Row]], *, required: bool = False) -> None:
         """Add tables of commands, each below its title."""
-        # Its own help would be one list of all of them; the groups below are shown in its place.
+        # argparse would print one list of all commands; the groups below are shown in its place.
         actions = self.add_subparsers(
             prog=self.prog, title="commands", metavar="COMMAND", dest="command", help=argparse.SUPPRESS
         )
@@ -143,7 +143,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument_group(title, "\n".join(lines))
 
     def arguments(self) -> list[argparse.Action]:
-        """Return what this parser itself takes, to be described to other programs."""
+        """Return the arguments of this parser itself, for scripts that complete them."""
         if self._subcommands is not None:
             self._subcommands.help = "what to do"  # no longer suppressed, or nothing below it would be described
         return self._actions
@@ -160,12 +160,12 @@ class Parser(argparse.ArgumentParser):
         exits: Collection[Exit] = (),
         general: Collection[Exit] = GENERAL,
     ) -> None:
-        """Declare what a command does, with an example and the exit codes for its help."""
+        """Declare the function of a command, with an example and the exit codes for its help."""
         self.explain(example=example, exits=exits, general=general)
         self.set_defaults(run=run)
 
     def explain(self, *, example: str, exits: Collection[Exit] = (), general: Collection[Exit] = GENERAL) -> None:
-        """Declare an example and the exit codes, also of what does nothing by itself."""
+        """Declare an example and the exit codes, also of a command that only has others below it."""
         codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
         lines = [line for code in codes for line in format_help_row(str(code.value), code.meaning, width=len("100 "))]
         self.epilog = "\n".join([f"example: {example}", "", "exit codes:", *(f"  {line}" for line in lines)])
@@ -182,7 +182,7 @@ class Parser(argparse.ArgumentParser):
             self.description = whole  # scripts for completion show its first line
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help: in lines that fit a terminal, and with its titles as such where colours are wanted."""
+        """Print the help: in lines that fit a terminal, and with its titles painted where colours are wanted."""
         from hooklatch.cli.terminal.look import colour_text, has_colour, terminal_width
         from hooklatch.cli.terminal.output import say_text
 
@@ -198,7 +198,7 @@ class Parser(argparse.ArgumentParser):
             file.write("\n".join(lines) + "\n")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End, also after help: it is an error where that could not be written."""
+        """End the process, with `Exit.IO_ERROR` if the help could not be written."""
         from hooklatch.cli.terminal.output import finish_output, print_error
 
         fault = finish_output()
@@ -210,8 +210,9 @@ class Parser(argparse.ArgumentParser):
         from hooklatch.cli.terminal.output import print_error
 
         self.print_usage(sys.stderr)
-        near = self._misspelt() if "required" in message else ""  # what is missing may be there, misspelt
-        print_error(f"{message}{near}; see: {self.prog} --help")
+        # A required option that is missing may be there, misspelt; argparse reports the missing one first.
+        suggestion = self._suggest_for_unknown() if "required" in message else ""
+        print_error(f"{message}{suggestion}; see: {self.prog} --help")
         self.exit(Exit.USAGE)
 
 
@@ -230,8 +231,8 @@ def narrow_help_line(line: str, width: int) -> list[str]:
 
     if len(line) <= width or line.startswith("example: "):
         return [line]
-    text_begins = re.match(r" *(?:\S+ {2,})?", line)
-    indent = " " * min(text_begins.end() if text_begins else 0, width // 2)
+    name_column = re.match(r" *(?:\S+ {2,})?", line)
+    indent = " " * min(name_column.end() if name_column else 0, width // 2)
     return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 

@@ -1,4 +1,4 @@
-"""The filters of commands that show records, as options and as errors.  Knows Filters; reads no record."""
+"""The filters of commands that show records, as options and as errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hooklatch.record.files.reading import KINDS, MOMENTS, Filters, read_moment
 from hooklatch.record.findings import ChainWitness
 
 __all__ = [
-    "LOOKED_AT",
+    "SUGGESTION_RECORDS",
     "AskedName",
     "add_filters",
     "add_moments",
@@ -36,7 +36,7 @@ __all__ = [
 
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
 SHOWN = 20  # records to show by default
-LOOKED_AT = 20_000  # newest records to search for a name similar to an unknown one
+SUGGESTION_RECORDS = 20_000  # newest records to search for a name similar to an unknown one
 FILTERS = (
     ("session", "ID", "only fires of this session"),
     ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
@@ -46,7 +46,7 @@ CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
     ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/guides/hooks.md)"),
 )
-TIMED = ("decision_id", "since", "until")  # what is not chosen where only what happens now is shown
+TIMED = ("decision_id", "since", "until")  # options that a command without a past does not have
 NAMES = (
     ("event", "event", Exit.USAGE),
     ("hook", "hook", Exit.NO_INPUT),
@@ -56,7 +56,7 @@ NAMES = (
 
 
 class AskedName(NamedTuple):
-    """A name that a filter gives: the record's field, what it is called, and the exit code if no record has it."""
+    """A name that a filter gives: the record's field, its label, and the exit code if no record has the name."""
 
     field: str
     label: str
@@ -71,7 +71,7 @@ class AskedName(NamedTuple):
 
 
 def add_choices(parser: Parser, kinds: Sequence[str]) -> None:
-    """Add the options that choose what happened, by what it is; `kinds` are those that may come."""
+    """Add the options that choose records by their content; `kinds` are those that may come."""
     for name, metavar, help_text in FILTERS:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
     for name, metavar, known, help_text in CHOICES:
@@ -81,7 +81,7 @@ def add_choices(parser: Parser, kinds: Sequence[str]) -> None:
 
 
 def add_filters(parser: Parser) -> None:
-    """Add the options that choose records, by what they are and when."""
+    """Add the options that choose records, by their content and their time."""
     add_choices(parser, KINDS)
     text = "only this decision, with what each hook said"
     parser.add_argument("--decision", metavar="ID", dest="decision_id", help=text)
@@ -93,27 +93,27 @@ def add_filters(parser: Parser) -> None:
 
 
 def add_moments(parser: Parser) -> None:
-    """Add the options that choose records by when they were written."""
+    """Add the options that choose records by their time."""
     parser.add_argument("--since", metavar="WHEN", type=parse_record_time, help=f"a moment such as {MOMENTS}")
     parser.add_argument("--until", metavar="WHEN", type=parse_record_time, help="likewise")
 
 
 def read_filters(arguments: argparse.Namespace) -> Filters:
-    """Return what the options choose.
+    """Return the filters that the options give.
 
     Raises:
         InvalidPayloadError: a name is not UTF-8, so no record has it.
     """
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: encode_argument(getattr(arguments, name))
-        for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "kind", *TIMED)
+        for name in (*(row[0] for row in FILTERS), *(row[0] for row in CHOICES), "kind", *TIMED)
         if hasattr(arguments, name)
     }
-    return Filters(**given)
+    return Filters(**values)
 
 
 def record_folder(arguments: argparse.Namespace) -> str:
-    """Return the folder of the record: the one that is named, or that of the daemon whose folder is; else our own."""
+    """Return the folder of the record: the one of --record, of the daemon at --runtime-dir, or the user's own."""
     if arguments.record:
         return str(arguments.record)
     folder = os.path.join(state_dir(os.environ), "record")
@@ -122,7 +122,7 @@ def record_folder(arguments: argparse.Namespace) -> str:
     try:
         with connect_administrator(arguments) as link:
             return str(link.ask("status")["record"]["folder"])
-    except HooklatchError as error:
+    except HooklatchError as error:  # the record of a daemon that has ended is still to be read
         print_error(f"this is the record in {folder}: {error}")
         return folder
 
@@ -138,13 +138,14 @@ def list_asked_names(filters: Filters) -> Iterator[AskedName]:
 def make_unknown_name_error(asked: AskedName, known: set[str], where: str) -> CommandError | None:
     """Return the error for a name that no record has: an empty result would read as "that never happened".
 
-    None if it may be right all the same: a standard event that never came.  `known` are names that records do have.
+    Return None if the name may be right all the same: a standard event that was never fired.  `known` are names that
+    records do have.
     """
     standard = set(Catalogue.standard()) if asked.field == "event" else set[str]()
     if asked.name in standard:
         return None
-    meant = suggest_name(asked.name, known | standard)
-    return CommandError(asked.code, f"no record in {where} has the {asked.label} {asked.name!r}{meant}")
+    suggestion = suggest_name(asked.name, known | standard)
+    return CommandError(asked.code, f"no record in {where} has the {asked.label} {asked.name!r}{suggestion}")
 
 
 def parse_record_time(text: str) -> str:
@@ -155,22 +156,22 @@ def parse_record_time(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def make_choice_type(what: str, known: Sequence[str]) -> Callable[[str], str]:
+def make_choice_type(label: str, known: Sequence[str]) -> Callable[[str], str]:
     """Return an argparse type that accepts one of these words."""
 
-    def read(text: str) -> str:
+    def check_choice(text: str) -> str:
         if text not in known:
             raise argparse.ArgumentTypeError(
-                f"unknown {what} {text!r}{suggest_name(text, known)}; there are {', '.join(known)}"
+                f"unknown {label} {text!r}{suggest_name(text, known)}; there are {', '.join(known)}"
             )
         return text
 
-    return read
+    return check_choice
 
 
 def parse_filter_count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records; write such as 20, or 0 for all")
     return int(text)
 
 

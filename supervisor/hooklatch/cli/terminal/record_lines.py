@@ -1,4 +1,4 @@
-"""Records as lines for people, or as JSON.  Knows what a record may say; trusts none of it to be there."""
+"""The records' lines for people, and their JSON.  No field of a record is trusted to be there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHORT = 12  # digits of a digest at a terminal, as in `status`
 
 
 def print_record(record: dict[str, Any], *, is_json: bool, is_whole: bool, of: str = "") -> None:
-    """Print a record: as a line, with its details where `is_whole`, or as JSON.  `of` says whose it is."""
+    """Print a record as a line, with its details if `is_whole`, or as JSON.  `of` names its host in a fleet."""
     if is_json:
         output.say_json(record)
         return
@@ -31,7 +31,7 @@ def print_record(record: dict[str, Any], *, is_json: bool, is_whole: bool, of: s
 
 
 def paint_record_line(record: dict[str, Any], line: str) -> list[str]:
-    """Return the line of a record in pieces, with its verdict by its meaning."""
+    """Return the line of a record in pieces, with its verdict painted by its meaning."""
     verdict = record.get("verdict")
     if not isinstance(verdict, str) or verdict not in look.VERDICTS:
         return [line]
@@ -41,12 +41,13 @@ def paint_record_line(record: dict[str, Any], line: str) -> list[str]:
 
 def list_record_details(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the details that a decision's line has no room for."""
-    for one in record.get("outcomes", []):
-        hook, took = find_hook_name(one), one.get("duration_ms", 0.0)
-        failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
-        again = " again" * (one.get("reinvoked") is True) + " unneeded" * (one.get("unneeded") is True)
-        lasted = f", {took:.1f} ms" if isinstance(took, float | int) else ""
-        yield "asked", f"{hook} {one.get('verdict') or one.get('outcome')}{failure}{again}{lasted}"
+    for outcome in record.get("outcomes", []):
+        hook, duration = find_hook_name(outcome), outcome.get("duration_ms", 0.0)
+        cause = outcome.get("cause")
+        failure = f" ({cause}: {outcome.get('message', '')})" if cause not in (None, "policy") else ""
+        again = " again" * (outcome.get("reinvoked") is True) + " unneeded" * (outcome.get("unneeded") is True)
+        lasted = f", {duration:.1f} ms" if isinstance(duration, float | int) else ""
+        yield "asked", f"{hook} {outcome.get('verdict') or outcome.get('outcome')}{failure}{again}{lasted}"
         if failure:
             yield "see", f"hooklatch hooks show {quote_name(hook)}"
     for warning in record.get("warnings", []):
@@ -57,17 +58,17 @@ def list_record_details(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def format_record(record: dict[str, Any], *, of: str = "") -> str:
-    """Format a record as one line for people; `of` says whose it is, where there are several."""
+    """Format a record as one line for people; `of` names its host where there are several."""
     start = f"{record.get('at')}  {of}{record.get('seq'):>8}  "
     if record.get("kind") in ("decision", "abandoned"):
         return start + format_decision_text(record)
-    told = ((key, format_fact(key, value)) for key, value in record.items() if key not in PLACE)
-    fields = ", ".join(f"{key} {text}" for key, text in told if text)
+    facts = ((key, format_fact(key, value)) for key, value in record.items() if key not in PLACE)
+    fields = ", ".join(f"{key} {text}" for key, text in facts if text)
     return f"{start}{record.get('kind')}" + (f": {fields}" if fields else "")
 
 
 def format_fact(key: str, value: object) -> str:
-    """Return a fact for people: empty where it says nothing, short where a terminal is, a moment as one."""
+    """Return a fact for people: empty for None, short at a terminal, and a moment as a date."""
     if value is None:
         return ""
     if key in REVISIONS and isinstance(value, int):
@@ -101,7 +102,7 @@ def format_decision_text(record: dict[str, Any]) -> str:
 
 
 def find_hook_name(table: dict[str, Any]) -> str:
-    """Return the full name of the hook that a decision or an outcome is of; empty if it is of none."""
+    """Return the full name of the hook of a decision or an outcome; empty if it has none."""
     return read_full_name(
         *(text if isinstance(text := table.get(key), str) else None for key in ("layer", "hook", "name"))
     )

@@ -1,7 +1,10 @@
-"""Asks the daemon, one thing after another.  Imports little, to start fast.
+"""The requests of commands to the daemon, one after another.  It imports little, to start fast.
 
-A daemon that says nothing for 5 s is pinged, and given up after 5 s more: a slow hook costs nothing, a stopped daemon
-costs ten seconds.
+    with connect_administrator(arguments) as link:
+        status = link.ask("status")
+
+A daemon that sends nothing for 5 s is pinged, and given up after 5 s more: a slow hook costs nothing, and a stopped
+daemon costs ten seconds.
 """
 
 from __future__ import annotations
@@ -36,32 +39,32 @@ if TYPE_CHECKING:
 
 __all__ = ["CommandLink", "connect_administrator", "encode_argument", "list_socket_directories", "connect_agent_once"]
 
-LOOK = 0.5  # seconds between two looks at a process that does not end
-ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one that nobody listens on
+DEAD_CHECK = 0.5  # seconds between two checks of a process that does not end
+ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one that no process listens on
 
 
 def encode_argument(value: object) -> object:
-    """Return a value of the command line as the protocol carries it: words and paths in UTF-8, whatever the locale.
+    """Return a value of the command line as the protocol carries it: words and paths in UTF-8, in every locale.
 
     Raises:
         InvalidPayloadError: a word is not UTF-8 at all.
     """
     if is_object(value):
-        return {key: encode_argument(one) for key, one in value.items()}
+        return {key: encode_argument(item) for key, item in value.items()}
     if is_list(value):
-        return [encode_argument(one) for one in value]
+        return [encode_argument(item) for item in value]
     if not isinstance(value, str) or is_unicode(value):
         return value
     data = os.fsencode(value)
     try:
-        return data.decode()  # in a locale of ASCII alone its bytes were not read as what they are
+        return data.decode()  # in a locale of ASCII alone Python read its bytes as surrogates
     except UnicodeDecodeError:
         text = data.decode(errors="backslashreplace")
         raise InvalidPayloadError(f"{text!r} is not UTF-8, as all names have to be; rename it") from None
 
 
 class CommandLink:
-    """A connection to the daemon."""
+    """A connection to the daemon for requests and announcements."""
 
     def __init__(self, stream: sockets.socket, path: str, daemon_uid: int | None) -> None:
         self.path = path
@@ -70,19 +73,19 @@ class CommandLink:
         self._count = 0
 
     def ask(self, method: str, **params: object) -> Any:
-        """Send a request and give its result.
+        """Send a request and return its result; params that are None are left out.
 
         Raises:
             InvalidPayloadError: a param is not UTF-8; nothing was sent.
             RequestFailedError: the daemon answered with an error.
-            UnreadableAnswerError: it sent something that is no message.
+            UnreadableAnswerError: it sent something that is not a message.
             DaemonUnreachableError: it hung up, or is silent even to pings.
         """
-        given = {key: encode_argument(value) for key, value in params.items() if value is not None}
-        return self.request(method, serialize_json(given).encode())
+        document = {key: encode_argument(value) for key, value in params.items() if value is not None}
+        return self.request(method, serialize_json(document).encode())
 
     def request(self, method: str, params: bytes) -> Any:
-        """Send a request whose params are JSON already, and give its result.  Raises what `ask` does."""
+        """Send a request whose params are JSON already, and return its result.  The errors are those of `ask`."""
         self._count += 1
         line = b'{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}\n' % (self._count, method.encode(), params)
         try:
@@ -94,20 +97,20 @@ class CommandLink:
         failure, number = message.get("error"), message.get("id")
         is_ours = type(number) is int and number == self._count  # True and 1.0 are equal to 1
         if not is_ours and (number is not None or failure is None):  # an error has none if its request was unreadable
-            raise self._unreadable(f"an answer to request {number!r}, which was never sent")
+            raise self._make_unreadable_error(f"an answer to request {number!r}, which was never sent")
         if failure is not None:
             raise make_request_error(failure)
         return message["result"]
 
     def announcement(self) -> Any:
-        """Wait for the next announcement.  Raises what `ask` does."""
+        """Wait for the next announcement, and return it.  The errors are those of `ask`."""
         while (message := self._receive()).get("method") != "announce":
             pass
         return message.get("params")
 
     @property
     def has_line(self) -> bool:
-        """Whether something has been received that was not taken yet."""
+        """Return whether a line has been received that was not taken yet."""
         return self._connection.has_line
 
     def fileno(self) -> int:
@@ -116,7 +119,7 @@ class CommandLink:
 
     @contextmanager
     def watch_end(self) -> Generator[DaemonExit]:
-        """Watch for the daemon's end, from before it is asked to."""
+        """Watch for the daemon's end; enter this before the daemon is asked to end."""
         process = process_behind(self._stream)
         try:
             yield DaemonExit(self._stream, process)
@@ -133,26 +136,26 @@ class CommandLink:
         except NoDaemonError as error:
             raise DaemonUnreachableError(f"the daemon {error}") from None
         except (OversizedAnswerError, ValueError, RecursionError) as error:
-            raise self._unreadable(str(error)) from None
+            raise self._make_unreadable_error(str(error)) from None
         if not is_object(message) or message.get("jsonrpc") != "2.0":
-            raise self._unreadable("not a JSON-RPC message")
+            raise self._make_unreadable_error("not a JSON-RPC message")
         if ("method" in message) + ("result" in message) + (message.get("error") is not None) != 1:
-            raise self._unreadable("a message is a request, a result or an error")
+            raise self._make_unreadable_error("a message is a request, a result or an error")
         return message
 
-    def _unreadable(self, why: str) -> UnreadableAnswerError:
-        return UnreadableAnswerError(f"what answers at {self.path} is no hooklatch daemon: {why}")
+    def _make_unreadable_error(self, reason: str) -> UnreadableAnswerError:
+        return UnreadableAnswerError(f"what answers at {self.path} is not a hooklatch daemon: {reason}")
 
 
 class DaemonExit:
-    """The end of a daemon: of its connection, and of its process where that is surely the one that listens."""
+    """The end of a daemon: of its connection, and of its process if that is certainly the one that listens."""
 
     def __init__(self, stream: sockets.socket, process: tuple[int, int] | None) -> None:
         self._stream = stream
         self._process = process
 
     def wait(self, seconds: float, pid: int) -> bool:
-        """Wait until it is gone, for so long; `pid` is what it calls itself."""
+        """Wait for at most `seconds`; return whether the daemon has ended.  `pid` is the one that it reported."""
         deadline = time.monotonic() + seconds
         while select.select([self._stream], [], [], max(0.0, deadline - time.monotonic()))[0]:
             try:
@@ -163,10 +166,11 @@ class DaemonExit:
                 break
         else:
             return False
-        # A manager's sockets were made by the manager, and one in a container counts its processes otherwise.
+        # SO_PEERCRED names the process that called listen(2): a service manager, for sockets that it made.  A daemon
+        # in a container has another pid there than here.
         if self._process is None or self._process[0] != pid:
             return True
-        while not select.select([self._process[1]], [], [], max(0.0, min(LOOK, deadline - time.monotonic())))[0]:
+        while not select.select([self._process[1]], [], [], max(0.0, min(DEAD_CHECK, deadline - time.monotonic())))[0]:
             if is_dead(pid):
                 return True
             if time.monotonic() >= deadline:
@@ -175,7 +179,7 @@ class DaemonExit:
 
 
 def is_dead(pid: int) -> bool:
-    """Return whether a process has ended but for a thread that waits for a disk: that one cannot be ended (proc(5))."""
+    """Return whether a process is a zombie: it has ended but for a thread that waits for a disk (proc(5))."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b") ")[2][:1] == b"Z"
@@ -188,7 +192,7 @@ def process_behind(stream: sockets.socket) -> tuple[int, int] | None:
     try:
         pid, _ = read_credentials(stream)
         return (pid, os.pidfd_open(pid)) if pid > 0 else None
-    except (OSError, AttributeError):  # it has ended; or this is no Linux
+    except (OSError, AttributeError):  # it has ended, or this is not Linux
         return None
 
 
@@ -200,7 +204,7 @@ def make_request_error(error: object) -> RequestFailedError:
 
 
 def list_socket_directories(arguments: argparse.Namespace) -> list[str]:
-    """Return the folders that may hold the sockets, whole."""
+    """Return the absolute paths of the folders that may hold the sockets."""
     return [os.path.abspath(folder) for folder in list_runtime_dirs(arguments.runtime_dir, os.environ)]
 
 
@@ -209,7 +213,7 @@ def connect_agent_once(arguments: argparse.Namespace) -> Generator[CommandLink]:
     """Connect to the agents' socket, for a single fire.
 
     Raises:
-        DaemonUnreachableError: nobody listens.
+        DaemonUnreachableError: no daemon listens there.
     """
     stream, path = connect_socket_named(arguments, AGENT_SOCKET)
     with closing(stream):
@@ -252,6 +256,6 @@ def connect_socket_named(arguments: argparse.Namespace, name: str) -> tuple[sock
     if are_absent:
         from hooklatch.cli.terminal.last_signs import find_last_signs
 
-        tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
+        tried = " or ".join(f"{path} ({reason})" for path, reason in failures) or "any known path"
         raise find_last_signs(state_dir(os.environ), tried, folders)
     raise DaemonUnreachableError.at(failures, is_denied=is_denied)

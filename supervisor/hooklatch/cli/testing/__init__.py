@@ -1,4 +1,1 @@
-"""Commands that fire events: a single one, or recorded ones from a file of policy tests.
-
-Fails closed like every client.
-"""
+"""The commands that fire events: a single one, or recorded ones from a file of policy tests."""

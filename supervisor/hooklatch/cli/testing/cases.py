@@ -1,7 +1,9 @@
-"""Reads policy test files: what to fire, and which decision to expect.  Knows their keys; does not run anything.
+"""A reader of policy test files: each case is a payload with the decision that is expected of it.
 
 TOML    [[case]] tables
 JSON    one case on each line
+
+    cases = read_cases("policy-tests.toml", data, folder)
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class ExpectedDecision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
 
 
 class CaseTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A case as it is written."""
+    """A case as it is written in a file."""
 
     expect: Annotated[Verdict | ExpectedDecision, Meta(examples=["deny"], extra={"is": EXPECT})]
     name: str | None = None
@@ -124,8 +126,8 @@ class Case(msgspec.Struct, frozen=True):
     expected: ExpectedDecision
     is_hosted: bool = False
 
-    def spoken_in(self, dialect: str) -> Case:
-        """Return the case with this dialect, unless it names its own or comes from a host."""
+    def in_dialect(self, dialect: str) -> Case:
+        """Return the case with this dialect, unless it names its own or has a host's payload."""
         if self.params.dialect is not None or self.is_hosted:
             return self
         return msgspec.structs.replace(self, params=msgspec.structs.replace(self.params, dialect=dialect))
@@ -139,12 +141,12 @@ def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
     """Read a file of cases; paths in it are relative to `folder`.
 
     Raises:
-        CommandError: it is invalid; the text says where, and what to write.
+        CommandError: it is invalid; the text has the place, and what to write.
     """
     cases: list[Case] = []
     try:
-        for line, at, table in (read_toml_cases if name.endswith(".toml") else read_jsonl_cases)(name, data):
-            with at:
+        for line, error_place, table in (read_toml_cases if name.endswith(".toml") else read_jsonl_cases)(name, data):
+            with error_place:
                 params, expected = make_case_params(table, folder), read_expected(table)
             title = table.name or f"{params.event} #{len(cases) + 1}"
             cases.append(Case(title, name, line, params, expected, table.host is not None))
@@ -187,9 +189,8 @@ def read_jsonl_cases(name: str, data: bytes) -> Iterator[Entry]:
                 raise
             except (ValueError, RecursionError) as error:
                 raise InvalidTableError(f"not JSON: {error}") from None
-            if (
-                problem := find_ambiguity(line.encode())
-            ) is not None:  # a daemon refuses that as a payload: payload_file
+            # A daemon refuses such a payload; a test of that has it in a payload_file, which is read as it is.
+            if (problem := find_ambiguity(line.encode())) is not None:
                 raise InvalidTableError(f"not JSON that every program reads alike: {problem}")
         yield number, locate_line_errors(name, number), table
 
@@ -207,10 +208,10 @@ def read_expected(table: CaseTable) -> ExpectedDecision:
 
 
 def make_case_params(table: CaseTable, folder: str) -> FireParams:
-    """Return what the case fires.
+    """Return the params of a case's fire.
 
     Raises:
-        InvalidTableError: its payload cannot be read, or is not what the host or the event says.
+        InvalidTableError: its payload cannot be read, or is not one of the host or the event.
     """
     payload = read_case_payload(table, folder)
     cwd = table.cwd and os.path.abspath(os.path.join(folder, os.path.expanduser(table.cwd)))
@@ -229,7 +230,7 @@ def read_native_params(host: Host, table: CaseTable, payload: bytes, cwd: str | 
     """Read a payload as its host sent it.
 
     Raises:
-        InvalidTableError: the host would be refused with it, or it is of another event than the case says.
+        InvalidTableError: a daemon would refuse it from the host, or it is of another event than the case says.
     """
     installed = table.event if table.event in host.events else None  # a canonical name is compared below
     try:
@@ -250,7 +251,7 @@ def read_native_params(host: Host, table: CaseTable, payload: bytes, cwd: str | 
 def add_tool_words(payload: bytes) -> bytes:
     """Return a canonical payload with the words for its tool that a host's adapter adds, if it lacks them."""
     if find_ambiguity(payload) is not None:
-        return payload  # whoever judges it says what is wrong
+        return payload  # the daemon refuses it, and says why
     plain: object = msgspec.json.decode(payload)
     try:
         added = list_added_words(cast("dict[str, Any]", plain)) if isinstance(plain, dict) else {}
@@ -267,5 +268,5 @@ def read_case_payload(table: CaseTable, folder: str) -> bytes:
             raise InvalidTableError(str(error), ("payload_file",)) from None
     try:
         return json.dumps(table.payload or {}, ensure_ascii=False, allow_nan=False, default=str).encode()
-    except ValueError as error:  # also what is no valid Unicode
+    except ValueError as error:  # also a lone surrogate
         raise InvalidTableError(f"payload is not JSON: {error}", ("payload",)) from None

@@ -1,7 +1,7 @@
-"""check: loads configurations and sources as a daemon would, and says what is wrong with them.  Needs no daemon.
+"""The command `check`: load configurations and sources as a daemon would, and report what is wrong with them.
 
 The sources are really loaded, in workers of a daemon of its own (`hooklatch.testing.daemon`): a file that only parses
-may still not import.
+may still fail to import.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 __all__ = ["add_check"]
 
 
-LOAD_SECONDS = 20.0  # for all sources together: one that hangs is a finding, and not a command that hangs
+LOAD_SECONDS = 20.0  # for all sources together: a source that hangs is a finding, and the command must end
 NOTHING = "there is no file of hooks; name a hooks.toml, its directory or .py files"
 
 
 class ConfigCheck(msgspec.Struct):
-    """What was found in one configuration, or in Python files without one."""
+    """The findings in one configuration, or in Python files without one."""
 
     what: str
     hooks: int = 0
     sources: list[str] = []
     diagnostics: list[Diagnostic] = []
-    dangers: list[Diagnostic] = []  # what commands run although an agent can write it
-    unread: list[Diagnostic] = []  # what nothing reads in a folder of hooks
-    notes: list[Diagnostic] = []  # what guards nothing, and may be meant so
+    dangers: list[Diagnostic] = []  # commands that run a file which an agent can write
+    unread: list[Diagnostic] = []  # files in a folder of hooks that nothing reads
+    notes: list[Diagnostic] = []  # hooks that guard nothing, which may be meant so
 
     @property
     def is_good(self) -> bool:
@@ -50,7 +50,7 @@ class ConfigCheck(msgspec.Struct):
 
 
 class CheckTarget(msgspec.Struct, frozen=True):
-    """What to check together: a file of hooks, or Python files, whose configuration is then made for them."""
+    """A set to check together: a file of hooks, or Python files, for which a configuration is made."""
 
     what: str
     config: str | None = None
@@ -69,7 +69,7 @@ def add_check(parser: Parser) -> None:
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Load everything that is named, and print what is wrong."""
+    """Load everything that is named, and print the findings."""
     from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 
     for name in arguments.paths:  # a misspelt one would be checked as a configuration of hooks.d alone
@@ -90,10 +90,10 @@ def find_default_config(arguments: argparse.Namespace) -> str:
 
 
 def list_check_targets(named: list[str]) -> list[CheckTarget]:
-    """Return what to check, in the order in which it was named; Python files together.
+    """Return the targets of these names in their order; Python files are one target together.
 
     Raises:
-        CommandError: something is not there, or is nothing that declares hooks.
+        CommandError: a name does not exist, or declares no hooks.
     """
     from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 
@@ -106,9 +106,8 @@ def list_check_targets(named: list[str]) -> list[CheckTarget]:
             continue
         config = find_main_config(path)
         beside = os.path.join(os.path.dirname(config), "hooks.d")
-        if all(
-            isinstance(look_up_path(place), PathAbsent) for place in (config, beside)
-        ):  # what cannot be read is a finding
+        # A file that is there and cannot be read is a finding, and not an error of the command line.
+        if all(isinstance(look_up_path(candidate), PathAbsent) for candidate in (config, beside)):
             raise CommandError(Exit.NO_INPUT, f"{name}: {NOTHING}")
         configs[config] = CheckTarget(config, config)
     alone = [CheckTarget(", ".join(files), None, files)] if files else []
@@ -120,7 +119,7 @@ def is_hooks_d(folder: str) -> bool:
 
 
 def find_main_config(path: str) -> str:
-    """Return the main file of what was named: of a directory, of hooks.d and of a file in it, and of a file itself."""
+    """Return the main file for a name: a directory, its hooks.d, a file in that, or the main file itself."""
     if is_hooks_d(path):
         path = os.path.dirname(path)
     elif is_hooks_d(os.path.dirname(path)):
@@ -129,25 +128,25 @@ def find_main_config(path: str) -> str:
 
 
 def check_target(target: CheckTarget) -> ConfigCheck:
-    """Load what is to be checked together.
+    """Load a target, and return the findings.
 
     Raises:
         CommandError: hooks cannot be run here.
     """
-    found, failures = ConfigCheck(target.what), list[str]()
+    check, failures = ConfigCheck(target.what), list[str]()
     with make_own_folder() as scratch:
         from hooklatch.testing.daemon import make_daemon_options, write_source_config
 
         config = target.config or write_source_config(target.files, scratch)
         options = msgspec.structs.replace(make_daemon_options(config, scratch), load_seconds=LOAD_SECONDS)
-        run_async(load_target, options, found, failures)
+        run_async(load_target, options, check, failures)
     for failure in failures:
         raise CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {failure}")
-    return found
+    return check
 
 
-async def load_target(options: DaemonOptions, found: ConfigCheck, failures: list[str]) -> None:
-    """Start a daemon with these hooks, note what it finds, and end it."""
+async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list[str]) -> None:
+    """Start a daemon with these hooks, note its findings, and end it."""
     import trio
 
     from hooklatch.service.building.tool_names import list_unknown_tools
@@ -156,24 +155,24 @@ async def load_target(options: DaemonOptions, found: ConfigCheck, failures: list
     from hooklatch.testing.daemon import settle_environments
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(report_waiting, lambda: f"loading the sources of {found.what}")
+        nursery.start_soon(report_waiting, lambda: f"loading the sources of {check.what}")
         try:
             async with open_daemon(options) as daemon:
                 parts = daemon.parts
                 await settle_environments(parts)
                 hooks = parts.registries.view.hooks
-                found.diagnostics = list(parts.files.diagnostics)
-                found.hooks = len(hooks)
-                found.sources = sorted(parts.sources.units)
-                found.dangers = [make_hook_diagnostic(hook, text) for hook in hooks for text in hook.dangers]
-                found.unread = parts.files.silent.warnings
+                check.diagnostics = list(parts.files.diagnostics)
+                check.hooks = len(hooks)
+                check.sources = sorted(parts.sources.units)
+                check.dangers = [make_hook_diagnostic(hook, text) for hook in hooks for text in hook.dangers]
+                check.unread = parts.files.silent.warnings
                 catalogue = parts.registries.catalogue
-                told = [
+                unknown_tools = [
                     make_hook_diagnostic(hook, text)
                     for hook in hooks
                     for text in list_unknown_tools(hook, catalogue.get(hook.event))
                 ]
-                found.notes = [*parts.files.silent.notes, *told]
+                check.notes = [*parts.files.silent.notes, *unknown_tools]
         except StartError as error:
             failures.append(str(error))
         nursery.cancel_scope.cancel()
@@ -197,11 +196,11 @@ def print_check(check: ConfigCheck) -> None:
         show_diagnostic(diagnostic, "bad")
     for diagnostic in (*check.unread, *check.dangers, *check.notes):
         show_diagnostic(diagnostic, "warning")
-    held = f"{format_count(check.hooks, 'hook')}, {format_count(len(check.sources), 'source')}"
+    counts = f"{format_count(check.hooks, 'hook')}, {format_count(len(check.sources), 'source')}"
     if not check.is_good:
         problems = format_count(len(check.diagnostics) + len(check.unread), "problem")
         output.print_line(
-            f"{shorten_path(check.what)}: {held}, ", paint_text(problems, "bad" if check.diagnostics else "warning")
+            f"{shorten_path(check.what)}: {counts}, ", paint_text(problems, "bad" if check.diagnostics else "warning")
         )
     else:
-        output.print_line(f"{shorten_path(check.what)}: {held}, ", paint_text("no problem", "good"))
+        output.print_line(f"{shorten_path(check.what)}: {counts}, ", paint_text("no problem", "good"))

@@ -1,9 +1,9 @@
-"""Which hooks have been shown to do what they are there for.  Knows hooks and decisions; runs nothing.
+"""The coverage of hooks by cases: whether each has been shown to do its work.
 
-A guard that no case has seen deny may never deny: a matcher that is wrong, a condition that is never true.  So a hook
-on an event that can be refused needs a case that it objects to and one that it lets pass, be it by its condition alone;
-one that `amends` a case that it changes; any other hook a case that calls it.  A case that its matcher leaves out is
-another guard's, and shows nothing of it.
+A guard that denies no case may never deny: its matcher may be wrong, or its condition never true.  So a hook on an
+event that can be refused needs a case that it objects to and one that it lets pass, if only by its condition.  A hook
+that `amends` needs a case that it changes, and any other hook one that calls it.  A case that a hook's matcher leaves
+out belongs to another guard, and does not count.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ PASSES = ("pass", "allow")
 
 
 class HookCoverage(msgspec.Struct):
-    """What the cases have seen of one hook: how often it was called, and what it said; `list_missing_cases` is what
-    none has.
-    """
+    """The coverage of one hook: how often it was called, with which results, and the cases that are `missing`."""
 
     hook: str
     event: str
@@ -40,65 +38,65 @@ class HookCoverage(msgspec.Struct):
 
 
 class CaseObservation(NamedTuple):
-    """The decision of a case, and the hooks whose matcher accepts what was fired, whatever their conditions say."""
+    """The decision of a case, and the hooks whose matcher accepts its payload, without regard to their conditions."""
 
     decision: FireDecision
     matched: Sequence[Hook]
 
 
 def cover_hooks(hooks: Sequence[Hook], cases: Iterable[CaseObservation], catalogue: Catalogue) -> list[HookCoverage]:
-    """Return what the cases show of each hook, those with something missing first."""
-    of_hook = {
+    """Return the coverage of each hook, those that lack a case first."""
+    coverages = {
         (hook.event, coverage_key(hook)): HookCoverage(hook.name, hook.event)
         for hook in hooks
         if hook.event in catalogue
     }
-    let_pass = set[tuple[str, str]]()  # without being called, by a condition
+    let_pass = set[tuple[str, str]]()  # hooks whose condition let a case pass, without a call
     for decision, matched in cases:
         called = set[tuple[str, str]]()
         for outcome in decision.outcomes:
             key = decision.event, read_full_name(outcome.layer, outcome.hook, outcome.name)
             called.add(key)
-            if (covered := of_hook.get(key)) is not None:
-                count_outcome(covered, outcome)
-        if decision.verdict in PASSES:  # else a hook before it may be why it was not called
+            if (coverage := coverages.get(key)) is not None:
+                count_outcome(coverage, outcome)
+        if decision.verdict in PASSES:  # else an earlier hook's refusal may be the reason that it was not called
             let_pass |= {(hook.event, coverage_key(hook)) for hook in matched} - called
     for hook in hooks:
-        if (covered := of_hook.get(key := (hook.event, coverage_key(hook)))) is not None:
+        if (coverage := coverages.get(key := (hook.event, coverage_key(hook)))) is not None:
             is_gate = catalogue[hook.event].fails_closed
-            covered.missing = list_missing_cases(
-                covered, amends=hook.amends, is_gate=is_gate, has_let_pass=key in let_pass
+            coverage.missing = list_missing_cases(
+                coverage, amends=hook.amends, is_gate=is_gate, has_let_pass=key in let_pass
             )
-    return sorted(of_hook.values(), key=lambda covered: not covered.missing)
+    return sorted(coverages.values(), key=lambda coverage: not coverage.missing)
 
 
 def coverage_key(hook: Hook) -> str:
     return hook.name_of_several or f"{hook.layer.label}/{hook.id}"
 
 
-def count_outcome(covered: HookCoverage, outcome: CallOutcome) -> None:
-    covered.called += 1
+def count_outcome(coverage: HookCoverage, outcome: CallOutcome) -> None:
+    coverage.called += 1
     if outcome.cause != "policy":
-        covered.failed += 1
+        coverage.failed += 1
     elif outcome.verdict in OBJECTIONS:
-        covered.objected += 1
+        coverage.objected += 1
     else:
-        covered.passed += 1
-        covered.changed += bool(outcome.patch)
+        coverage.passed += 1
+        coverage.changed += bool(outcome.patch)
 
 
-def list_missing_cases(covered: HookCoverage, *, amends: bool, is_gate: bool, has_let_pass: bool) -> list[str]:
-    if not covered.called:
+def list_missing_cases(coverage: HookCoverage, *, amends: bool, is_gate: bool, has_let_pass: bool) -> list[str]:
+    if not coverage.called:
         return ["no case calls it"]
-    found: list[str] = []
+    missing: list[str] = []
     if amends:
-        if not covered.changed:
-            found.append("no case that it changes")
+        if not coverage.changed:
+            missing.append("no case that it changes")
     elif is_gate:
-        if not covered.objected:
-            found.append("no case that it denies")
-        if not (covered.passed or has_let_pass):
-            found.append("no case that it lets pass")
-    elif covered.called == covered.failed:
-        found.append("it fails in each of its cases")
-    return found
+        if not coverage.objected:
+            missing.append("no case that it denies")
+        if not (coverage.passed or has_let_pass):
+            missing.append("no case that it lets pass")
+    elif coverage.called == coverage.failed:
+        missing.append("it fails in each of its cases")
+    return missing

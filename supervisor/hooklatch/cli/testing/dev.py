@@ -1,7 +1,7 @@
-"""dev: runs the hooks of a file against payloads, again on each save, and shows what each one answers and prints.
+"""The command `dev`: run the hooks of a file against payloads, again on each save, and show their answers and prints.
 
-The hooks run in real workers of a daemon of its own (`hooklatch.testing.daemon`), which loads the file as a daemon
-would.  `payloads.py` beside this says what is fired.
+The hooks run in real workers of a daemon of its own (`hooklatch.testing.daemon`), which loads the file as any daemon
+would.  `payloads.py` beside this selects the payloads.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_dev"]
 
-QUIET = 0.1  # seconds without a change before a save is taken for whole
-LOOK = 2.0  # seconds between two looks at the files, where the kernel reports no changes
+QUIET = 0.1  # seconds without a change before a save counts as complete
+CHECK_INTERVAL = 2.0  # seconds between two checks of the files, where the kernel reports no changes
 
 
 def add_dev(parser: Parser) -> None:
@@ -49,7 +49,7 @@ def add_dev(parser: Parser) -> None:
 
 
 class DevLoop:
-    """The hooks of one file, what is fired at them, and what came of it last."""
+    """A loop over the saves of one file: its hooks, the payloads for them, and the result of the last run."""
 
     def __init__(self, arguments: argparse.Namespace, file: str, function: str | None) -> None:
         self.error: CommandError | None = None
@@ -57,7 +57,7 @@ class DevLoop:
         self._arguments = arguments
         self._file, self._function = file, function
 
-    async def work(self, options: DaemonOptions) -> None:
+    async def run(self, options: DaemonOptions) -> None:
         """Run the hooks on each save, or once."""
         from hooklatch.service.loading.files import ReloadRequest
         from hooklatch.service.process.daemon import open_daemon
@@ -68,11 +68,11 @@ class DevLoop:
             async with open_daemon(options) as daemon:
                 parts = daemon.parts
                 while True:
-                    # Before anything is loaded: what is saved from here on is seen as a change, whoever loads it.
-                    before, began = self.stamps(parts), time.monotonic()
+                    # Before anything is loaded: a save from here on is seen as a change, though this load may have it.
+                    before, began = self.read_stamps(parts), time.monotonic()
                     await parts.files.reload(ReloadRequest(EVERYTHING))
-                    before = self.stamps(parts) | before
-                    await self.run(parts, time.monotonic() - began)
+                    before = self.read_stamps(parts) | before  # also files that the reload has only now found
+                    await self.fire_all(parts, time.monotonic() - began)
                     if self._arguments.once or self.error is not None or not output.has_reader():
                         return
                     if not self._arguments.json:
@@ -83,8 +83,8 @@ class DevLoop:
         except StartError as error:
             self.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
 
-    async def run(self, parts: DaemonComponents, loading: float) -> None:
-        """Fire everything once, and show it; a file that does not load is shown instead."""
+    async def fire_all(self, parts: DaemonComponents, load_seconds: float) -> None:
+        """Fire each payload once, and print the decisions; for a file that does not load, print its diagnostics."""
         from hooklatch.cli.testing.payloads import select_payload_cases
         from hooklatch.testing.daemon import reset_daemon, settle_environments
 
@@ -92,11 +92,11 @@ class DevLoop:
         reset_daemon(parts)
         self.is_good = True
         name = os.path.basename(self._file)
-        if wrong := parts.files.diagnostics:
+        if diagnostics := parts.files.diagnostics:
             self.is_good = False
             if self._arguments.json:
-                output.say_json({"diagnostics": wrong})
-            for diagnostic in [] if self._arguments.json else wrong:
+                output.say_json({"diagnostics": diagnostics})
+            for diagnostic in [] if self._arguments.json else diagnostics:
                 line = f":{diagnostic.line}" if diagnostic.line else ""
                 output.print_line(
                     paint_text(f"{shorten_path(diagnostic.file)}{line}", "bad"), f": {diagnostic.message}"
@@ -104,49 +104,50 @@ class DevLoop:
             return
         hooks = [hook for hook in parts.registries.view.hooks if hook.enabled]
         try:
-            shots = select_payload_cases(parts, hooks, self._arguments, self._function)
+            cases = select_payload_cases(parts, hooks, self._arguments, self._function)
         except CommandError as error:
             if self._arguments.once:
                 self.error = error
             else:
-                output.print_error(str(error))  # the next save may mend it
+                output.print_error(str(error))  # the next save may repair it
             return
         if not self._arguments.json:
             clock = time.strftime("%H:%M:%S")
             output.print_line(
                 paint_text(
-                    f"{clock} {name}: {format_count(len(hooks), 'hook')}, loaded in {loading * 1000:.0f} ms", "title"
+                    f"{clock} {name}: {format_count(len(hooks), 'hook')}, loaded in {load_seconds * 1000:.0f} ms",
+                    "title",
                 )
             )
         uncalled: list[str] = []
-        for shot in shots:
-            await self.fire(parts, shot, uncalled)
+        for case in cases:
+            await self.fire(parts, case, uncalled)
         if uncalled and not self._arguments.json:
             output.print_line(paint_text(f"no hook matches: {', '.join(uncalled)}", "quiet"))
 
-    async def fire(self, parts: DaemonComponents, shot: PayloadCase, uncalled: list[str]) -> None:
+    async def fire(self, parts: DaemonComponents, case: PayloadCase, uncalled: list[str]) -> None:
         from hooklatch.core.protocol import RpcError
         from hooklatch.testing.in_process import NotAHookError
         from hooklatch.testing.workers import fire_at
 
         try:
-            decision = await fire_at(parts, shot.params, only=self._function)
+            decision = await fire_at(parts, case.params, only=self._function)
         except (RpcError, NotAHookError) as error:
-            output.print_error(f"{shot.title}: {error}")
+            output.print_error(f"{case.title}: {error}")
             self.is_good = False
             return
-        parts.breakers.clear()
-        differences = shot.expected.differences(decision) if shot.expected is not None else []
+        parts.breakers.clear()  # a hook that dies while it is being written must not be quarantined
+        differences = case.expected.differences(decision) if case.expected is not None else []
         if differences or any(outcome.cause != "policy" for outcome in decision.outcomes):
             self.is_good = False
         if self._arguments.json:
-            output.say_json({"title": shot.title, "decision": decision, "differences": differences})
+            output.say_json({"title": case.title, "decision": decision, "differences": differences})
         elif not decision.outcomes and decision.cause is None and not differences:
-            uncalled.append(shot.title)
+            uncalled.append(case.title)
         else:
-            print_dev_decision(shot, decision, differences)
+            print_dev_decision(case, decision, differences)
 
-    def stamps(self, parts: DaemonComponents) -> dict[str, Stamp]:
+    def read_stamps(self, parts: DaemonComponents) -> dict[str, Stamp]:
         """Return the state of each file whose change matters."""
         own = [os.path.abspath(name) for name in (*self._arguments.payload, *self._arguments.cases) if name != "-"]
         return stamp_paths([*parts.files.watched()(), *own])
@@ -160,7 +161,7 @@ async def wait_for_change(before: Mapping[str, Stamp]) -> None:
 
     with watch_paths(before) as hint:
         while (now := stamp_paths(before)) == before:
-            with trio.move_on_after(LOOK):
+            with trio.move_on_after(CHECK_INTERVAL):
                 await hint()
         while True:
             await trio.sleep(QUIET)
@@ -177,36 +178,37 @@ def stamp_paths(paths: Iterable[str]) -> dict[str, Stamp]:
 
 def run_dev(arguments: argparse.Namespace) -> int:
     """Run the hooks of a file, and again on each save."""
-    path, function = split_text(arguments.file)
+    path, function = split_target(arguments.file)
     file = os.path.abspath(path)
     if not os.path.isfile(file):
         raise CommandError(Exit.NO_INPUT, f"{path} is not there; name a Python file of hooks, or a hooks.toml")
     if arguments.host is not None and not arguments.payload:
-        raise CommandError(Exit.USAGE, "--host says whose documents the payloads are; name them with --payload")
+        raise CommandError(Exit.USAGE, "--host names the host of the payloads, and there are none; add --payload FILE")
     if "-" in arguments.payload and not arguments.once:
         raise CommandError(Exit.USAGE, "standard input can be read only once: --payload - --once")
-    desk = DevLoop(arguments, file, function)
+    loop = DevLoop(arguments, file, function)
     with make_own_folder() as scratch:
         from hooklatch.testing.daemon import make_daemon_options, write_source_config
 
         config = file if file.endswith(".toml") else write_source_config([file], scratch)
-        run_async(desk.work, make_daemon_options(config, scratch))
-    if desk.error is not None:
-        raise desk.error
-    return Exit.OK if desk.is_good else Exit.FINDINGS
+        run_async(loop.run, make_daemon_options(config, scratch))
+    if loop.error is not None:
+        raise loop.error
+    return Exit.OK if loop.is_good else Exit.FINDINGS
 
 
-def split_text(text: str) -> tuple[str, str | None]:
+def split_target(text: str) -> tuple[str, str | None]:
+    """Return the path and the function of FILE[:FUNCTION]; a file whose name has a colon is taken whole."""
     path, colon, function = text.rpartition(":")
     return (path, function) if colon and not os.path.exists(text) else (text, None)
 
 
-def print_dev_decision(shot: PayloadCase, decision: FireDecision, differences: Sequence[str]) -> None:
-    """Print what was decided: the verdict and the payload's title, then all that is known of why."""
+def print_dev_decision(case: PayloadCase, decision: FireDecision, differences: Sequence[str]) -> None:
+    """Print a decision: its verdict and the payload's title, then the details."""
     from hooklatch.testing.results import list_result_details
 
     (_, first), *lines = list_result_details(decision)
-    output.print_line(paint_text(f"{decision.verdict:<6}", VERDICTS.get(decision.verdict, "good")), f" {shot.title}  ",
+    output.print_line(paint_text(f"{decision.verdict:<6}", VERDICTS.get(decision.verdict, "good")), f" {case.title}  ",
                paint_text(first.partition(decision.verdict)[2].lstrip(", "), "quiet"))  # fmt: skip
     for label, text in lines:
         for number, line in enumerate(text.splitlines()):

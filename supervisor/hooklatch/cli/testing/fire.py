@@ -1,4 +1,4 @@
-"""fire: one event, one decision, one exit code.  Fails closed: without an answer it denies locally."""
+"""The command `fire`: one event, one decision, one exit code.  Without a response it denies by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hooklatch.client.protocol.decision_table import DecisionTable, format_decis
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
-PATIENCE = 1.0  # seconds for the first byte of a pipe: who starts this may leave one open that nobody writes to
+PIPE_TIMEOUT = 1.0  # seconds for the first byte of a pipe: a parent may leave one open to which no process writes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,12 +47,12 @@ def add_fire(parser: Parser) -> None:
 def run_fire(arguments: argparse.Namespace) -> int:
     """Fire an event once; the exit code is the verdict."""
     event: str = arguments.event
-    payload = read_payload(arguments.payload) if arguments.payload is not None else read_piped_payload(PATIENCE)
+    payload = read_payload(arguments.payload) if arguments.payload is not None else read_piped_payload(PIPE_TIMEOUT)
     try:
         params = encode_fire_params(arguments, payload)
         with connect_agent_once(arguments) as link:
-            answer = link.request("fire", params)
-        decision = read_decision(answer, None if arguments.dialect is not None else event)
+            response = link.request("fire", params)
+        decision = read_decision(response, None if arguments.dialect is not None else event)
     except HooklatchError as error:
         if isinstance(error, RequestFailedError) and error.name in MISUSES:
             raise CommandError(Exit.USAGE, error.message) from None
@@ -72,7 +72,7 @@ def encode_fire_params(arguments: argparse.Namespace, payload: bytes | None) -> 
     if arguments.cwd is None and arguments.dialect is None:
         envelope["cwd"] = find_working_directory()
     elif arguments.cwd is None:
-        params["default_cwd"] = find_working_directory()  # in a dialect the payload may say where the agent is
+        params["default_cwd"] = find_working_directory()  # a dialect's payload may have the agent's own folder
     for key in ("timeout", "dialect"):
         if (value := getattr(arguments, key)) is not None:
             params[key] = value
@@ -82,12 +82,12 @@ def encode_fire_params(arguments: argparse.Namespace, payload: bytes | None) -> 
 
 
 def add_payload(params: object, payload: bytes) -> bytes:
-    """Return params as JSON, with the payload as it was given."""
+    """Return params as JSON, with the bytes of the payload unchanged."""
     return serialize_json(params)[:-1].encode() + b',"payload":' + payload + b"}"
 
 
 def read_decision(answer: object, event: str | None) -> dict[str, Any]:
-    """Return the answer to a fire; without `event` it may be on any, as in a dialect.
+    """Return the decision in a response; without `event` it may be on any, since a dialect has other names.
 
     Raises:
         UnreadableAnswerError: it is not a decision, or one on another event.
@@ -101,7 +101,7 @@ def read_decision(answer: object, event: str | None) -> dict[str, Any]:
 
 
 def decide_without(event: str, error: HooklatchError) -> dict[str, Any]:
-    """Return the decision of a client that has no answer."""
+    """Return the decision of a client without a response."""
     import msgspec
 
     from hooklatch.client.protocol.decisions import decide_locally  # imports the catalogue
@@ -111,9 +111,9 @@ def decide_without(event: str, error: HooklatchError) -> dict[str, Any]:
 
 
 def find_working_directory() -> str:
-    """Return the working directory; its former path if it was removed, or "", which matches no directory, if unknown.
+    """Return the working directory: its former path if it was removed, or "" if that is unknown.
 
-    The daemon may still know the project of a removed one, and must not treat it as no directory.
+    The daemon may still know the project of a removed directory, and must not treat it as none.  No directory is "".
     """
     try:
         return os.getcwd()
@@ -144,10 +144,10 @@ def read_payload(name: str) -> bytes:
     return compact_json(data, where)
 
 
-def read_piped_payload(patience: float | None = None) -> bytes | None:
+def read_piped_payload(timeout: float | None = None) -> bytes | None:
     """Return the JSON object on standard input if that is a pipe or a file; an empty one otherwise, or if it is empty.
 
-    None: it is a pipe on which nothing has come, nor its end, within some seconds; it was not read.
+    Return None for a pipe on which neither a byte nor its end has come within `timeout`; it was not read.
 
     Raises:
         CommandError: it is not a JSON object.
@@ -156,9 +156,9 @@ def read_piped_payload(patience: float | None = None) -> bytes | None:
     # Shells only create these for "<" and "|"; agents leave sockets open there, which never reach EOF.
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         return b"{}"
-    if stat.S_ISFIFO(mode) and patience is not None and not select.select([0], [], [], patience)[0]:
+    if stat.S_ISFIFO(mode) and timeout is not None and not select.select([0], [], [], timeout)[0]:
         output.print_error(
-            f"nothing came on standard input within {patience:g} s, so it was not read, and the payload is not known;"
+            f"nothing came on standard input within {timeout:g} s, so it was not read, and the payload is not known;"
             " to wait for it: --payload -; without one: </dev/null"
         )
         return None
@@ -173,7 +173,7 @@ def compact_json(data: bytes, where: str) -> bytes:
         if b"\\u" in text:
             output.format_json(document).encode()  # fails for a lone surrogate, which the protocol cannot carry
     except RepeatedKeyError as error:
-        document = error.value  # valid JSON, and the daemon's to judge
+        document = error.value  # valid JSON, which the daemon refuses with its own text
     except (ValueError, RecursionError) as error:
         raise CommandError(Exit.BAD_DATA, f"{where}: not JSON: {error}; write an object, such as {{}}") from None
     if not is_object(document):
@@ -202,16 +202,17 @@ def list_decision_details(decision: dict[str, Any]) -> Iterator[tuple[str, objec
     yield "rendered", format_json_value(decision.get("rendered") or None)
     for outcome in decision.get("outcomes", ()):
         cause = outcome.get("cause")
-        why = f" ({cause}: {outcome.get('message', '')})" if cause not in (None, "policy") else ""
+        failure = f" ({cause}: {outcome.get('message', '')})" if cause not in (None, "policy") else ""
         marks = " observed" * outcome.get("observed", False) + " again" * outcome.get("reinvoked", False)
         marks += " unneeded" * outcome.get("unneeded", False)
-        said = outcome.get("verdict") or outcome.get("outcome")
-        yield "asked", f"{find_decision_name(outcome)} {said}{why}{marks}, {outcome.get('duration_ms', 0.0):.1f} ms"
+        result = outcome.get("verdict") or outcome.get("outcome")
+        duration = f"{outcome.get('duration_ms', 0.0):.1f} ms"
+        yield "asked", f"{find_decision_name(outcome)} {result}{failure}{marks}, {duration}"
     identity, revision = decision.get("decision_id"), decision.get("revision")
     has_failed = revision is not None and decision.get("cause") not in (None, "policy")
-    follow = f"; to follow it: hooklatch log --decision {identity}" if has_failed else ""
+    hint = f"; to follow it: hooklatch log --decision {identity}" if has_failed else ""
     at = "" if revision is None else f", revision {revision}"
-    yield "decision", f"{identity}{at}, {decision.get('duration_ms', 0.0):.1f} ms{follow}"
+    yield "decision", f"{identity}{at}, {decision.get('duration_ms', 0.0):.1f} ms{hint}"
 
 
 def find_decision_name(table: dict[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
 """The process in which `test --in-process` runs the hooks of one source: at the same terminal, without limits.
 
-It answers over a socket as a worker does, so whatever becomes of it, the command has the cases and reports them.  At
-the end it says so, after all that hooks left to run then.
+It answers over a socket as a worker does, so the command still has the cases and reports them if it dies.  After the
+hooks' own `atexit` functions it sends `ENDED`, so that an end before them can be told apart.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hooklatch_worker.sandbox import linux
 
 __all__ = ["ENDED", "INTERRUPTED", "serve_hooks"]
 
-ENDED = b"\0"  # the last that it says
+ENDED = b"\0"  # its last message
 INTERRUPTED = 130
 
 
 def serve_hooks(fd: int, parent: int, *, is_debugging: bool) -> None:
-    """Load a source and run its hooks for the command at the other end, until that has no more."""
+    """Load a source, and run its hooks for the command at the other end until that closes the socket."""
     linux.die_with_parent(parent)
     connection, reader = socket.socket(fileno=fd), wire.FrameReader()
     order, code = read_next_body(connection, reader), read_next_body(connection, reader)
@@ -37,20 +37,20 @@ def serve_hooks(fd: int, parent: int, *, is_debugging: bool) -> None:
         return
     request = ORDERS.decode(order)
     try:
-        unit = load_source_unit(request.source, CODES.decode(code))
+        source = load_code(request.source, CODES.decode(code))
     except SourceError as error:
         connection.sendall(
             wire.encode_frame(wire.LoadFailed(request.generation, error.message, error.file, error.line))
         )
         return
-    connection.sendall(wire.encode_frame(wire.SourceLoaded(request.generation, [], sorted(unit.functions), {})))
-    functions = {name: TracedFunction(function) for name, function in unit.functions.items()}
-    line = StateClient(connection, reader, request.generation)
-    caller = Caller({**functions}, unit.path, UncapturedOutput(), line, mmap(-1, wire.PROGRESS_BYTES), [])
+    connection.sendall(wire.encode_frame(wire.SourceLoaded(request.generation, [], sorted(source.functions), {})))
+    functions = {name: TracedFunction(function) for name, function in source.functions.items()}
+    state = StateClient(connection, reader, request.generation)
+    caller = Caller({**functions}, source.path, UncapturedOutput(), state, mmap(-1, wire.PROGRESS_BYTES), [])
     while (body := read_next_body(connection, reader)) is not None:
         call = CALLS.decode(body)
-        answered, watched = caller.run(call), functions.get(call.function)
-        raised = watched.error if watched is not None and answered.cause else None
+        answered, traced = caller.run(call), functions.get(call.function)
+        raised = traced.error if traced is not None and answered.cause else None
         flush_streams()
         if isinstance(raised, PASSED_ON):
             os._exit(INTERRUPTED)
@@ -59,13 +59,14 @@ def serve_hooks(fd: int, parent: int, *, is_debugging: bool) -> None:
             pdb.post_mortem(raised.__traceback__)
             flush_streams()
         connection.sendall(wire.encode_frame(answered))
+    # Here and not at exit: only a process that still runs can send that they have ended.
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     flush_streams()
     connection.sendall(ENDED)
     os._exit(0)
 
 
-def load_source_unit(source: wire.Source, code: wire.LoadCode) -> ImportedSource:
+def load_code(source: wire.Source, code: wire.LoadCode) -> ImportedSource:
     build = ImportedBuild(source.location, code) if source.kind == "file" else None
     if build is not None:
         build.read_named()

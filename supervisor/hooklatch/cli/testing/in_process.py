@@ -1,9 +1,9 @@
-"""Runs Python hooks beside this process instead of in workers, for a debugger.  Everything else is as in a daemon.
+"""The hook processes of `test --in-process`, which stand in for workers so that a debugger can be used.
 
-Files are loaded as in a worker, hooks are matched and combined by the daemon's own dispatcher, and called by the code
-that calls them in a worker, in a process of each source at the same terminal (`hook_process`).  So one that ends its
-process ends no report.  Shell hooks still run in workers, and so do sources with an environment of their own: its
-packages are not those of this process.  There is no deadline: a person may be thinking.
+Files are loaded as in a worker, hooks are matched and combined by the daemon's own dispatcher, and called by a worker's
+code in a process of each source at the same terminal (`hook_process`).  A hook that ends its process so does not end
+the report.  Shell hooks still run in workers.  So do sources with an environment of their own, since its packages are
+not those of this process.  There is no deadline: a person may be thinking.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ __all__ = ["open_in_process_dispatcher"]
 
 Key = tuple[str, int]
 PROGRAM = "import sys; from hooklatch.cli.testing.hook_process import serve_hooks; serve_hooks({}, {}, is_debugging={})"
-PATIENCE = 5.0  # seconds for a process that is to end, and for what its hooks left to run then
+EXIT_TIMEOUT = 5.0  # seconds for a process that is to end, with the hooks' own `atexit` functions
 
 
 @asynccontextmanager
 async def open_in_process_dispatcher(
     parts: DaemonComponents, faults: list[str], *, is_debugging: bool, stdout: int | None
 ) -> AsyncGenerator[tuple[Dispatcher, DialectDispatcher]]:
-    """Give what decides with hooks beside this process; note of whom its process was ended otherwise than by us."""
-    say_what_stays(parts)
+    """Open a dispatcher that runs hooks beside this process.
+
+    At the end, `faults` has a text for each source whose process did not end by itself.
+    """
+    print_sources_in_workers(parts)
     pools = Pools(parts, is_debugging=is_debugging, stdout=stdout)
     targets = HookRunners(
         pools, parts.bus.connections, parts.statistics, breakers=parts.breakers, dialects=parts.dialects,
@@ -67,15 +70,15 @@ async def open_in_process_dispatcher(
     )  # fmt: skip
     try:
         yield dispatcher, DialectDispatcher(dispatcher)
-        for one in pools.started:
-            faults += await one.end()
+        for source in pools.started:
+            faults += await source.end()
     finally:
-        with trio.CancelScope(shield=True):
-            for one in pools.started:
-                await one.kill()
+        with trio.CancelScope(shield=True):  # also after Ctrl-C no process may be left at the terminal
+            for source in pools.started:
+                await source.kill()
 
 
-def say_what_stays(parts: DaemonComponents) -> None:
+def print_sources_in_workers(parts: DaemonComponents) -> None:
     for location, unit in parts.sources.units.items():
         if unit.environment is not None:
             output.print_error(
@@ -84,29 +87,29 @@ def say_what_stays(parts: DaemonComponents) -> None:
 
 
 class Pools(Mapping[Key, HookRunner]):
-    """In place of the pools of workers: a process for each source of the author's, from its first call on."""
+    """A stand-in for the pools of workers: a process for each source that is not built in, from its first call on."""
 
     def __init__(self, parts: DaemonComponents, *, is_debugging: bool = False, stdout: int | None = None) -> None:
         self._real = parts.sources.pools
         self._is_debugging, self._stdout = is_debugging, stdout
-        self._here: dict[Key, InProcessSource] = {}
+        self._sources: dict[Key, InProcessSource] = {}
         self._builtin = {source.location for source in BUILTIN_SOURCES}
         self._units = parts.sources.units
 
     @property
     def started(self) -> list[InProcessSource]:
-        return list(self._here.values())
+        return list(self._sources.values())
 
     def __getitem__(self, key: Key) -> HookRunner:
         location = key[0]
         if location in self._builtin or self._units[location].environment is not None:
             return self._real[key]
-        if key not in self._here:
-            self._real[key]  # there is one only if a worker has loaded it
-            self._here[key] = InProcessSource(
+        if key not in self._sources:
+            self._real[key]  # raises KeyError unless a worker has loaded the source
+            self._sources[key] = InProcessSource(
                 self._units[location], is_debugging=self._is_debugging, stdout=self._stdout
             )
-        return self._here[key]
+        return self._sources[key]
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._real)
@@ -116,7 +119,7 @@ class Pools(Mapping[Key, HookRunner]):
 
 
 class HookProcess(WorkerProcess):
-    """The handle on such a process, as on a worker: it shares this one's terminal, and no zygote has forked it."""
+    """A handle on a hook process, like that on a worker: it shares this one's terminal, and no zygote has forked it."""
 
     def __init__(self, *, is_debugging: bool, stdout: int | None) -> None:
         ours, theirs = socket.socketpair()
@@ -133,19 +136,23 @@ class HookProcess(WorkerProcess):
         self.stdout_fd, self.stderr_fd, self.progress_fd = (os.memfd_create("nothing") for _ in range(3))
         os.ftruncate(self.progress_fd, wire.PROGRESS_BYTES)
         self.exit_code, self.exit_known = None, trio.Event()
-        self.exit_known.set()  # whoever starts it says how it ended
+        self.exit_known.set()  # no zygote reports its end: `wait_ended` finds it out
 
     @property
     def fault(self) -> None:
-        """None: whatever it is, whoever calls it hears of it."""
+        """Return None: an end between two calls is found at the next call."""
 
     @property
     def is_orphaned(self) -> bool:
         return False
 
-    async def ended(self) -> str:
-        """Wait for its end for a while, then kill it; say how it ended."""
-        with trio.move_on_after(PATIENCE):
+    async def wait_ended(self) -> str:
+        """Wait for its end until a timeout, then kill it; return how it ended.
+
+        Raises:
+            KeyboardInterrupt: it was interrupted, or its debugger was left.
+        """
+        with trio.move_on_after(EXIT_TIMEOUT):
             await trio.lowlevel.wait_readable(self.pidfd)
         if not select.select([self.pidfd], [], [], 0)[0]:
             self.kill()
@@ -161,17 +168,17 @@ class HookProcess(WorkerProcess):
 
 
 class InProcessSource:
-    """One source, in a process beside this one; in a new one after its hooks have ended that."""
+    """One source in a process beside this one; in a new one after a hook has ended that."""
 
     def __init__(self, proven: Proven, *, is_debugging: bool = False, stdout: int | None = None) -> None:
         self._proven, self._source = proven, proven.source
         self._is_debugging, self._stdout = is_debugging, stdout
-        self._turn = trio.Lock()
+        self._call_lock = trio.Lock()
         self._running: tuple[HookProcess, PoolWorker] | None = None
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
-        """Run one callback, and those after it later."""
-        async with self._turn:
+        """Run one call; those that follow it in the same process wait for their turn."""
+        async with self._call_lock:
             began = trio.current_time()
             try:
                 process, worker = self._running or await self._start()
@@ -180,20 +187,20 @@ class InProcessSource:
             except UnitError as error:
                 return CallOutcome(cause="load", message=str(error.diagnostic))
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()  # what hooks print comes after it
-            call = msgspec.structs.replace(call, following=())
-            said = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
+                stream.flush()  # the hooks print to the same terminal
+            call = msgspec.structs.replace(call, following=())  # one call at a time, so that a debugger has one hook
+            answer = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
-            if isinstance(said, wire.CallAnswered):
+            if isinstance(answer, wire.CallAnswered):
                 worker.finish_call()
-                return build_call_outcome(said, seconds)
-            if said.cause == "crash":
-                said = msgspec.structs.replace(said, message=await process.ended())
+                return build_call_outcome(answer, seconds)
+            if answer.cause == "crash":
+                answer = msgspec.structs.replace(answer, message=await process.wait_ended())
             await self.kill()
-            return said.with_duration(seconds)
+            return answer.with_duration(seconds)
 
     async def _start(self) -> tuple[HookProcess, PoolWorker]:
-        # As a worker proved it, and open: a debugger may have changed the files.
+        # The build that a worker has proven, but open: the person may change files while a debugger waits.
         version = await trio.to_thread.run_sync(read_source_version, self._source)
         build = self._proven.loaded.build or wire.BuildFiles()
         process = HookProcess(is_debugging=self._is_debugging, stdout=self._stdout)
@@ -203,22 +210,24 @@ class InProcessSource:
         return self._running
 
     async def end(self) -> list[str]:
-        """Have it end, and return what is wrong with that."""
+        """Let the process end, and return what is wrong with its end."""
         if self._running is None:
             return []
-        process, said = self._running[0], b""
-        with suppress(OSError), trio.move_on_after(PATIENCE):
+        process, received = self._running[0], b""
+        with suppress(OSError), trio.move_on_after(EXIT_TIMEOUT):
             process.socket.shutdown(socket.SHUT_WR)
             while True:
                 await trio.lowlevel.wait_readable(process.socket)
                 if not (data := process.socket.recv(4096)):
                     break
-                said += data
-        how = await process.ended()
-        return [] if said == ENDED else [f"{self._source.location}: a hook left what runs at the end: {how}"]
+                received += data
+        end = await process.wait_ended()
+        if received == ENDED:
+            return []
+        return [f"{self._source.location}: a function that a hook left to run at the end did not return: {end}"]
 
     async def kill(self) -> None:
-        """Have it be gone."""
+        """Kill the process, and reap it."""
         if self._running is not None:
             process, worker = self._running
             self._running = None

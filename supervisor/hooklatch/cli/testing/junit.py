@@ -1,6 +1,6 @@
-"""Writes the results of cases as JUnit XML, which continuous integration shows.  Knows results; knows no command.
+"""A writer of JUnit XML, in which continuous integration shows the results of cases.
 
-Only what Jenkins' schema (junit-10.xsd) has: it drops a whole report for one attribute more, such as a case's line.
+It writes only what Jenkins' schema (junit-10.xsd) has, which rejects a report for one attribute more, such as a line.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 
 
 def format_junit(results: Sequence[CaseResult], diagnostics: Iterable[str]) -> bytes:
-    """Return the document: a suite for each file, and one for what is wrong with the hooks."""
+    """Return the document: a suite for each file, and one for the diagnostics of the hooks."""
     root = ET.Element("testsuites", name="hooklatch test")
     files = dict.fromkeys(result.case.file for result in results)
     for file in files:
         add_suite(root, file, [result for result in results if result.case.file == file])
-    if wrong := list(diagnostics):
+    if texts := list(diagnostics):
         suite = ET.SubElement(root, "testsuite", name="hooks", tests="1", failures="0", errors="1")
         case = ET.SubElement(suite, "testcase", classname="hooks", name="the hooks load")
-        ET.SubElement(case, "error", message=strip_xml_controls(wrong[0])).text = strip_xml_controls("\n".join(wrong))
+        ET.SubElement(case, "error", message=strip_xml_controls(texts[0])).text = strip_xml_controls("\n".join(texts))
     document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return document
 
@@ -54,5 +54,5 @@ def add_suite(root: ET.Element, file: str, results: Sequence[CaseResult]) -> Non
 
 
 def strip_xml_controls(text: str) -> str:
-    """Return text that XML can hold: a hook may print anything."""
+    """Replace characters that XML cannot hold, since a hook may print anything."""
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,7 +1,4 @@
-"""What `dev` fires: payloads that were named, cases, or those recorded sessions that the hooks' events have.
-
-Reads files and standard input; runs nothing.
-"""
+"""The payloads that `dev` fires: those that were named, cases, or recorded events that the hooks are on."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ MAX_TITLE = 70  # characters of a payload's title
 
 
 class PayloadCase(msgspec.Struct, frozen=True):
-    """One payload to fire, and what to expect of it, if anybody said."""
+    """One payload to fire, and the expected decision if it comes from a case."""
 
     title: str
     params: FireParams
@@ -43,7 +40,7 @@ class PayloadCase(msgspec.Struct, frozen=True):
 def select_payload_cases(
     parts: DaemonComponents, hooks: Sequence[Hook], arguments: argparse.Namespace, function: str | None
 ) -> list[PayloadCase]:
-    """Return what to fire at these hooks.
+    """Return the payloads to fire at these hooks.
 
     Raises:
         CommandError: no hook has that name, a payload or a case cannot be read, or its event is not known.
@@ -59,15 +56,15 @@ def select_payload_cases(
     events = list(dict.fromkeys(hook.event for hook in chosen if hook.event != EVERY_GATE))
     if arguments.event is not None and parts.registries.catalogue.get(arguments.event) is None:
         raise CommandError(Exit.USAGE, f"there is no event {arguments.event!r}; see: hooklatch events")
-    shots = [
+    cases = [
         PayloadCase(case.name, case.params, case.expected) for name in arguments.cases for case in read_cases(name)
     ]
     for name in arguments.payload:
-        shots += [make_payload_case(payload, arguments, events, name) for payload in read_payloads(name)]
-    if shots:
-        return shots
-    wanted = [arguments.event] if arguments.event is not None else events
-    return [*list_recorded_payloads(wanted), *make_payloads(wanted)]
+        cases += [make_payload_case(payload, arguments, events, name) for payload in read_payloads(name)]
+    if cases:
+        return cases
+    event_names = [arguments.event] if arguments.event is not None else events
+    return [*list_recorded_payloads(event_names), *make_payloads(event_names)]
 
 
 def read_payloads(name: str) -> list[dict[str, Any]]:
@@ -83,68 +80,68 @@ def read_payloads(name: str) -> list[dict[str, Any]]:
     texts = [text]
     try:
         try:
-            found = [json.loads(text)]
+            documents = [json.loads(text)]
         except ValueError:
             texts = [line for line in text.splitlines() if line.strip()]
-            found = [json.loads(line) for line in texts]
+            documents = [json.loads(line) for line in texts]
     except (ValueError, RecursionError) as error:
         raise CommandError(Exit.BAD_DATA, f"{name} is neither JSON nor JSON lines: {error}") from None
-    for one, given in zip(found, texts, strict=True):
-        if not isinstance(one, dict):
-            raise CommandError(Exit.BAD_DATA, f"{name}: a payload is a JSON object, not {json.dumps(one)[:60]}")
-        if (problem := find_ambiguity(given.encode())) is not None:
+    for document, source in zip(documents, texts, strict=True):
+        if not isinstance(document, dict):
+            raise CommandError(Exit.BAD_DATA, f"{name}: a payload is a JSON object, not {json.dumps(document)[:60]}")
+        if (problem := find_ambiguity(source.encode())) is not None:
             raise CommandError(Exit.BAD_DATA, f"{name}: a daemon would refuse this payload: {problem}")
-    return cast("list[dict[str, Any]]", found)
+    return cast("list[dict[str, Any]]", documents)
 
 
 def make_payload_case(
     payload: dict[str, Any], arguments: argparse.Namespace, events: Sequence[str], name: str
 ) -> PayloadCase:
-    named = arguments.event
-    if named is None and arguments.host is None:
+    event_name = arguments.event
+    if event_name is None and arguments.host is None:
         if len(events) != 1:
             raise CommandError(
                 Exit.USAGE, f"{name}: its event is one of {', '.join(events)}; say which one: --event {events[0]}"
             )
-        named = events[0]
-    return read_shot(payload, named, arguments.host, name)
+        event_name = events[0]
+    return read_payload_case(payload, event_name, arguments.host, name)
 
 
-def read_shot(payload: dict[str, Any], named: str | None, host: str | None, name: str) -> PayloadCase:
+def read_payload_case(payload: dict[str, Any], event_name: str | None, host: str | None, name: str) -> PayloadCase:
     try:
-        params = make_case_params(CaseTable(expect="pass", event=named, payload=payload, host=host), os.getcwd())
+        params = make_case_params(CaseTable(expect="pass", event=event_name, payload=payload, host=host), os.getcwd())
     except InvalidTableError as error:
         raise CommandError(Exit.BAD_DATA, f"{name}: {error}") from None
     return PayloadCase(format_payload_title(params), params)
 
 
 def list_recorded_payloads(events: Iterable[str]) -> list[PayloadCase]:
-    wanted = set(events)
-    shots = [
-        read_shot(recorded_event.payload, None, recorded_event.host, "a recorded payload")
+    names = set(events)
+    cases = [
+        read_payload_case(recorded_event.payload, None, recorded_event.host, "a recorded payload")
         for recorded_event in list_recorded_events()
     ]
-    return [shot for shot in shots if shot.params.event in wanted]
+    return [case for case in cases if case.params.event in names]
 
 
 def make_payloads(events: Iterable[str]) -> list[PayloadCase]:
-    """Return an event with what hosts always send, for each that no recorded session has."""
-    known = {shot.params.event for shot in list_recorded_payloads(events)}
-    shots: list[PayloadCase] = []
+    """Return an event with the fields that hosts always send, for each event that no recorded session has."""
+    known = {case.params.event for case in list_recorded_payloads(events)}
+    cases: list[PayloadCase] = []
     for name in events:
         if name not in known and name in STANDARD:
             params = FireParams(name, msgspec.Raw(msgspec.json.encode(event(name).payload)))
-            shots.append(PayloadCase(format_payload_title(params), params))
-    return shots
+            cases.append(PayloadCase(format_payload_title(params), params))
+    return cases
 
 
 def format_payload_title(params: FireParams) -> str:
-    """Return what tells one payload from another, on one line."""
+    """Return a line by which payloads can be told apart: the event, the matched field and the first argument."""
     payload: dict[str, Any] = msgspec.json.decode(params.payload)
     spec = STANDARD.get(params.event)
     matched = payload.get(spec.match) if spec is not None and spec.match is not None else None
-    given = payload.get("tool_input")
-    first = next(iter(cast("dict[str, Any]", given).values()), None) if isinstance(given, dict) else None
+    tool_input = payload.get("tool_input")
+    first = next(iter(cast("dict[str, Any]", tool_input).values()), None) if isinstance(tool_input, dict) else None
     texts = [str(text) for text in (params.event, matched, first) if text is not None]
     title = " ".join(": ".join(texts[-2:]).split()) if len(texts) > 2 else " ".join(" ".join(texts).split())
     title = f"{texts[0]} {title}" if len(texts) > 2 else title

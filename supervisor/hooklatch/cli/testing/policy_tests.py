@@ -1,6 +1,6 @@
-"""test: fires recorded payloads at the configured hooks and compares each decision with the expected one.
+"""The command `test`: fire recorded payloads at the configured hooks, and compare each decision with the expected one.
 
-A running daemon is not involved: its state is neither read nor changed.
+A running daemon takes no part: its state is neither read nor changed.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def run_test(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.NO_INPUT, f"{config} does not exist; name the file of hooks with --config")
     files = arguments.files or [os.path.join(folder, DEFAULT_FILE)]
     cases = select_cases([case for name in files for case in read_cases(name)], arguments)
-    tell: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else print_case_result
-    run = CaseRunner(cases, tell, deciding=make_in_process_decider(arguments) if arguments.in_process else None)
+    report: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else print_case_result
+    opener = make_dispatcher_opener(arguments) if arguments.in_process else None
+    run = CaseRunner(cases, report, open_dispatcher=opener)
     with make_own_folder() as scratch:
         from hooklatch.testing.daemon import make_daemon_options
 
@@ -85,18 +86,18 @@ def run_test(arguments: argparse.Namespace) -> int:
         raise run.error
     if len(run.results) < len(cases):
         raise CommandError(Exit.SOFTWARE, f"only {len(run.results)} of {format_count(len(cases), 'case')} were run")
-    covered = measure_coverage(run) if arguments.coverage or arguments.fail_uncovered else None
+    coverages = measure_coverage(run) if arguments.coverage or arguments.fail_uncovered else None
     if arguments.json:
-        output.say_json(describe_run(run, covered))
+        output.say_json(describe_run(run, coverages))
     else:
         wrong = ", and the hooks do not load as they should" if run.diagnostics else ""
-        if covered is not None:
-            show_coverage(covered)
+        if coverages is not None:
+            show_coverage(coverages)
         output.print_line(
             f"{format_count(len(run.results), 'case')}, {len(run.results) - run.failed} passed, {run.failed} "
             f"failed{wrong}"
         )
-    lacking = [one for one in covered or [] if one.missing and not is_excepted(one, arguments.excepted)]
+    lacking = [hook for hook in coverages or [] if hook.missing and not is_excepted(hook, arguments.excepted)]
     is_uncovered = arguments.fail_uncovered and bool(lacking)
     return Exit.FINDINGS if run.failed or run.diagnostics or is_uncovered else Exit.OK
 
@@ -109,9 +110,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 
 def select_cases(cases: list[Case], arguments: argparse.Namespace) -> list[Case]:
-    """Return the cases that are to run, in the dialect that they are in."""
+    """Return the cases that are to run, each with its dialect."""
     if arguments.dialect is not None:
-        cases = [case.spoken_in(arguments.dialect) for case in cases]
+        cases = [case.in_dialect(arguments.dialect) for case in cases]
     if arguments.expression is None:
         return cases
     from hooklatch.cli.testing.selecting import ExpressionError, parse_selection
@@ -120,17 +121,17 @@ def select_cases(cases: list[Case], arguments: argparse.Namespace) -> list[Case]
         matches = parse_selection(arguments.expression)
     except ExpressionError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
-    found = [
+    selected = [
         case for case in cases if matches(f"{case.name} {case.params.event} {case.file} {case.expected.hook or ''}")
     ]
-    if not found:
+    if not selected:
         raise CommandError(
             Exit.NO_INPUT, f"none of {format_count(len(cases), 'case')} matches -k {arguments.expression!r}"
         )
-    return found
+    return selected
 
 
-def make_in_process_decider(arguments: argparse.Namespace) -> Callable[..., Any]:
+def make_dispatcher_opener(arguments: argparse.Namespace) -> Callable[..., Any]:
     from hooklatch.cli.testing.in_process import open_in_process_dispatcher
 
     stdout = sys.stderr.fileno() if arguments.json else None  # the report is alone on standard output
@@ -157,22 +158,22 @@ def measure_coverage(run: CaseRunner) -> list[HookCoverage]:
     )
 
 
-def show_coverage(covered: list[HookCoverage]) -> None:
+def show_coverage(coverages: list[HookCoverage]) -> None:
     rows = [
         [
-            paint_text("LACKS" if one.missing else "ok", "bad" if one.missing else "good"), one.hook, one.event,
-            one.called,
-            one.objected, one.passed, one.changed, ", ".join(one.missing) or None,
+            paint_text("LACKS" if hook.missing else "ok", "bad" if hook.missing else "good"), hook.hook, hook.event,
+            hook.called,
+            hook.objected, hook.passed, hook.changed, ", ".join(hook.missing) or None,
         ]
-        for one in covered
+        for hook in coverages
     ]  # fmt: skip
     output.print_line()
     output.say_table(["", "hook", "event", "called", "denied", "passed", "changed", "missing"], rows)
     output.print_line()
 
 
-def is_excepted(covered: HookCoverage, excepted: list[str]) -> bool:
-    return covered.hook in excepted or covered.hook.partition("/")[2] in excepted
+def is_excepted(coverage: HookCoverage, excepted: list[str]) -> bool:
+    return coverage.hook in excepted or coverage.hook.partition("/")[2] in excepted
 
 
 def read_cases(name: str) -> list[Case]:
@@ -194,7 +195,7 @@ def read_cases(name: str) -> list[Case]:
 
 
 def print_case_result(result: CaseResult) -> None:
-    """Print the result of a case: one line, and if it failed what came instead and what its hooks printed."""
+    """Print the result of a case: one line, and for a failure the differences and what its hooks printed."""
     from hooklatch.testing.results import list_printed_output
 
     decision, case = result.decision, result.case
@@ -219,8 +220,8 @@ def print_case_result(result: CaseResult) -> None:
             output.print_line(f"      {'' if number else label:<8}{line}")
 
 
-def describe_run(run: CaseRunner, covered: list[HookCoverage] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def describe_run(run: CaseRunner, coverages: list[HookCoverage] | None) -> dict[str, Any]:
+    report: dict[str, Any] = {
         "passed": len(run.results) - run.failed,
         "failed": run.failed,
         "diagnostics": run.diagnostics,
@@ -239,4 +240,4 @@ def describe_run(run: CaseRunner, covered: list[HookCoverage] | None) -> dict[st
             for result in run.results
         ],
     }
-    return found if covered is None else found | {"coverage": covered}
+    return report if coverages is None else report | {"coverage": coverages}

@@ -1,7 +1,10 @@
-"""Fires cases one after another at a daemon of its own, as an agent would.  Knows cases and decisions; prints progress.
+"""The runners that fire cases at a daemon of their own, one after another, as an agent would.
 
 The daemon is in this process, in temporary directories (`hooklatch.testing.daemon`).  Its hooks run in workers, or
 beside this process (`in_process`).
+
+    with make_own_folder() as scratch:
+        run_async(CaseRunner(cases, print_case_result).fire_all, make_daemon_options(config, scratch))
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FireRunner", "CaseResult", "CaseRunner", "make_own_folder", "decide_fire", "report_waiting", "run_async"]
 
-FIRST_WORD = 1.0  # seconds before the first word of what takes long; the interval then doubles
+FIRST_REPORT = 1.0  # seconds before the first report of a long step; the interval then doubles
 
 
 class CaseResult(msgspec.Struct, frozen=True):
-    """The result of one case; `matched` are the hooks whose matcher accepts it, whatever their conditions say."""
+    """The result of one case; `matched` are the hooks whose matcher accepts it, without regard to their conditions."""
 
     case: Case
     decision: FireDecision
@@ -44,7 +47,7 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     @property
     def failures(self) -> list[str]:
-        """Hooks that failed, even if that did not decide anything."""
+        """Return a text for each hook that failed, also where the decision did not depend on it."""
         return [
             f"{read_full_name(outcome.layer, outcome.hook, outcome.name)} failed ({outcome.cause}): {outcome.message}"
             for outcome in self.decision.outcomes
@@ -53,18 +56,18 @@ class CaseResult(msgspec.Struct, frozen=True):
 
 
 class FireRunner:
-    """Fires one after another at a daemon of its own; knows how far it has come, and what keeps it from going on."""
+    """A runner that starts a daemon of its own, reports its progress, and keeps the error that stops it."""
 
-    def __init__(self, count: int, what: str) -> None:
+    def __init__(self, count: int, noun: str) -> None:
         self.diagnostics: list[str] = []
         self.warnings: list[str] = []
         self.error: CommandError | None = None
         self.done = 0
-        self._total = format_count(count, what)
+        self._total = format_count(count, noun)
         self._doing = "loading the hooks"
 
     async def fire_all(self, options: DaemonOptions) -> None:
-        """Start a service, and fire everything."""
+        """Start a daemon, fire everything at it, and end it."""
         import trio
 
         from hooklatch.service.process.daemon import open_daemon
@@ -82,7 +85,7 @@ class FireRunner:
             nursery.cancel_scope.cancel()
 
     async def load(self, parts: DaemonComponents) -> None:
-        """Wait until the hooks are there, and note what is wrong with them."""
+        """Wait until the hooks are loaded, and note their diagnostics."""
         from hooklatch.testing.daemon import settle_environments
 
         if parts.environments.is_making:
@@ -92,23 +95,23 @@ class FireRunner:
         self.warnings = [str(warning) for warning in (*parts.files.silent.warnings, *parts.files.silent.notes)]
 
     async def fire_each(self, parts: DaemonComponents) -> None:
-        """Fire one after another."""
+        """Fire the runner's cases or decisions one after another."""
         raise NotImplementedError
 
 
 class CaseRunner(FireRunner):
-    """Fires cases, as an agent would.
+    """A runner of cases.
 
-    `deciding` gives what decides, if it is not the daemon's own dispatcher, and says what is wrong at its end; `active`
-    are the hooks that it has to decide with.
+    `open_dispatcher` opens the dispatcher that decides, if it is not the daemon's own, and adds its faults to a list at
+    its end.  `active` are the hooks that decide.
     """
 
     def __init__(
         self,
         cases: list[Case],
-        tell: Callable[[CaseResult], None],
+        report: Callable[[CaseResult], None],
         *,
-        deciding: Callable[
+        open_dispatcher: Callable[
             [DaemonComponents, list[str]], AbstractAsyncContextManager[tuple[Dispatcher, DialectDispatcher]]
         ]
         | None = None,
@@ -118,8 +121,8 @@ class CaseRunner(FireRunner):
         self.active: list[Hook] = []
         self.catalogue: Catalogue | None = None  # until the hooks are loaded
         self._cases = cases
-        self._tell = tell
-        self._deciding = deciding
+        self._report = report
+        self._open_dispatcher = open_dispatcher
 
     @property
     def failed(self) -> int:
@@ -135,27 +138,28 @@ class CaseRunner(FireRunner):
             self.error = error
             return
         own = nullcontext((parts.dispatcher, parts.native))
-        async with self._deciding(parts, self.diagnostics) if self._deciding is not None else own as decides:
-            await self._fire_cases(parts, decides)
+        opened = self._open_dispatcher(parts, self.diagnostics) if self._open_dispatcher is not None else own
+        async with opened as dispatchers:
+            await self._fire_cases(parts, dispatchers)
 
-    async def _fire_cases(self, parts: DaemonComponents, decides: tuple[Dispatcher, DialectDispatcher]) -> None:
+    async def _fire_cases(self, parts: DaemonComponents, dispatchers: tuple[Dispatcher, DialectDispatcher]) -> None:
         file = None
         for case in self._cases:
             self._doing = f"running {case.name!r}"
             if case.file != file:
                 file = case.file
                 parts.shared_state.clear()  # each file starts with empty state
-            decision = await decide_fire(case.params, parts, *decides)
+            decision = await decide_fire(case.params, parts, *dispatchers)
             # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
             parts.breakers.clear()
             matched = select_matching_hooks(case.params, decision.event, parts)
             self.results.append(CaseResult(case, decision, case.expected.differences(decision), matched))
             self.done = len(self.results)
-            self._tell(self.results[-1])
+            self._report(self.results[-1])
 
 
 def select_matching_hooks(params: FireParams, event: str, parts: DaemonComponents) -> tuple[Hook, ...]:
-    """Return the hooks of an event whose matcher accepts what is fired; none if it cannot be read."""
+    """Return the hooks of an event whose matcher accepts the payload; none if that cannot be read."""
     from hooklatch.core.payload import Payload, PayloadError
     from hooklatch.dialects.translation import translate_to_canonical
 
@@ -174,10 +178,10 @@ def select_matching_hooks(params: FireParams, event: str, parts: DaemonComponent
 
 @contextmanager
 def make_own_folder() -> Generator[str]:
-    """Make a directory for a daemon of one's own, where hooks can be run.
+    """Make a temporary directory for the daemon of a command.
 
     Raises:
-        CommandError: they cannot.
+        CommandError: hooks cannot be run on this system.
     """
     from hooklatch.testing.daemon import NotHereError, check_system, make_scratch_folder
 
@@ -189,19 +193,19 @@ def make_own_folder() -> Generator[str]:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
 
 
-async def report_waiting(what: Callable[[], str]) -> None:
-    """Say after a second, then after two, four, …, what is being done; until cancelled."""
+async def report_waiting(describe: Callable[[], str]) -> None:
+    """Print after a second, then after two, four, …, what is being done; until cancelled."""
     import trio
 
-    wait = FIRST_WORD
+    wait = FIRST_REPORT
     while True:
         await trio.sleep(wait)
-        output.print_error(f"{what()} …")
+        output.print_error(f"{describe()} …")
         wait *= 2
 
 
 def run_async(function: Callable[..., Coroutine[object, object, None]], *arguments: object) -> None:
-    """Run an async function to its end; Ctrl-C, also in a debugger, ends it as it ends any command."""
+    """Run an async function to its end; Ctrl-C ends it, also in a debugger, as it ends any command."""
     import trio
 
     try:
@@ -236,7 +240,7 @@ def check_case(case: Case, parts: DaemonComponents) -> None:
 async def decide_fire(
     params: FireParams, parts: DaemonComponents, dispatcher: Dispatcher, native: DialectDispatcher
 ) -> FireDecision:
-    """Fire what a client would send, and refuse what a daemon would: a payload that can be read in two ways."""
+    """Decide a fire; refuse a payload that can be read in two ways, as a daemon does before it dispatches."""
     from hooklatch_worker.author.ambiguity import find_ambiguity
 
     fault = find_ambiguity(bytes(params.payload))

@@ -1,6 +1,6 @@
-"""Chooses cases by an expression over their words: `-k "force and not mirror"`.  Knows texts; knows no case.
+"""A parser for expressions that select cases by their words: `-k "force and not mirror"`.
 
-either    both ("or" both)*        both    one ("and" one)*        one    "not" one | "(" either ")" | WORD
+either    both ("or" both)*        both    term ("and" term)*        term    "not" term | "(" either ")" | WORD
 """
 
 from __future__ import annotations
@@ -12,68 +12,70 @@ from typing import TypeAlias
 __all__ = ["ExpressionError", "parse_selection"]
 
 Matches: TypeAlias = Callable[[str], bool]
-MOST_WORDS = 200  # with parentheses: each may be one level deeper
+MAX_WORDS = 200  # with parentheses: each may be a level of the parser's recursion
 TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
 WORDS = ("and", "or", "not", "(", ")")
 
 
 class ExpressionError(ValueError):
-    """It is no expression; the text says where it goes wrong."""
+    """A text is not an expression; the message has the place of the error."""
 
 
 def parse_selection(expression: str) -> Matches:
-    """Return whether a text has the words of an expression, as parts of its own words, in upper case or lower.
+    """Return a test of whether a text has the words of an expression, as parts of its own words and in any case.
 
     Raises:
-        ExpressionError: it is none.
+        ExpressionError: it is not an expression.
     """
-    if len(tokens := TOKEN.findall(expression)) > MOST_WORDS:
-        raise ExpressionError(f"-k has more than {MOST_WORDS} words and parentheses; write a shorter one")
-    reader = SelectionParser(tokens, expression)
-    matches = reader.either()
-    if reader.tokens:
-        raise reader.wrong()
+    if len(tokens := TOKEN.findall(expression)) > MAX_WORDS:
+        raise ExpressionError(f"-k has more than {MAX_WORDS} words and parentheses; write a shorter one")
+    parser = SelectionParser(tokens, expression)
+    matches = parser.parse_either()
+    if parser.tokens:
+        raise parser.make_error()
     return matches
 
 
 class SelectionParser:
+    """A parser by recursive descent, with a method for each rule of the grammar above."""
+
     def __init__(self, tokens: list[str], expression: str) -> None:
         self.tokens = tokens
         self._expression = expression
 
-    def either(self) -> Matches:
-        found = [self.both()]
-        while self.takes("or"):
-            found.append(self.both())
-        return lambda text: any(matches(text) for matches in found)
+    def parse_either(self) -> Matches:
+        terms = [self.parse_both()]
+        while self.take("or"):
+            terms.append(self.parse_both())
+        return lambda text: any(matches(text) for matches in terms)
 
-    def both(self) -> Matches:
-        found = [self.one()]
-        while self.takes("and"):
-            found.append(self.one())
-        return lambda text: all(matches(text) for matches in found)
+    def parse_both(self) -> Matches:
+        terms = [self.parse_term()]
+        while self.take("and"):
+            terms.append(self.parse_term())
+        return lambda text: all(matches(text) for matches in terms)
 
-    def one(self) -> Matches:
-        if self.takes("not"):
-            inner = self.one()
+    def parse_term(self) -> Matches:
+        if self.take("not"):
+            inner = self.parse_term()
             return lambda text: not inner(text)
-        if self.takes("("):
-            inner = self.either()
-            if not self.takes(")"):
-                raise self.wrong()
+        if self.take("("):
+            inner = self.parse_either()
+            if not self.take(")"):
+                raise self.make_error()
             return inner
         if not self.tokens or self.tokens[0] in WORDS:
-            raise self.wrong()
+            raise self.make_error()
         word = self.tokens.pop(0).lower()
         return lambda text: word in text.lower()
 
-    def takes(self, token: str) -> bool:
+    def take(self, token: str) -> bool:
         if self.tokens[:1] == [token]:
             del self.tokens[0]
             return True
         return False
 
-    def wrong(self) -> ExpressionError:
+    def make_error(self) -> ExpressionError:
         where = f"at {self.tokens[0]!r}" if self.tokens else "at its end"
         example = "write words joined by and, or, not and parentheses: -k 'force and not mirror'"
         return ExpressionError(f"-k {self._expression!r} cannot be read {where}; {example}")
