@@ -114,7 +114,7 @@ class Pool:
         worker.ends = worker.deadline = deadline
         if call.following:
             if worker.calls + len(call.following) >= self.limits.calls * worker.endurance:
-                call = msgspec.structs.replace(call, then=())  # they would exceed the calls of one worker
+                call = msgspec.structs.replace(call, following=())  # they would exceed the calls of one worker
             worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.following)])
         # An alarm is only ever moved forward here; one that rings too early finds nothing due and is set anew.
         if worker.deadline < self._alarm.deadline:

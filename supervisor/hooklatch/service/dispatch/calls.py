@@ -88,7 +88,7 @@ class HookRunners:
         else:
             deadline = min(now + (hook.timeout or fire.spec.timeout), fire.deadline)
             if call.following and self._breakers.knows(hook, *call.following):
-                call = msgspec.structs.replace(call, then=())  # each must pass its own breaker first
+                call = msgspec.structs.replace(call, following=())  # each must pass its own breaker first
             try:
                 if own.native:
                     outcome = await self._dialects.call(target, call, fire, deadline)
