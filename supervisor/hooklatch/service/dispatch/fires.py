@@ -163,13 +163,13 @@ class Fire:
         """Do what can be done while a worker works."""
         self._services.prepare(self)
 
-    def answer(self, call: Call, asked: StateRequest) -> wire.StateResponse:
+    def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:
         """Perform one operation on the state of a hook's source, for this fire.
 
         Raises:
             FrameError: our own code in the worker never sends such a request.
         """
-        return self._services.answer(self, call, asked)
+        return self._services.answer(self, call, request)
 
     def take(self, emitted: Sequence[EmittedTelemetry]) -> None:
         """Publish the telemetry that came with an answer."""
