@@ -115,7 +115,7 @@ class Pool:
             if worker.calls + len(call.then) >= self.limits.calls * worker.endurance:
                 call = msgspec.structs.replace(call, then=())  # they would exceed the calls of one worker
             worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.then)])
-        # An alarm is only ever moved forward here; one that rings too early finds nothing due and is set anew.
+        # The alarm is only moved to an earlier time here. If it rings too early, nothing is due, and it is set anew.
         if worker.deadline < self._alarm.deadline:
             self._alarm.deadline = worker.deadline
         try:
