@@ -103,7 +103,7 @@ class LogHandler(logging.Handler):
     def _write_all(self) -> None:
         while (record := self._queue.get()) is not None:
             self._write(record)
-            # Only when the reader has caught up: a notice for each dropped line would fill the queue again.
+            # Only when the queue is empty, so that one notice counts a whole burst.
             if self.dropped != self._reported and self._queue.empty():
                 self._write(self._make_loss_record())
             if self._path is not None:

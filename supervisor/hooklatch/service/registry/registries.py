@@ -191,7 +191,7 @@ class Registries:
                 session.inherited = tuple(retarget_hook(hook, retargeted) for hook in session.inherited)
 
     def register_global(self, hooks: Iterable[Hook], *, is_restored: bool = False) -> None:
-        """Add or replace hooks of the admin socket's clients. Restored hooks take precedence over those of files.
+        """Add or replace hooks of the admin socket's clients. Restored ones are not compared with those of files.
 
         Raises:
             RpcError: a file declares one of these ids.
@@ -211,7 +211,7 @@ class Registries:
         """Remove a hook of the admin socket's clients, by its id or its name. A missing one is not an error.
 
         Raises:
-            RpcError: a file declares it; `declared_by` is a file that names that file.
+            RpcError: a file or a plugin declares the hook. `declared_by` stands in the text.
         """
         # Ids are unique in the global layer, and other layers may have the same ones.
         hook = next((hook for hook in self._api.values() if name in (hook.id, hook.name)), None)
