@@ -74,7 +74,7 @@ class SharedState:
 
     def _restore(self, change: StateChange) -> None:
         scope = StateScope(Namespace(change.layer, change.owner, change.source), change.scope)
-        scope = msgspec.structs.replace(scope, linger=LINGER if scope.scope else None)
+        scope = msgspec.structs.replace(scope, idle_ttl=LINGER if scope.scope else None)
         if not change.key:
             self.keyspace.end_scope(scope)
             return
