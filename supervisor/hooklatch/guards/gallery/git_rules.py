@@ -26,7 +26,8 @@ from hooklatch.guards import (
     is_of_person,
     strictest,
 )
-from hooklatch.guards.git.commands import find_git_places
+from hooklatch.guards.effects.unseen import may_be
+from hooklatch.guards.git.commands import find_git_places, refs_pushed, strange_program
 from hooklatch.guards.git.repositories import is_free, read_branch, read_head
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
@@ -46,6 +47,7 @@ A_VALUE = {
     "commit": re.compile(r"-[aqsvezpo]*[mFCct]|--(?:message|file|author|date|reuse-message|reedit-message|fixup)\b=?"),
     "merge": re.compile(r"-[mF]|--(?:message|file)\b=?"),
 }
+OF_GIT = re.compile(r"""\b(?:push|commit)\b|(?<==)git\b|(?<=='|=")git\b""")  # in what is not known until it runs
 CONFIG_VALUED = ("--file", "--blob", "--type", "--default", "--comment", "--value", "--url")
 THE_BRANCH = re.compile(r"HEAD|@|\$\(\s*git (?:branch --show-current|rev-parse --abbrev-ref HEAD)\s*\)")
 
@@ -82,18 +84,9 @@ def judge_text(text: str, begin: str, *, is_sure: bool) -> Any:
         for command in found:
             if (reason := find_variable_refusal(command)) is not None:
                 return deny(reason)
-    is_hidden = re.search(r"=['\"]?git\b", text) is not None  # in a variable
-    if any(map(is_open, ours)) or any(
-        one.program is None and (is_hidden or re.search(r"\b(?:push|commit)\b", text if is_read(one) else one.text))
-        for one in found
-    ):
+    if any(map(is_open, ours)) or any(may_be(one, text, OF_GIT) for one in found):
         return ask("which git command this is, is decided only when it runs")
     return judged[0] if judged else None
-
-
-def is_read(command: Command) -> bool:
-    """Return whether what runs is read from somewhere, and so may be any part of the text."""
-    return not set("$`") & set(command.text)
 
 
 def rewrite_as_git(command: Command) -> Command:
@@ -187,8 +180,8 @@ def judge_current_branch(text: str, found: Sequence[Command], at: int, begin: st
 
 def is_pushing_branch(command: Command) -> bool:
     told = git_options(command)
-    if told.operands[1:]:
-        is_ours = any(THE_BRANCH.fullmatch(word.text) for word in told.operands[1:])
+    if refs := refs_pushed(told):
+        is_ours = any(THE_BRANCH.fullmatch(word.text) for word in refs)
     else:
         is_ours = not told.has("--tags", "-d", "--delete")
     is_undone = any(option.name.startswith(("--no-d", "--no-t")) for option in told.options)
@@ -307,6 +300,8 @@ def find_refusal(command: Command) -> str | None:
     for setting in settings:
         if is_of_person(setting):
             return f"git -c {setting} changes what git runs or who commits; a person sets that"
+    if (program := strange_program(command)) is not None:
+        return f"git {verb} would run {program} in place of git's own program; a person decides that"
     if verb in ("init", "clone") and told.has("--template"):
         return f"git {verb} --template brings hooks that git runs; a person sets that"
     if verb == "config":
@@ -334,7 +329,7 @@ def find_push_refusal(value: Any) -> str | None:
         return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
     if value.has("--all", "--branches"):
         return "this pushes every branch, the protected ones too; name one of your own"
-    for word in value.operands[1:]:
+    for word in refs_pushed(value):
         ref = word.text
         if ref.startswith("+"):
             return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -41,7 +42,32 @@ class Options(NamedTuple):
         return any(option.may_be(name) for option in self.options for name in names)
 
 
+class Asked:
+    """A command's words, which are the same only if they are the same object: nobody compares thousands of words."""
+
+    __slots__ = ("how", "words")
+
+    def __init__(self, words: Sequence[Word], how: Syntax) -> None:
+        self.words, self.how = words, how
+
+    def __hash__(self) -> int:
+        return id(self.words)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Asked) and other.words is self.words and other.how is self.how
+
+
+@functools.lru_cache(maxsize=4)  # a guard asks of one command after the other, and of each many times
+def parsed_once(asked: Asked) -> Options:
+    return read_options(asked.words, asked.how)
+
+
 def parse_options(words: Sequence[Word], how: Syntax) -> Options:
+    """Return the options among words, and the operands, as `read_options` does; of a command's own, once."""
+    return parsed_once(Asked(words, how)) if isinstance(words, tuple) else read_options(words, how)
+
+
+def read_options(words: Sequence[Word], how: Syntax) -> Options:
     """Return the options among words, and the operands: each way of writing them, clusters, cut short, behind `--`.
 
     Where nobody knows whether an option takes the next word, that word is read as its value and by itself; of a program
