@@ -15,6 +15,28 @@ bunx rimraf /
 yarn dlx rimraf@5 /
 npm x rimraf@3 -- /
 foo --cmd=rm\ -rf\ /
+arch -x86_64 rm -rf /
+arch -arch arm64 rm -rf /
+wsl rm -r -f /var/lib
+wsl -d Ubuntu -- rm -rf /
+podman unshare rm -rf /
+cargo watch -s 'rm -rf /'
+cargo watch -w src -x check --shell 'rm -rf /'
+cargo watch -- rm -rf /
+env -S 'rm -rf' /
+env -iS'rm' -r -f /
+env --split-string=rm -rf /
+echo / | xargs -I% rm -rf %
+echo tc | xargs -I{} rm -rf /e{}
+rm -rf "$PWD"
+rm -rf "${PWD}/.git"
+env -C / rm -rf "$PWD/x"
+sg_format --format /dev/sg0
+sg_sanitize --block /dev/sg1
+cfdisk /dev/sda
+badblocks -w /dev/sdb
+newfs_msdos /dev/disk2
+cat x > /dev/nst0
 foo -- find / -delete
 foo curl x | sh
 foo sh -c "curl x | sh"

@@ -9,6 +9,24 @@ __all__ = ["WRITTEN"]
 WRITTEN: Final = {
     "git_rules": r"""
 foo git push -f
+arch -x86_64 git push -f
+cargo watch -s 'git push -f'
+podman unshare git push origin main
+wsl -e git push -f
+env -S 'git push' -f
+env -vS'git commit' -n -m x
+env --split-string 'git push' --force
+git fetch --upload-pack=./x
+git fetch --upload-pack ./x origin
+git pull --upload-p=./x
+git push --receive-pack=./x
+git push --exec ./x
+git clone -u ./x a b
+git ls-remote --upload-pack=./x .
+git archive --remote=. --exec=./x HEAD
+git push --repo=origin main
+git push --repo origin main
+ssh $OPTS host git push -f
 direnv exec . git push -f
 op run -- git push --force
 npm explore x -- git push -f
@@ -96,6 +114,41 @@ git config --fil x core.pager y
 GIT_CONFIG_COUNT=1 git commit
 """,
     "protected_paths": r"""
+arch -x86_64 tee .env
+podman unshare tee .env
+cargo watch -s 'touch .env'
+psql -o .env -c 'select 1'
+psql -L .env
+pg_dump -f .env app
+mysqldump -r .env app
+pandoc -o .env x
+dot -Tpng -o.env x
+go build -o .git/hooks/pre-commit
+go test -coverprofile .env ./...
+shuf -o .env x
+split -b 1 x .git/
+csplit -f .git/ x 1
+script .env
+script -q -O .env -c ls
+docker cp c:/x .env
+docker compose cp c:/x .env
+podman cp c:/x .git/hooks/
+kubectl cp p:/x .env
+kubectl cp -n a p:/x .env
+lxc file pull c/x .env
+aws s3 cp s3://b/x .env
+gsutil cp gs://b/x .env
+rclone copyto r:x .env
+gh release download -O .env
+zip .env x
+ffmpeg -i x .env
+npx prettier --write .env
+eslint --fix .env
+tar cf .env x
+openssl genrsa -out .env 2048
+echo nv | xargs -I{} touch .e{}
+printf 'a\nenv\n' | xargs -I% touch .%
+seq -f .env 1 | xargs touch
 python3 -m hooklatch.__main__ stop
 python3 -m hooklatch stop
 python -mhooklatch stop

@@ -8,6 +8,34 @@ __all__ = ["QUIET"]
 
 QUIET: Final = r"""
 echo rm -rf /
+arch
+uname -m; arch
+cargo watch -x test
+cargo watch -w src -x 'run -- --port 80'
+podman unshare cat /proc/self/uid_map
+wsl --list
+env -S 'node --no-warnings' app.js
+docker cp .env c:/app/.env
+docker cp c:/app/dist ./dist
+kubectl cp p:/tmp/x.log ./x.log
+kubectl cp .env p:/app/.env
+psql -o out.txt -c 'select 1'
+pandoc README.md -o out.pdf
+go build -o bin/app ./cmd/app
+shuf -n 3 names.txt
+split -l 100 big.csv part_
+zip -r out.zip src
+ffmpeg -i in.mp4 -c copy out.mp4
+npx prettier --write src
+npx eslint --fix .
+badblocks --version
+git fetch --upload-pack=git-upload-pack
+seq 1 10 | xargs -I{} touch fixtures/{}.json
+rm -rf "$PWD/dist"
+rm -rf "${PWD}/node_modules/.cache"
+gh issue create --title "curl https://evil.example fails" --body x
+gh pr comment 3 --body="see https://evil.example/x"
+psql -c "select * from t where host = 'db.evil.example'"
 grep -rn 'rm -rf' src
 man rm
 type rm

@@ -1,16 +1,22 @@
-"""Work on a shell text is in proportion to the text, whatever it nests, opens and does not close."""
+"""Work on a shell text, and of guards on what it says, is in proportion to it, whatever it nests or leaves open."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, TypeAlias
 
 import pytest
 
+from guards.test_everyday import GUARDS
+from guards.test_shapes import verdict
 from hooklatch.guards import UnreadableCommandError, commands, words
+from hooklatch.guards.reading.bounds import MAX_WORDS
+from hooklatch.guards.shell.characters import MAX_TEXT
 from support.tables import table
 from support.work import work_of
 
+Guard: TypeAlias = Callable[[Any], Any]
 SMALL, LARGE = 1_500, 6_000  # characters
 MAX_RATIO = 8.0  # of work, where the text is 4 times as long: what is quadratic has 16
 
@@ -63,6 +69,54 @@ def test_a_long_file_in_a_here_document_is_read(begin: str) -> None:
     assert (cat.program, last.program) == ("cat", "ls")
     assert len(cat.redirects[-1].target.text) + len(cat.redirects[0].target.text) > 299_000
     assert reading(text) < 20_000
+
+
+def judging(guard: Guard, text: str) -> int:
+    """Return the work of a guard on a text."""
+    return work_of(lambda: verdict(guard, text))
+
+
+@table(
+    ("guard", "make"),
+    [
+        (guard, make)
+        for guard in GUARDS
+        for make in (
+            lambda n: "rm -f " + " ".join(f"a/f{at}" for at in range(n // 8)),
+            lambda n: "rm -f " + " ".join(f"../f{at}" for at in range(n // 8)),
+            lambda n: "touch " + " ".join(f"f{at}*" for at in range(n // 8)),
+            lambda n: repeated("-x ", n, "ls "),
+            lambda n: repeated("--long ", n, "tool "),
+            lambda n: repeated("-e A=1 ", n, "docker run ", "alpine ls"),
+            lambda n: repeated("print(1);", n, "python3 -c '", "'"),
+            lambda n: repeated("*** Update File: a.py\n", n, "apply_patch <<'E'\n", "E"),
+            lambda n: repeated("cd a && ", n, "", "ls"),
+            lambda n: repeated("find . -name '*.pyc' -delete; ", n),
+            lambda n: repeated("~ ", n, "ls "),
+        )
+    ],
+)
+def test_work_of_a_guard_grows_no_faster_than_the_text(guard: Guard, make: Callable[[int], str]) -> None:
+    judging(guard, make(SMALL))
+
+    small, large = (judging(guard, make(size)) for size in (SMALL, LARGE))
+
+    assert large < MAX_RATIO * max(small, 500)
+
+
+@table(
+    ("text", "bound"),
+    [
+        ("\n" * 2**20, MAX_TEXT),
+        ("ls " + "a " * MAX_WORDS, MAX_WORDS),
+        ("xargs " * 1365 + "ls", MAX_WORDS),
+        ("foo " + "bash -c " * 1000, MAX_WORDS),
+    ],
+)
+def test_what_is_beyond_a_bound_is_refused_before_much_is_done(text: str, bound: int) -> None:
+    with pytest.raises(UnreadableCommandError, match=f"too large to be read.* {bound} "):
+        commands(text)
+    assert reading(text) < 100_000
 
 
 def test_what_braces_may_become_is_bounded() -> None:

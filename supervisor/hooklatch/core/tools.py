@@ -49,7 +49,7 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "subagent": {"prompt": ("prompt", "message", "task"), "type": ("subagent_type", "agent_type")},
 }  # fmt: skip
 TYPED: Final = ("chars", "input")  # of these, those that are typed into a terminal
-# What `tool_args` may have, whatever the tool.
+# All keys that `tool_args` may have, for any tool.
 ARGUMENTS: Final = frozenset(key for keys in KEYS.values() for key in keys) | {"paths", "server", "tool", "arguments"}
 # At least one of these is needed: without it, a guard of that kind would judge nothing.
 NEEDED: Final[Mapping[str, tuple[str, ...]]] = {

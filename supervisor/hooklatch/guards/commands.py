@@ -11,7 +11,8 @@ catch that error denies.
 from __future__ import annotations
 
 from hooklatch.guards.command import Command, UnreadableCommandError
-from hooklatch.guards.reading.readings import MAX_COMMANDS, ScriptReader
+from hooklatch.guards.reading.bounds import MAX_COMMANDS
+from hooklatch.guards.reading.readings import ScriptReader
 from hooklatch.guards.shell.languages import LANGUAGES
 
 __all__ = ["commands"]

@@ -17,7 +17,7 @@ from typing import Final
 
 from hooklatch.guards.command import Command
 
-__all__ = ["codes_of", "reads_data"]
+__all__ = ["codes_of", "paths_in_code", "reads_data"]
 
 # The option of an interpreter that the program follows.  An interpreter that is not here is not known.
 PROGRAM_OPTIONS: Final = {
@@ -53,7 +53,22 @@ RUNS_DATA: Final = re.compile(
 NOT_CODE: Final = re.compile(r"[\w./-]+")  # a name of a file or of an option
 CODE_FOLLOWS: Final = re.compile(r"-\w*[ecrpE]|--\w+")  # an option whose value may be code
 WITH_VERBS: Final = frozenset({"deno", "bun"})
+MAX_CODE: Final = 16 * 1024  # characters of a program in Python that are parsed, some 2 us each
 VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
+
+# A file that code writes by one call; what it puts together is not seen.
+IN_CODE: Final = re.compile(
+    r"""open\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:mode\s*=\s*)?['"][rbt]*[wax+]"""
+    r"""|Path\(\s*['"]([^'"\n]+)['"]\s*\)\.(?:write|unlink|touch|rename|replace|mkdir|rmdir|chmod|open\(\s*['"][wax])"""
+    r"""|(?:remove|unlink|rename|replace|chmod|rmtree|move|truncate|(?:write|append|unlink|rm)(?:File)?(?:Sync)?|File\.write"""
+    r"""|file_put_contents|copyfile|symlink)\(\s*['"]([^'"\n]+)['"]"""
+    r"""|\bopen\s*\(?\s*\w+\s*,\s*['"]\+?>{1,2}['"]\s*,\s*['"]([^'"\n]+)['"]"""
+    r"""|>\s*"([^"\n]+)\""""
+)
+SECOND_IN_CODE: Final = re.compile(
+    r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?"""
+    r"""\(\s*[^,()]+,\s*['"]([^'"\n]+)['"]"""
+)
 
 
 def reads_data(command: Command) -> bool:
@@ -93,7 +108,9 @@ def is_option(name: str, word: str) -> bool:
 
 
 def runs_known_code(text: str) -> bool:
-    """Return whether a program in Python uses only names that are known to run no data."""
+    """Return whether a program in Python uses only names that are known to run no data; of a long one, False."""
+    if len(text) > MAX_CODE:
+        return False
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -149,3 +166,9 @@ def is_given(module: str, name: str) -> bool:
         return module == "sys" and name in OF_SYS
     value = getattr(importlib.import_module(module), name, None)
     return value is not None and not isinstance(value, types.ModuleType) and not name.startswith("_")
+
+
+def paths_in_code(code: str) -> Iterator[str]:
+    """Yield the files that code writes by one call."""
+    yield from (path for groups in IN_CODE.findall(code) for path in groups if path)
+    yield from SECOND_IN_CODE.findall(code)

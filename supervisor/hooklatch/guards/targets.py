@@ -1,56 +1,32 @@
-"""What commands write to, and the parts of a command of git, by tables of programs.  Knows commands, no policy."""
+"""What commands write to, by the tables of `outputs.py` and by ways of their own.  Knows commands, no policy."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hooklatch.guards.command import Command
 from hooklatch.guards.git.commands import list_files_written
+from hooklatch.guards.outputs import (
+    BEHIND,
+    IN_PLACE,
+    MARKED,
+    READING,
+    SCRIPT_FIRST,
+    VALUED,
+    WRITES_ALL,
+    WRITES_FIRST,
+    WRITES_LAST,
+    WRITES_SECOND,
+)
 from hooklatch.guards.words import Word
 
 __all__ = ["paths_written"]
 
-# Programs that write to every operand, and those that write to the last one.
-WRITES_ALL: Final = frozenset({
-    "rm", "rmdir", "unlink", "shred", "tee", "touch", "truncate", "chmod", "chown", "chgrp", "mkdir", "srm",
-    "patch", "sponge", "gzip", "bzip2", "xz", "zstd", "gunzip", "bunzip2", "unxz", "dos2unix", "unix2dos",
-    "fallocate", "mkfifo", "mknod", "setfacl", "chattr", "ed", "ex", "trash",
-})  # fmt: skip
-WRITES_LAST: Final = frozenset({"cp", "install", "rsync", "ln", "scp"})
-IN_PLACE: Final = {
-    "sed": ("-i", "--in-place"), "perl": ("-i",), "ruby": ("-i",), "gawk": ("-i",), "awk": ("-i",), "sort": ("-o",),
-    "yq": ("-i", "--inplace"),
-}  # fmt: skip
-# Programs whose first operand is no file unless one of these options says it; chmod's mode may look like an option.
-SCRIPT_FIRST: Final = {
-    "chmod": ("--reference",), "chown": ("--reference",), "chgrp": ("--reference",),
-    "sed": ("-e", "--expression", "-f", "--file"), "perl": ("-e", "-E"), "ruby": ("-e",),
-}  # fmt: skip
 FOLDERS: Final = frozenset({".", "~", "$HOME", "${HOME}", "$PWD"})
-CLUSTER: Final = re.compile(r"-[A-Za-z0-9]+")
-VALUED: Final = {  # options whose value is a file that is written
-    "curl": ("-o", "--output", "--dump-header", "-D", "-c", "--cookie-jar", "--output-dir"),
-    "aria2c": ("-o", "--out", "-d", "--dir"),
-    "gpg": ("-o", "--output"),
-    "ssh-keygen": ("-f",),
-    "iconv": ("-o", "--output"),
-    **dict.fromkeys(("gcc", "cc", "clang", "g++", "rustc", "strace", "time"), ("-o",)),
-    "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
-    "cp": ("-t", "--target-directory"),
-    "ln": ("-t", "--target-directory"),
-    "mv": ("-t", "--target-directory"),
-    "install": ("-t", "--target-directory"),
-    "tar": ("-f", "--file", "-C", "--directory"),
-    "bsdtar": ("-f", "--file", "-C", "--directory"),
-    "cpio": ("-D", "--directory"),
-    "7z": ("-o",),
-    "unzip": ("-d",),
-    "sort": ("-o", "--output"),
-    "git": ("--git-dir", "--work-tree"),
-}
+FAR: Final = re.compile(r"[\w@][\w.@/-]*:")  # what lies in a container, a bucket, or on another machine
 PATCHED: Final = re.compile(r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$")
 
 
@@ -72,13 +48,12 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from list_copies_into(command)
     elif name == "find" and "-delete" in [word.text for word in command.arguments]:
         yield from itertools.takewhile(lambda word: not word.text.startswith(("-", "(", "!")), command.arguments)
-    elif name == "find":
-        writing = ("-fprint", "-fprint0", "-fprintf", "-fls")
-        yield from (word for last, word in itertools.pairwise(command.arguments) if last.text in writing)
-    elif name == "openssl":
-        yield from (word for last, word in itertools.pairwise(command.arguments) if last.text == "-out")
-    elif name in ("uniq", "xxd") and len(command.operands) > 1:
-        yield command.operands[-1]
+    elif name in MARKED:
+        yield from (word for last, word in itertools.pairwise(command.arguments) if last.text in MARKED[name])
+    elif name in WRITES_FIRST:
+        yield from command.operands[:1]
+    elif name in WRITES_SECOND:
+        yield from command.operands[1:]
     elif (name == "curl" and command.has_option("-O", "--remote-name")) or (
         name == "wget" and not command.has_option("-O", "--output-document", "-i")
     ):
@@ -92,8 +67,22 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from (Word(path) for text in texts for path in PATCHED.findall(text))
     elif name == "git":
         yield from list_files_written(command)
-    if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
+    if not command.has_option(*READING.get(name, ())):
         yield from command.values_of(*VALUED.get(name, ()))
+    for verbs, options, is_last in BEHIND.get(name, ()):
+        if (rest := behind(verbs.split(), command.operands)) is not None:
+            yield from command.values_of(*options)
+            yield from (word for word in rest[-1:] if is_last and FAR.match(word.text) is None)
+
+
+def behind(verbs: Sequence[str], operands: Sequence[Word]) -> Sequence[Word] | None:
+    """Return the operands behind some verbs; None if these are not among them."""
+    for verb in verbs:
+        at = next((at for at, word in enumerate(operands) if word.text == verb), None)
+        if at is None:
+            return None
+        operands = operands[at + 1 :]
+    return operands
 
 
 def list_copies_into(command: Command) -> Iterator[Word]:

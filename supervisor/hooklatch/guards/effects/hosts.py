@@ -15,7 +15,7 @@ from hooklatch.guards.reading.programs import JOINED
 from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.words import Word
 
-__all__ = ["hostname_of", "hosts_reached"]
+__all__ = ["REACHING_HOSTS", "hostname_of", "hosts_reached"]
 
 NETWORK: Final = frozenset({
     "curl", "wget", "wget2", "http", "https", "httpie", "xh", "xhs", "curlie", "axel", "aria2c", "fetch", "lynx", "w3m",
@@ -26,6 +26,8 @@ REMOTE: Final = frozenset({
     "whois", "traceroute", "tracepath", "mtr", "nmap", "masscan", "iperf3", "mosh", "autossh", "ssh-copy-id",
     "grpcurl", "sshfs", "tftp",
 })  # fmt: skip
+# A command in a text that reaches a host.
+REACHING_HOSTS: Final = re.compile(rf"(?<![\w.@-])(?:{'|'.join(sorted(NETWORK | REMOTE))}|git)(?=\s+[^\s;|&])")
 # Options of programs that fetch whose value is no host: a file, a header, what is sent.
 VALUES_OF_CURL: Final = """
     -A -b -c -C -d -D -e -E -F -H -m -o -P -Q -r -t -T -u -U -w -X -y -Y -z --user-agent --cookie --cookie-jar
@@ -56,6 +58,22 @@ HOST_OPTIONS: Final = {
     "psql": ("-h", "--host"), "pg_dump": ("-h", "--host"), "mysql": ("-h", "--host"), "mysqldump": ("-h", "--host"),
     "mariadb": ("-h", "--host"), "redis-cli": ("-h",), "mongosh": ("--host",),
     "openssl": ("-connect", "-host", "-proxy"),
+}  # fmt: skip
+# Programs whose words may be a text that says where a database is: psql "host=db.example dbname=x".
+CONNECTED: Final = frozenset({
+    "psql", "pgcli", "pg_dump", "pg_dumpall", "pg_restore", "pg_isready", "pgbench", "createdb", "dropdb", "vacuumdb",
+    "pg_basebackup", "pg_receivewal", "reindexdb", "clusterdb", "createuser", "dropuser",
+})  # fmt: skip
+CONNECTION: Final = re.compile(r"(?:\s*\w+\s*=\s*(?:'[^']*'|[^\s']+))+\s*")
+OF_CONNECTION: Final = re.compile(r"\b(?:PG)?(?:host|HOST)(?:addr|ADDR)?\s*=\s*['\"]?([^\s,'\"/]+)")
+OF_SOCKET: Final = re.compile(r"([\w.-]+\.[\w-]+):\d+")  # a host and a port, of openssl
+# Options of programs whose value is what people read: a host in it is only spoken of.
+PROSE: Final = {
+    **dict.fromkeys(("gh", "glab", "hub", "tea"), (
+        "-t", "--title", "-b", "--body", "-d", "--description", "-m", "--message", "-n", "--notes", "-c", "--comment",
+        "--subject",
+    )),
+    **dict.fromkeys(("hg", "svn", "jj", "bzr"), ("-m", "--message")),
 }  # fmt: skip
 HOST_OF_SSH: Final = re.compile(r"(?i)\s*(?:hostname|proxyjump)[\s=]+(\S+)")
 URL: Final = re.compile(r"(?i)\b(?!(?:file|s3|gs):)[a-z][a-z0-9+.-]*://[^\s'\"<>]+")
@@ -125,11 +143,19 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
             key, _, value = setting.partition("=")
             if key.lower().endswith("proxy"):
                 yield from list_word_hosts("curl", Word(value))
-    valued = VALUES.get(name, frozenset[str]())
+    if name in CONNECTED:
+        told = [word.text.removeprefix("--dbname=").removeprefix("-d") for word in command.arguments]
+        told = [one for one in told if CONNECTION.fullmatch(one)] + re.findall(r"\bPGHOST\w*=\S+", command.text)
+        for host in (host for one in told for host in OF_CONNECTION.findall(one)):
+            yield from list_word_hosts("curl", Word(host, "$" not in host))
+    if name == "openssl":
+        yield from (one[1].lower() for word in command.arguments if (one := OF_SOCKET.fullmatch(word.text)) is not None)
+    prose = PROSE.get(name, ())
+    valued = VALUES.get(name, frozenset[str]()).union(prose)
     taking = valued.union(DIVERTING.get(name, ()), READ_FROM_FILE.get(name, ()))  # the values of these were judged
     is_value = is_unsure = False
     for word in command.arguments:
-        if not is_value:
+        if not is_value and word.text.partition("=")[0] not in prose:
             yield from list_word_hosts(name, word)
         is_long = not is_value and word.text.startswith("--") and "=" not in word.text
         is_value = not is_value and not is_unsure and takes_next(word.text, taking)

@@ -9,7 +9,7 @@ from typing import Final
 from hooklatch.guards.command import Command
 from hooklatch.guards.words import Word
 
-__all__ = ["packages_installed"]
+__all__ = ["INSTALLING", "packages_installed"]
 
 VERSION: Final = re.compile(r"[\d.]+\Z")  # pip3, python3.12
 OF_PROJECT: Final = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")  # what the project declares
@@ -49,6 +49,14 @@ INSTALLERS: Final = {
     "composer": ("require",), "snap": ("install",), "pnpx": ("",), "rye": ("add",), "pixi": ("add",),
     "volta": ("install",), "port": ("install",), "stack": ("install",), "yay": ("-S", "-Sy", "-Syu"),
 }  # fmt: skip
+
+WITH_VERB: Final = "|".join(
+    rf"{re.escape(name)}[\d.]*\s[^;|&\n]*?(?<!\S)(?:{'|'.join(map(re.escape, verbs))})(?!\S)"
+    for name, verbs in {**INSTALLERS, "uv": ("add", "install", "run", "tool")}.items()
+    if verbs != ("",)
+)
+BY_NAME: Final = "|".join(name for name, verbs in INSTALLERS.items() if verbs == ("",))
+INSTALLING: Final = re.compile(rf"(?<![\w.@-])(?:{WITH_VERB}|(?:{BY_NAME})\s+[^\s;|&])")  # in a text
 
 
 def packages_installed(command: Command) -> list[Word] | None:

@@ -10,12 +10,12 @@ This file is yours: change the lists.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from hooklatch import ask, deny, hook
@@ -27,17 +27,17 @@ from hooklatch.guards import (
     codes_of,
     commands,
     data_lost,
-    git_options,
-    git_parts,
     is_contained,
     reads_data,
     running_fetched,
     strictest,
 )
 from hooklatch.guards.effects.services import DROPS
-from hooklatch.guards.paths import PathResolver, PlacedPath, find_wide_together, may_be
-from hooklatch.guards.paths.devices import is_showing_only, is_taking_disk, is_writing_device
+from hooklatch.guards.git.losses import work_lost
+from hooklatch.guards.paths import MAGIC, PathResolver, PlacedPath, find_own_home, find_wide_together, may_be
+from hooklatch.guards.paths.devices import formats_disk, is_taking_disk, is_writing_device
 from hooklatch.guards.paths.finding import list_roots, measure_left_out
+from hooklatch.guards.reading.containers import mounted
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -46,9 +46,6 @@ REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "trash", "rimraf", "del-cli
 RECURSIVE = ("-r", "-R", "--recursive", "--dir")
 RIGHTS = {"chmod", "chown", "chgrp", "setfacl", "chattr"}
 ENGINES = {"docker", "podman", "nerdctl"}
-MOUNTS = re.compile(r"\A(?:--volume=|-[a-z]*v(?=[/~.$]))")
-A_PATH = re.compile(r"[/~]|\.\.")
-SOURCES = re.compile(r"(?:^|[,=])(?:src|source)=((?:/|~|\.\.)[^,]*)")
 ALWAYS_RECURSIVE = {"srm", "trash", "rimraf", "del-cli"}
 SYSTEM = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys",
@@ -57,7 +54,6 @@ SYSTEM = (
 WORKPLACES = ("/opt", "/root", "/usr/src", "/usr/local/src")  # where a folder may be what an agent works on
 TEMPORARY = ("/tmp", "/var/tmp", tempfile.gettempdir())
 HISTORY = {".git", ".hg", ".svn", ".jj"}
-OVERWRITING_DISKS = ("mkfs", "wipefs", "fdisk", "sfdisk", "gdisk", "sgdisk", "parted", "blkdiscard", "mke2fs", "mkswap")
 FETCHING = {"curl", "wget", "http", "https", "aria2c", "nc", "ncat", "socat", "fetch"}
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "source", "."}
 INTERPRETERS = SHELLS | {
@@ -94,32 +90,6 @@ ASKED_WORDS = (
     "crontab -r", "userdel", "deluser", "groupdel", "svn revert -R", "hg revert --all",
     "hg purge", "hg strip", "jj abandon",
 )  # fmt: skip
-# git commands that throw away what was not committed or pushed, or what names it, with the options or words that make
-# them do it; "*" is any, and a word that ends with "*" is what others begin with.
-THROWING_AWAY: dict[str, tuple[str, ...]] = {
-    "clean": ("-f", "--force"), "reset": ("--hard", "--merge"), "stash": ("drop", "clear"),
-    "branch": ("-D", "-f", "--force", "-M", "-C"), "tag": ("-d", "--delete", "-f", "--force"),
-    "push": ("-f", "--force", "--mirror", "--delete", "-d", "--prune", "+*", ":*"),
-    "send-pack": ("-f", "--force", "--mirror", "+*", ":*"),
-    "fetch": ("-f", "--force", "-u", "--update-head-ok", "+*"), "pull": ("-f", "--force", "+*"),
-    "checkout": (".", "..", "/*", "./*", "../*", ":*", "--", "-B", "--force", "-f", "--pathspec-from-file"),
-    "switch": ("-C", "--force-create", "--discard-changes", "--force", "-f"), "restore": ("*",),
-    "rm": ("-f", "--force"),
-    "mv": ("-f", "--force"), "reflog": ("expire", "delete"), "update-ref": ("*",), "symbolic-ref": ("-d", "--delete"),
-    "read-tree": ("--reset", "-u"), "checkout-index": ("-f", "--force"), "worktree": ("-f", "--force"),
-    "remote": ("prune", "remove", "rm"), "gc": ("--prune",), "submodule": ("-f", "--force"), "prune": ("*",),
-    "filter-branch": ("*",), "filter-repo": ("*",), "replace": ("-d", "--delete", "-f", "--force"),
-    "notes": ("remove", "prune", "-f", "--force"), "lfs": ("prune", "migrate"),
-}  # fmt: skip
-# With one of the first options, and none of the second ones, these throw nothing away.
-HARMLESS = {
-    "restore": (("-S", "--staged"), ("-W", "--worktree")), "rm": (("--cached",), ()),
-    "clean": (("-n", "--dry-run"), ()), "worktree": (("-n", "--dry-run"), ()),
-    "checkout": (("-p", "--patch"), ("-f", "--force")),
-    "prune": (("-n", "--dry-run"), ()),
-}  # fmt: skip
-# What `git checkout` is likelier to take for a file than for a branch.
-A_FILE = re.compile(r".*[*?\[].*|(?:.*/)?[\w-][\w.-]*\.[A-Za-z][A-Za-z0-9]{0,4}")
 # Print names of files for xargs, from where they are told to look.
 MAX_GIVING = 20  # of these before one xargs
 NAMING = {"find", "fd", "fdfind", "ls", "grep", "egrep", "rg", "git"}
@@ -187,10 +157,10 @@ def judge_command(
         yield ("deny", f"{clip_command(command)} runs what the network sends") if sent else (
             "ask", f"which program {clip_command(command)} runs {LATER}"
         )  # fmt: skip
-    elif (name.startswith(OVERWRITING_DISKS) and not is_showing_only(command)) or is_writing_device(command, paths):
-        yield "deny", f"{clip_command(command)} writes onto a disk"
     elif name in REMOVING:
         yield from judge_removal(command, begin, paths, found)
+    elif formats_disk(command) or is_writing_device(command, paths):
+        yield "deny", f"{clip_command(command)} writes onto a disk"
     elif name == "find":
         yield from judge_find(command, begin, paths)
     elif name == "git":
@@ -218,8 +188,8 @@ def judge_command(
         yield "ask", f"{clip_command(command)} has a command in its words that removes folders"
     elif name in ENGINES and any(
         is_above(path, paths.here(begin), is_itself_above=False)
-        for mounted_folder in list_mounted_folders(words)
-        for path in paths.lost(Word(mounted_folder), command)
+        for one in mounted(words)
+        for path in paths.lost(Word(one), command)
     ):
         yield "ask", f"{clip_command(command)} gives a container more than the working directory"
     elif is_among(command, DENIED_WORDS):
@@ -257,15 +227,6 @@ def judge_contained(command: Command) -> Iterator[Answer]:
                 )
     elif command.program == "git":
         yield from judge_git(command, None)
-
-
-def list_mounted_folders(words: Sequence[Word]) -> Iterator[str]:
-    """Yield the folders of this machine that a container is given: -v /:/h, --volume=/:/h, --mount src=/,dst=/h."""
-    for word in words:
-        path, colon, _ = MOUNTS.sub("", word.text).replace("${HOME}", "~").replace("$HOME", "~").partition(":")
-        if colon and A_PATH.match(path):
-            yield path
-        yield from SOURCES.findall(word.text)
 
 
 def judge_removal(command: Command, begin: str, paths: PathResolver, found: Sequence[Command]) -> Iterator[Answer]:
@@ -320,22 +281,7 @@ def judge_found(finding: Command, command: Command, begin: str, paths: PathResol
 
 def judge_git(command: Command, folder: str | None) -> Iterator[Answer]:
     """Judge what a command of git throws away."""
-    settings, verb, rest = git_parts(command)
-    told, throwing = git_options(command), THROWING_AWAY.get(verb, ())
-    harmless, undoing = HARMLESS.get(verb, ((), ()))
-    if told.has(*harmless) and not told.has(*undoing):
-        return
-    texts = [word.text for word in told.operands] + (["--"] if "--" in rest else [])
-    is_meant = "*" in throwing or told.has(*throwing) or not set(texts[:1]).isdisjoint(throwing)
-    is_meant = is_meant or any(fnmatchcase(text, one) for text in texts for one in throwing if not one.isalpha())
-    if verb == "clean" and any(setting.lower().startswith("clean.requireforce") for setting in settings):
-        is_meant = True
-    if verb == "checkout" and not told.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
-        names_file = any(map(A_FILE.fullmatch, texts))
-        is_there = folder is not None and any(os.path.lexists(os.path.join(folder, text)) for text in texts)
-        is_meant = is_meant or len(texts) > 1 or names_file or is_there
-    if is_meant:
-        lost = "overwrites what others have pushed" if verb in ("push", "send-pack") else "throws away work"
+    if (lost := work_lost(command, folder)) is not None:
         yield "ask", f"{clip_command(command)} {lost} that may exist nowhere else"
 
 
@@ -364,6 +310,8 @@ def judge_path(path: PlacedPath, word: Word, command: Command, here: str, *, is_
     elif not path.is_placed:
         if command.program in REMOVING or not word.is_known:
             yield "ask", f"what {clip_command(command)} changes {LATER}"
+    elif lies_deep(path, here):
+        return
     elif command.program in RIGHTS and path.whole == here and path.is_here:
         yield "ask", f"{clip_command(command)} changes who may read and write the whole working directory"
     elif is_above(path, here):
@@ -391,6 +339,19 @@ def is_above(path: PlacedPath, here: str, *, is_itself_above: bool = True) -> bo
     if path.whole == here and path.is_here:
         return is_itself_above
     return path.is_home() or len(path.parts) < 2 or path.may_be_above(here) or (path.may_be(here) and path.is_here)
+
+
+def lies_deep(path: PlacedPath, here: str) -> bool:
+    """Return whether a plain path lies in a working directory that holds nothing of the system, and no home."""
+    is_plain = path.is_here and path.whole != here and MAGIC.search(path.whole) is None
+    return is_plain and path.is_below([here]) and is_own_place(here, find_own_home())
+
+
+@functools.lru_cache(maxsize=8)
+def is_own_place(here: str, home: str) -> bool:
+    place = PlacedPath(here)
+    is_apart = not place.may_be_below(SYSTEM) and not PlacedPath(home).is_below([here])
+    return is_apart and len(place.parts) > 2
 
 
 def is_in_reach(path: PlacedPath, here: str) -> bool:
@@ -429,12 +390,12 @@ def is_among(command: Command, rules: Sequence[str]) -> bool:
 
 def judge_interpreter(command: Command) -> Answer | None:
     """Judge an interpreter that runs what another program sends it."""
-    is_shell = command.program in SHELLS
-    is_open = is_shell or not reads_data(command)
+    if command.program in SHELLS or command.fed_by in (None, "<", "echo", "printf", "cat"):
+        return None
     is_given_words = "xargs" in command.within and NAMED_CODE.match(
         " ".join(argument.text for argument in command.arguments)
     )
-    if is_open and not is_shell and not is_given_words and command.fed_by not in (None, "<", "echo", "printf", "cat"):
+    if not is_given_words and not reads_data(command):
         return "ask", f"{clip_command(command)} runs what {command.fed_by} prints, which nobody has seen"
     return None
 

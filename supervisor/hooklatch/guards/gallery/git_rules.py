@@ -26,7 +26,8 @@ from hooklatch.guards import (
     is_of_person,
     strictest,
 )
-from hooklatch.guards.git.commands import find_git_places
+from hooklatch.guards.effects.unseen import may_be
+from hooklatch.guards.git.commands import find_git_places, refs_pushed, strange_program
 from hooklatch.guards.git.repositories import is_free, read_branch, read_head
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
@@ -46,6 +47,7 @@ A_VALUE = {
     "commit": re.compile(r"-[aqsvezpo]*[mFCct]|--(?:message|file|author|date|reuse-message|reedit-message|fixup)\b=?"),
     "merge": re.compile(r"-[mF]|--(?:message|file)\b=?"),
 }
+OF_GIT = re.compile(r"""\b(?:push|commit)\b|(?<==)git\b|(?<=='|=")git\b""")  # in what is not known until it runs
 CONFIG_VALUED = ("--file", "--blob", "--type", "--default", "--comment", "--value", "--url")
 THE_BRANCH = re.compile(r"HEAD|@|\$\(\s*git (?:branch --show-current|rev-parse --abbrev-ref HEAD)\s*\)")
 
@@ -84,19 +86,9 @@ def judge_text(text: str, begin: str, *, is_sure: bool) -> Any:
         for command in script:
             if (reason := find_variable_refusal(command)) is not None:
                 return deny(reason)
-    is_hidden = re.search(r"=['\"]?git\b", text) is not None  # in a variable
-    if any(map(is_open, ours)) or any(
-        command.program is None
-        and (is_hidden or re.search(r"\b(?:push|commit)\b", text if is_read(command) else command.text))
-        for command in script
-    ):
+    if any(map(is_open, ours)) or any(may_be(command, text, OF_GIT) for command in script):
         return ask("the git command that this runs is decided only when it runs")
     return answers[0] if answers else None
-
-
-def is_read(command: Command) -> bool:
-    """Return whether a command is read from somewhere, and so may be any part of the text."""
-    return not set("$`") & set(command.text)
 
 
 def rewrite_as_git(command: Command) -> Command:
@@ -190,8 +182,8 @@ def judge_current_branch(text: str, script: Sequence[Command], at: int, begin: s
 
 def is_pushing_branch(command: Command) -> bool:
     options = git_options(command)
-    if options.operands[1:]:
-        is_named = any(THE_BRANCH.fullmatch(word.text) for word in options.operands[1:])
+    if refs := refs_pushed(options):
+        is_named = any(THE_BRANCH.fullmatch(word.text) for word in refs)
     else:
         is_named = not options.has("--tags", "-d", "--delete")
     is_undone = any(option.name.startswith(("--no-d", "--no-t")) for option in options.options)
@@ -310,6 +302,8 @@ def find_refusal(command: Command) -> str | None:
     for setting in settings:
         if is_of_person(setting):
             return f"git -c {setting} changes what git runs or who commits; a person sets that"
+    if (program := strange_program(command)) is not None:
+        return f"git {verb} would run {program} in place of git's own program; a person decides that"
     if verb in ("init", "clone") and options.has("--template"):
         return f"git {verb} --template adds hooks that git runs; a person sets that"
     if verb == "config":
@@ -341,7 +335,7 @@ def find_push_refusal(options: Any) -> str | None:
         return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
     if options.has("--all", "--branches"):
         return "this pushes every branch, the protected ones too; name one of your own"
-    for word in options.operands[1:]:
+    for word in refs_pushed(options):
         ref = word.text
         if ref.startswith("+"):
             return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"

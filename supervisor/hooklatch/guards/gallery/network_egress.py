@@ -11,6 +11,8 @@ from typing import Any
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import UnreadableCommandError, call_of, commands, hostname_of, hosts_reached
+from hooklatch.guards.effects.hosts import REACHING_HOSTS
+from hooklatch.guards.effects.unseen import may_be
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -30,7 +32,9 @@ def network_egress(event: Any) -> Any:
     hosts = [hostname_of(url if "://" in url else f"//{url}") for url in call.addresses]
     for line in call.lines:
         try:
-            hosts += [host for command in commands(line.text) for host in hosts_reached(command)]
+            found = commands(line.text)
+            hosts += [host for one in found for host in hosts_reached(one)]
+            hosts += [None for one in found if may_be(one, line.text, REACHING_HOSTS)]
         except UnreadableCommandError as error:
             return (deny if line.is_sure else ask)(f"the command cannot be judged: {error}")
     for host in hosts:

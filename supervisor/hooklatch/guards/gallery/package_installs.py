@@ -19,6 +19,8 @@ import msgspec
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, packages_installed, strictest
+from hooklatch.guards.effects.packages import INSTALLING
+from hooklatch.guards.effects.unseen import may_be
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -56,6 +58,8 @@ def judge_installs(text: str, begin: str, *, is_sure: bool) -> Any:
         installs = [(command, packages_installed(command)) for command in commands(text)]
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
+    if any(may_be(command, text, INSTALLING) for command, _ in installs):
+        return ask("whether this installs a package, and which, is decided only when it runs")
     for command, packages in installs:
         if packages is None:
             continue

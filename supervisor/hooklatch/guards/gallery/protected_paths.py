@@ -7,19 +7,20 @@ there are file systems to which they are; letters that only look alike do not, s
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import glob
 import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, paths_written, strictest
+from hooklatch.guards.interpreters import paths_in_code
 from hooklatch.guards.paths import (
     HOMES,
     STREAMS,
@@ -30,7 +31,8 @@ from hooklatch.guards.paths import (
     is_match,
     split_parts,
 )
-from hooklatch.guards.paths.finding import may_find
+from hooklatch.guards.paths.finding import may_find, names_told
+from hooklatch.guards.paths.patterns import MAGIC, is_wide, may_be, may_match
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -54,7 +56,7 @@ PROTECTED = (
     ".dir-locals.el", "~/.gdbinit", ".gdbinit", "~/.lldbinit", "~/.psqlrc", "~/.sqliterc", "~/.tmux.conf",
     "~/.config/tmux/*", "~/.screenrc", "~/.curlrc", "~/.wgetrc", "~/.cargo/config*", "~/.cargo/env",
     "~/.gradle/init.d/*", "~/.m2/settings.xml", "~/.rhosts", "~/.forward", "*/.vscode/tasks.json",
-    "*/.vscode/settings.json", "~/.config/Code/User/*",
+    "*/.vscode/settings.json", "~/.config/Code/User/*", "~/.config/zed/*",
     "/etc/*", "/boot/*", "/usr/*", "/bin/*", "/sbin/*", "/lib*/*", "/sys/*", "/proc/*", "/run/*", "/var/spool/cron/*",
     "/var/spool/at/*", "/Library/*", "/System/*",
     # Where agents' programs are told to ask hooklatch: without these entries no guard is asked.
@@ -106,21 +108,13 @@ EVERYDAY = re.compile(
     r"|__\w+__|node_modules|\.DS_Store"
 )
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua", "awk", "gawk", "mawk")
-# A file that code writes by one call; what it puts together is not seen.
-IN_CODE = re.compile(
-    r"""open\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:mode\s*=\s*)?['"][rbt]*[wax+]"""
-    r"""|Path\(\s*['"]([^'"\n]+)['"]\s*\)\.(?:write|unlink|touch|rename|replace|mkdir|rmdir|chmod|open\(\s*['"][wax])"""
-    r"""|(?:remove|unlink|rename|replace|chmod|rmtree|move|truncate|(?:write|append|unlink|rm)(?:File)?(?:Sync)?|File\.write"""
-    r"""|file_put_contents|copyfile|symlink)\(\s*['"]([^'"\n]+)['"]"""
-    r"""|\bopen\s*\(?\s*\w+\s*,\s*['"]\+?>{1,2}['"]\s*,\s*['"]([^'"\n]+)['"]"""
-    r"""|>\s*"([^"\n]+)\""""
-)
-SECOND_IN_CODE = re.compile(r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?\(\s*[^,()]+,\s*['"]([^'"\n]+)['"]""")
 NAMING = {"ls", "echo", "printf", "git", "grep", "egrep", "rg"}  # print names of files for xargs
+A_NUMBER = re.compile(r"-?\d+|-w")
 GIVEN = Word("what xargs is given", False)
 MAX_FINDS = 20  # of one text that give something to commands; of more, what they give is asked about
 # Protected files as they lie in a folder of work.
 NEAR = (".env", ".git/config", ".git/HEAD", ".git/hooks/pre-commit", ".npmrc", "server.key")
+MAX_PART = 255
 MAX_SAME = 1000  # protected files that are looked at, where a file has several names
 
 
@@ -134,7 +128,7 @@ def protected_paths(event: Any) -> Any:
     call = call_of(event, HARMLESS_TOOLS)
     if call.fault is not None:
         return deny(call.fault)
-    in_code = [path for code in call.codes for path in list_code_paths(code)]
+    in_code = [path for code in call.codes for path in paths_in_code(code)]
     for path in (*call.paths, *in_code):
         if (answer := judge_path(path, call.begin, is_whole=call.is_losing)) is not None:
             return answer
@@ -220,7 +214,13 @@ def list_givers(command: Command, found: Sequence[Command]) -> list[Command] | N
     if not any("{}" in word.text if is_named else word is GIVEN for word in changed):
         return None
     before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
-    return [one for one in before if one.program in NAMING or one.program == "find"][:MAX_FINDS]
+    giving = [one for one in before if one.program in NAMING or one.program == "find" or counts_only(one)]
+    return giving[:MAX_FINDS]
+
+
+def counts_only(command: Command) -> bool:
+    """Return whether a command prints numbers, which are no names of anything protected."""
+    return command.program == "seq" and all(A_NUMBER.fullmatch(word.text) for word in command.arguments)
 
 
 def list_find_starts(
@@ -266,29 +266,15 @@ def list_written(command: Command, finding: Sequence[Command], found: Sequence[C
         yield from list_found_names(command)
     if (command.program or "").startswith(INTERPRETERS):
         for argument in (*command.arguments, *(redirect.target for redirect in command.redirects)):
-            yield from map(Word, list_code_paths(argument.text))
-
-
-def list_code_paths(code: str) -> Iterator[str]:
-    yield from (path for groups in IN_CODE.findall(code) for path in groups if path)
-    yield from SECOND_IN_CODE.findall(code)
+            yield from map(Word, paths_in_code(argument.text))
 
 
 def list_found_names(finding: Command) -> list[Word]:
     """Return the names that find looks for, and those of protected files that these patterns mean."""
-    named = list_condition_names([word.text for word in finding.arguments])
+    named = names_told([word.text for word in finding.arguments])
     plain = [one for one in PROTECTED if one[:1] == "." and "/" not in one and not glob.has_magic(one)]
-    return [Word(one) for one in (*named, *(one for one in plain if any(fnmatchcase(one, name) for name in named)))]
-
-
-def list_condition_names(told: Sequence[str]) -> list[str]:
-    """Return the names of find's conditions that none of the words before takes back."""
-    told = ["", "", *told]
-    return [
-        told[at]
-        for at in range(2, len(told))
-        if told[at - 1] in ("-name", "-iname") and told[at - 2] not in ("!", "-not")
-    ]
+    meant = (one for one in plain if any(fnmatch.fnmatchcase(one, name) for name in named))
+    return [Word(one) for one in (*named, *meant)]
 
 
 def is_everyday(finding: Command) -> bool:
@@ -297,7 +283,7 @@ def is_everyday(finding: Command) -> bool:
     told = told[: next((at for at, word in enumerate(told) if word in RUNNING), len(told))]
     if {"-o", "-or", ",", "(", ")", "-L", "-follow", "-files0-from", "-f"} & set(told):
         return False
-    named = list_condition_names(told)
+    named = names_told(told)
     if any(last == "-maxdepth" and value in ("0", "1", "2") for last, value in itertools.pairwise(told)):
         return bool(named) and not may_find(finding, NEAR)  # names of branches lie deeper
     return bool(named) and all(EVERYDAY.fullmatch(one[:255]) for one in named)
@@ -367,10 +353,37 @@ def find_protection(paths: Iterable[PlacedPath], begin: str, *, is_whole: bool =
     return None
 
 
-@functools.lru_cache(maxsize=4096)
 def find_pattern(path: str, *, is_whole: bool) -> str | None:
     """Return the pattern that protects a path."""
-    parts = split_parts(path.lower())
+    return protecting_parts(tuple(map(told_apart, split_parts(path.lower()))), is_whole=is_whole)
+
+
+@functools.lru_cache(maxsize=4096)
+def told_apart(part: str) -> str:
+    """Return a part of a path, or the same for all that no pattern tells apart, so that one answer is for them all."""
+    if len(part) > MAX_PART:
+        return part
+    if not glob.has_magic(part):
+        return part if parts_told().fullmatch(part) else "-"
+    begin = MAGIC.split(part, maxsplit=1)[0]
+    likely = (part_item for part_item in all_parts() if part_item.startswith(begin) or MAGIC.search(part_item))
+    return part if is_wide(part) or any(may_match(part, one) or may_be(one, part) for one in likely) else "-"
+
+
+@functools.cache
+def parts_told() -> re.Pattern[str]:
+    """Return what matches each part of a path that a pattern or exception has by more than `*`."""
+    return re.compile("|".join(map(fnmatch.translate, sorted(all_parts()))) + "|[.]env.*")
+
+
+@functools.cache
+def all_parts() -> frozenset[str]:
+    parts = {part for one in PROTECTED for form in list_pattern_forms(one) for part in split_parts(form)}
+    return frozenset(parts - {"*"} | {*ALLOWED})
+
+
+@functools.lru_cache(maxsize=4096)
+def protecting_parts(parts: tuple[str, ...], *, is_whole: bool) -> str | None:
     name = parts[-1] if parts else ""
     if name in ALLOWED or re.fullmatch(r"\.env(\.\w+)*\.(example|sample|template)", name):
         return None

@@ -14,7 +14,15 @@ from hooklatch.guards.options.syntax import ANY, Syntax, parse_syntax
 from hooklatch.guards.reading.inner import split_git_verb
 from hooklatch.guards.words import Word
 
-__all__ = ["list_files_written", "git_options", "git_parts", "find_git_places", "is_of_person"]
+__all__ = [
+    "list_files_written",
+    "git_options",
+    "git_parts",
+    "find_git_places",
+    "is_of_person",
+    "refs_pushed",
+    "strange_program",
+]
 
 OF_TREES: Final = (
     "-q --quiet --recurse-submodules? --progress -m --merge --conflict= -2 --ours -3 --theirs -p --patch"
@@ -167,6 +175,10 @@ WRITING: Final = {
     "read-tree": ("--index-output",), "fast-export": ("--export-marks",), "bugreport": ("-o", "--output-directory"),
     "diagnose": ("-o", "--output-directory"), "credential-store": ("--file",),
 }  # fmt: skip
+# Verbs that have another program run at the other end, and their options that say which.
+REACHING: Final = frozenset({"fetch", "pull", "push", "clone", "ls-remote", "archive", "send-pack", "fetch-pack"})
+RUN_THERE: Final = ("--upload-pack", "--receive-pack", "--exec")
+OF_GIT: Final = re.compile(r"git[ -](?:upload|receive)-(?:pack|archive)")
 # Harmless values of a pager or an editor: programs that show a text, or do nothing.
 SHOWING: Final = re.compile(r"(?:cat|less|more|true|false|:|)(?: -[A-Za-z]+)*")
 SHOWN_BY: Final = ("core.pager", "pager.*", "core.editor", "sequence.editor")
@@ -230,6 +242,21 @@ def list_named_files(command: Command) -> Iterator[Word]:
         yield operands[-1]
     behind = command.arguments[len(command.arguments) - len(rest) :]
     yield from list_option_values(behind, WRITING.get(verb, ("--output",)), OPTIONS.get(verb))
+
+
+def strange_program(command: Command) -> str | None:
+    """Return what an option has git run in place of its own program at the other end; None if nothing."""
+    verb, rest = split_git_verb(command.arguments)
+    if verb not in REACHING:
+        return None
+    names = (*RUN_THERE, "-u") if verb == "clone" else RUN_THERE
+    named = list_option_values(rest, names, OPTIONS.get(verb))
+    return next((word.text for word in named if OF_GIT.fullmatch(word.text) is None), None)
+
+
+def refs_pushed(options: Options) -> list[Word]:
+    """Return what a push names behind the repository, which an option may name, too."""
+    return options.operands if options.has("--repo") else options.operands[1:]
 
 
 def is_of_person(setting: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -41,7 +42,33 @@ class Options(NamedTuple):
         return any(option.may_be(name) for option in self.options for name in names)
 
 
+class CommandWords:
+    """The words of a command with their syntax, equal only to themselves: comparing thousands of words costs more."""
+
+    __slots__ = ("syntax", "words")
+
+    def __init__(self, words: Sequence[Word], syntax: Syntax) -> None:
+        self.words, self.syntax = words, syntax
+
+    def __hash__(self) -> int:
+        return id(self.words)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CommandWords) and other.words is self.words and other.syntax is self.syntax
+
+
+@functools.lru_cache(maxsize=4)  # a guard asks about one command after the other, and about each many times
+def parse_once(command_words: CommandWords) -> Options:
+    """Return the options of a command that was asked about just now, or parse them."""
+    return read_options(command_words.words, command_words.syntax)
+
+
 def parse_options(words: Sequence[Word], syntax: Syntax) -> Options:
+    """Return the options among words, and the operands, as `read_options` does; of a command's own words, once."""
+    return parse_once(CommandWords(words, syntax)) if isinstance(words, tuple) else read_options(words, syntax)
+
+
+def read_options(words: Sequence[Word], syntax: Syntax) -> Options:
     """Return the options among words, and the operands: each way of writing them, clusters, cut short, behind `--`.
 
     Where it is unknown whether an option takes the next word, that word is read as its value and by itself.  This holds

@@ -100,6 +100,11 @@ SYNTAX: Final[Mapping[str, Syntax]] = {
         " --debug --files0-from= -k= --key= -m --merge -o= --output= -s --stable -S= --buffer-size= -t="
         " --field-separator= -T= --temporary-directory= --parallel= -u --unique -z --zero-terminated"
     ),
+    "split": parse_syntax(
+        "-a= --suffix-length= --additional-suffix= -b= --bytes= -C= --line-bytes= -d --numeric-suffixes? -x"
+        " --hex-suffixes? -e --elide-empty-files --filter= -l= --lines= -n= --number= -t= --separator= -u --unbuffered"
+        " --verbose"
+    ),
     "perl": parse_syntax(
         "-0? -a -c -C? -d? -D? -e= -E= -f -F= -i? -I= -l? -m= -M= -n -p -s -S -t -T -u -U -v -V? -w -W -x? -X"
     ),

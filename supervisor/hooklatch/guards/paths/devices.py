@@ -11,7 +11,7 @@ from hooklatch.guards.paths.patterns import may_be
 from hooklatch.guards.targets import paths_written
 from hooklatch.guards.words import Word
 
-__all__ = ["is_showing_only", "is_taking_disk", "is_writing_device"]
+__all__ = ["formats_disk", "is_taking_disk", "is_writing_device"]
 
 # What a program may write to below /dev; all else there is a disk, the memory, or another device.
 WRITABLE: Final = (
@@ -20,8 +20,15 @@ WRITABLE: Final = (
 )  # fmt: skip
 DISKS: Final = re.compile(
     r"r?(?:sd|hd|vd|xvd|dasd)[a-z*?\[].*|r?disk.*|block|mapper|mem|kmem|port"
-    r"|(?:nvme|mmcblk|md|dm-|loop|nbd|sr|zd|ram|pmem|bcache|drbd|rbd|ubi|mtd)[\d*?\[].*"
+    r"|(?:nvme|mmcblk|md|dm-|loop|nbd|sr|sg|st|nst|bsg|zd|ram|pmem|bcache|drbd|rbd|ubi|mtd)[/\d*?\[].*|bsg"
 )
+# Programs that make a disk anew, by how their names begin.
+FORMATTING: Final = (
+    "mkfs", "wipefs", "fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "cgdisk", "parted", "blkdiscard", "mke2fs",
+    "mkswap", "mkntfs", "mkdosfs", "mkexfatfs", "mkreiserfs", "newfs", "sg_format", "sg_sanitize", "sg_write_same",
+    "sg_unmap", "nwipe", "zerofree", "testdisk", "flash_erase", "badblocks",
+)  # fmt: skip
+ONLY_WITH: Final = {"badblocks": ("-w", "-n")}  # these do so with one of these options alone
 LOOKING: Final = frozenset({  # programs that only look at a disk, or write to their last word alone
     "lsblk", "blkid", "file", "ls", "stat", "mount", "umount", "df", "cat", "head", "tail", "smartctl", "findmnt",
     "readlink", "realpath", "test", "[", "[[", "echo", "printf", "grep", "hexdump", "xxd", "od", "udevadm", "iostat",
@@ -33,6 +40,13 @@ LOOKING: Final = frozenset({  # programs that only look at a disk, or write to t
 def is_writing_device(command: Command, paths: PathResolver) -> bool:
     """Return whether a command writes to a disk, the memory, or another device."""
     return any(is_device(paths.changed(word, command)) for word in paths_written(command))
+
+
+def formats_disk(command: Command) -> bool:
+    """Return whether a command makes a disk anew, whichever it names."""
+    name = command.program or ""
+    is_meant = name.startswith(FORMATTING) and (name not in ONLY_WITH or command.has_option(*ONLY_WITH[name]))
+    return is_meant and not is_showing_only(command)
 
 
 def is_showing_only(command: Command) -> bool:

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from hooklatch.guards.command import Command
 from hooklatch.guards.words import Word
 
-__all__ = ["measure_left_out", "may_find", "list_roots"]
+__all__ = ["measure_left_out", "may_find", "names_told", "list_roots"]
 
 # Files and folders below one that is searched, but for what is built or fetched: those that nobody wants to lose.
 HISTORY: Final = (
@@ -285,3 +285,13 @@ def match_find_pattern(pattern: str, text: str, word: str) -> TrialAnswers:
         pattern, text = pattern.lower(), text.lower()
     pattern = re.sub(r"\\(.)", r"[\1]", pattern) if "\\" in pattern else pattern
     return YES if fnmatchcase(text, pattern.replace("[^", "[!")) else NO
+
+
+def names_told(told: Sequence[str]) -> list[str]:
+    """Return the names of find's conditions that none of the words before takes back."""
+    told = ["", "", *told]
+    return [
+        told[at]
+        for at in range(2, len(told))
+        if told[at - 1] in ("-name", "-iname") and told[at - 2] not in ("!", "-not")
+    ]

@@ -28,6 +28,7 @@ HOME_IS_SET: Final = re.compile(r"(?<!\$)(?<!\$\{)(?<!\w)HOME\b")
 CDPATH_IS_SET: Final = re.compile(r"(?<!\$)(?<!\w)CDPATH\b")
 REPEATS: Final = re.compile(r"\b(?:while|until|for|select)\b|\(\s*\)")  # what makes a later command come before
 OF_VARIABLE: Final = re.compile(r"\A\$(?:(HOME|PWD)|\{(HOME|PWD)\})(?=/|\Z)")
+BLANK: Final = re.compile(r"[\s*?\[]")
 LINKING: Final = frozenset({"ln", "link", "cp", "mv", "mount"})
 
 
@@ -93,12 +94,12 @@ class PathResolver:
     def lost(self, word: Word, command: Command) -> list[PlacedPath]:
         """Return what is lost if a word is removed: of `link` the link, of `link/` and `link/*` what it leads to."""
         self._reach(command)
-        return self._meant(word, command, is_followed=False)
+        return self._meant(self.expanded(word, command), command, is_followed=False)
 
     def changed(self, word: Word, command: Command) -> list[PlacedPath]:
         """Return what is changed if a word is written to: as it is named, and with all links followed."""
         self._reach(command)
-        word = self.expanded(word)
+        word = self.expanded(word, command)
         found = [
             *self._meant(word, command, is_named=True),
             *self._meant(word, command, is_named=True, is_followed=True),
@@ -109,14 +110,20 @@ class PathResolver:
         """Return what a path that is no word of a shell means."""
         return self.changed(Word(text), Command(program=""))
 
-    def expanded(self, word: Word) -> Word:
-        """Return a word in which $HOME and $PWD are what they say, if the text sets neither."""
+    def expanded(self, word: Word, command: Command) -> Word:
+        """Return a word in which $HOME and $PWD are what they say, if the text sets neither.
+
+        It stays one word only in quotes, or where the folder has no blank; and a program that runs others may do so in
+        another folder than that of the shell, which has put the value there.
+        """
         found = None if word.is_known else OF_VARIABLE.match(word.text)
         if found is None or set(rest := word.text[found.end() :]) & set("$`"):
             return word
         if "HOME" in found[0]:
-            return Word(f"~{rest}", self._home_is_known)
-        return Word(f".{rest}", self._folder_is_known)
+            is_known = self._home_is_known and (word.is_one or not BLANK.search(find_own_home()))
+            return Word(f"~{rest}", is_known)
+        is_known = self._folder_is_known and not command.within and (word.is_one or not BLANK.search(self.begin))
+        return Word(f".{rest}", is_known)
 
     def here(self, folder: str) -> str:
         """Return a folder with its links followed."""

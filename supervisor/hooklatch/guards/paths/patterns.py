@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import Final
 
-__all__ = ["MAGIC", "is_match", "is_start", "is_wide", "may_be", "split_parts", "find_wide_together"]
+__all__ = ["MAGIC", "is_match", "is_start", "is_wide", "may_be", "may_match", "split_parts", "find_wide_together"]
 
 MAGIC: Final = re.compile(r"[*?\[]")
 CLASS: Final = re.compile(r"\[:(\w+):\]")
@@ -25,6 +25,15 @@ LETTERS: Final = tuple(f"{one}{end}" for one in "abcdefghijklmnopqrstuvwxyz" for
 FEW: Final = 3  # one of so many names is few
 MAX_TOGETHER: Final = 64  # patterns of one folder that are tried together
 HIDDEN: Final = (".git", ".github", ".env", ".gitignore", ".config")
+
+
+@functools.lru_cache(maxsize=4096)  # the library keeps 256, which a guard's own are nearly
+def compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern))
+
+
+def fnmatchcase(name: str, pattern: str) -> bool:
+    return compiled(pattern).match(name) is not None
 
 
 @functools.lru_cache(maxsize=4096)

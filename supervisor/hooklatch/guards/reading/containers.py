@@ -5,6 +5,8 @@ Knows programs by tables; parses nothing.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -12,7 +14,7 @@ from hooklatch.guards.command import Command
 from hooklatch.guards.options.reader import list_option_values
 from hooklatch.guards.words import Word
 
-__all__ = ["CONTAINED", "list_contained_commands", "is_attended", "is_contained"]
+__all__ = ["CONTAINED", "list_contained_commands", "is_attended", "is_contained", "mounted"]
 
 ENGINES: Final = ("docker", "podman", "nerdctl", "finch")
 OF_ENGINE: Final = ("exec", "run", "create", "container exec", "container run", "container create", "compose exec",
@@ -30,7 +32,7 @@ VERBS: Final[Mapping[str, tuple[str, ...]]] = {
 # Those behind which the command stands at once.
 AT_ONCE: Final[Mapping[str, tuple[str, ...]]] = {
     "heroku": ("run", "run:detached"), "railway": ("run", "ssh"), "minikube": ("ssh",), "colima": ("ssh",),
-    "ddev": ("exec",), "sail": ("exec",), "toolbox": ("run",), "devcontainer": ("exec",), "wsl": ("",),
+    "ddev": ("exec",), "sail": ("exec",), "toolbox": ("run",), "devcontainer": ("exec",),
 }  # fmt: skip
 CONTAINED: Final = frozenset(VERBS) | frozenset(AT_ONCE)
 # Options that take no value.  All others may take the next word.
@@ -52,12 +54,16 @@ VALUED: Final = frozenset({
 })  # fmt: skip
 CLUSTER: Final = frozenset("ditTPqDR")  # short options that may stand together
 INTERACTIVE: Final = frozenset({"-i", "-l", "-il", "-li", "--login"})
+MOUNTS: Final = re.compile(r"\A(?:--volume=|-[a-z]*v(?=[/~.$]))")
+A_PATH: Final = re.compile(r"[/~]|\.\.")
+SOURCES: Final = re.compile(r"(?:^|[,=])(?:src|source)=((?:/|~|\.\.)[^,]*)")
 MAX_BEGINS: Final = 8
 
 
 def is_contained(command: Command) -> bool:
-    """Return whether a command runs in a container or on another machine."""
-    return not CONTAINED.isdisjoint(command.within)
+    """Return whether a command runs in a container or on another machine; `podman unshare` runs it on this one."""
+    within = (*command.within, "")
+    return any(one in CONTAINED and after != "unshare" for one, after in itertools.pairwise(within))
 
 
 def is_attended(program: str, words: Sequence[Word]) -> bool:
@@ -119,3 +125,12 @@ def find_option_ends(words: Sequence[Word]) -> list[int]:
                     seen.add(at + step)
                     waiting.append(at + step)
     return list(dict.fromkeys(min(one, len(words)) for one in found))
+
+
+def mounted(words: Sequence[Word]) -> Iterator[str]:
+    """Yield the folders of this machine that a container is given: -v /:/h, --volume=/:/h, --mount src=/,dst=/h."""
+    for word in words:
+        path, colon, _ = MOUNTS.sub("", word.text).replace("${HOME}", "~").replace("$HOME", "~").partition(":")
+        if colon and A_PATH.match(path):
+            yield path
+        yield from SOURCES.findall(word.text)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from hooklatch.guards.options.reader import list_option_values
-from hooklatch.guards.reading.options import find_command_starts, skip_options, skip_to_operands
+from hooklatch.guards.reading.options import find_command_starts, skip_options, skip_to_operands, takes_next
 from hooklatch.guards.reading.programs import JOINED, PACKAGED, RUNNERS, WRAPPERS, RunnerOptions
 from hooklatch.guards.reading.unknown import list_possible_commands
 from hooklatch.guards.words import Word
@@ -30,7 +30,7 @@ EXECUTING = {
 PLAIN = re.compile(r"[\w./=:@%+,{}-]+")  # a word that means to a shell what it says
 OF_ENV = re.compile(r"[\w./=:@%+,~ -]*")  # a text of `env -S` that has nothing but words
 OF_PACKAGE = re.compile(r"(?<=[^@/])@[^/@]*\Z")
-SPLITTING = frozenset({"-S", "--split-string"})
+OF_SPLITTING = re.compile(r"(?s)(?:-[iv0]*S|--s(?:plit-string|plit-s?\w*|p?l?i?t?)(?:=|\Z))(.*)")
 GIT = RunnerOptions(
     frozenset(
         {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source", "--super-prefix"}
@@ -60,7 +60,9 @@ def list_inner_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[W
     elif (verbs := RUNNERS.get(name)) is not None:
         rest = skip_to_operands(words, RunnerOptions())
         if rest and rest[0].text in verbs:
-            yield from map(strip_package_version if name in PACKAGED else list, list_possible_rests(rest[1:]))
+            own = list(rest[:1]) if rest[0].text == "unshare" else []  # a program of that name does the same
+            for run in list_possible_rests(rest[1:]):
+                yield strip_package_version(run) if name in PACKAGED else [*own, *run]
     elif name == "git":
         verb, rest = split_git_verb(words)
         if verb == "bisect" and rest and rest[0].text == "run":
@@ -81,12 +83,25 @@ def list_wrapped_commands(name: str, words: Sequence[Word], options: RunnerOptio
         plain = [at for at in range(first + 1, len(words)) if at not in begins and words[at].text[:1] != "-"]
         yield from (words[at:] for at in plain[:MAX_LOST])
     for begin in begins:
-        if name == "env" and (split := next(list_option_values(words[:begin], SPLITTING), None)) is not None:
-            # Its words stand before the others, and may be options.
-            known = split.is_known and OF_ENV.fullmatch(split.text) is not None
-            yield [Word("env"), *map(Word, split.text.split()), *words[begin:]] if known else [UNKNOWN]
+        if name == "env" and (split := split_words(words[:begin], options)) is not None:
+            yield [*split, *words[begin:]]
         else:
             yield words[begin:]
+
+
+def split_words(words: Sequence[Word], options: RunnerOptions) -> list[Word] | None:
+    """Return the words of env with those of `-S` in its place: all behind it are theirs, options too; None without."""
+    is_value = False
+    for at, word in enumerate(words):
+        found = None if is_value else OF_SPLITTING.match(word.text)
+        is_value = not is_value and takes_next(word.text, options.valued)
+        if found is None:
+            continue
+        text = found[1] or "".join(one.text for one in words[at + 1 : at + 2])
+        rest = words[at + 1 if found[1] else at + 2 :]
+        is_known = all(one.is_known for one in words[at : at + 2]) and OF_ENV.fullmatch(text) is not None
+        return [Word("env"), *words[:at], *map(Word, text.split()), *rest] if is_known else [UNKNOWN]
+    return None
 
 
 def strip_package_version(words: Sequence[Word]) -> list[Word]:

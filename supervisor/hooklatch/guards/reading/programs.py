@@ -25,6 +25,7 @@ __all__ = [
     "RUN",
     "RUNNERS",
     "SCRIPTED",
+    "SCRIPTED_VERBS",
     "SHELLS",
     "SILENT",
     "SPEAKING",
@@ -113,6 +114,8 @@ WRAPPERS: Final[Mapping[str, RunnerOptions]] = {
     "chroot": make_wrapper("--userspec --groups", before=1),
     "unshare": make_wrapper("-R --root -w --wd -S --setuid -G --setgid --propagation --map-user --map-group"),
     "nsenter": make_wrapper("-t --target -S --setuid -G --setgid"),
+    "arch": make_wrapper("-arch -d -e"),  # of macOS; elsewhere it takes no word, and runs none
+    "wsl": make_wrapper("-d --distribution -u --user --cd --shell-type"),
     "setarch": make_wrapper(),  # the name of an architecture may follow, which runs the rest by itself
     **{name: make_wrapper() for name in ("linux32", "linux64", "uname26", "i386", "i686", "x86_64", "aarch64")},
     "strace": make_wrapper("-e -o -p -s -u -E -I -O -S -a -b -P -X -U"),
@@ -190,10 +193,13 @@ SCRIPTED: Final[Mapping[str, RunnerOptions]] = {
     "trap": make_wrapper(),
     "alias": make_wrapper(),
 }
+# Take shell text as the value of an option behind this word of theirs.
+SCRIPTED_VERBS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {"cargo": ("watch", split_names("-s --shell"))}
 # Run the words that follow this word of theirs.
 RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "uv": ("run",), "poetry": ("run",), "pipenv": ("run",), "pdm": ("run",), "hatch": ("run",), "npm": ("exec", "x"),
     "pnpm": ("exec", "dlx"), "yarn": ("exec", "dlx"), "bun": ("x",), "mise": ("exec", "x"), "bundle": ("exec",),
+    "cargo": ("watch",), "podman": ("unshare",),
     "conda": ("run",), "mamba": ("run",), "pixi": ("run",), "rye": ("run",), "pipx": ("run",),
     "perf": ("stat", "record", "trace"),
 }  # fmt: skip
@@ -203,7 +209,7 @@ PACKAGED: Final = frozenset({"npx", "pnpx", "bunx", "uvx", "npm", "pnpm", "yarn"
 RUN: Final = frozenset({"run", "exec", "x", "explore", "dlx", "ssh"})
 # Programs whose words run nothing but behind one of those.  Of all others that no table has, each word may.
 TELLING: Final = split_names("""
-    [ [[ : true false ack ag alias apk apt apt-cache apt-get aptitude arch awk base32 base64 basename bat batcat bc
+    [ [[ : true false ack ag alias apk apt apt-cache apt-get aptitude awk base32 base64 basename bat batcat bc
     black break brew bunzip2 bzip2 c++ cal cargo cat cc cd chattr chgrp chmod chown cksum clang clang-format cmake
     cmp code column comm composer continue cp csplit curl cut date dd declare df diff dig dir dirname dnf dos2unix
     dpkg dpkg-query du echo eslint exit expand export expr factor false fd fdfind fg file flake8 fmt fold g++ gawk

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
+from hooklatch.guards.reading.bounds import MAX_DEPTH, MAX_GIVEN, Work
 from hooklatch.guards.reading.builtins import BuiltinRules
 from hooklatch.guards.reading.containers import is_attended, list_contained_commands
 from hooklatch.guards.reading.files import WrittenFiles, read_interpreter_line
@@ -36,15 +37,13 @@ from hooklatch.guards.shell.tree import (
 )  # fmt: skip
 from hooklatch.guards.words import Word
 
-__all__ = ["MAX_COMMANDS", "ScriptReader"]
+__all__ = ["ScriptReader"]
 
-MAX_DEPTH = 8  # of texts within texts: bash -c "bash -c …"
-MAX_COMMANDS = 2000
-MAX_WORDS = 50_000  # of all commands; words that several programs are given count for each
 MAX_READS = 32  # of files that a text writes: what it runs beyond that is unknown
 LATER = Word("what it is given when it runs", False)
 LOOPS = frozenset({"while", "until", "for", "select"})
 MOVES = re.compile(r"\b(?:cd|chdir|pushd|popd)\b")
+HOME_IS_SET = re.compile(r"(?<![\w$])(?<!\$\{)HOME\b")  # so that `~` may be another folder
 
 
 class ScriptReader:
@@ -52,11 +51,12 @@ class ScriptReader:
 
     def __init__(self, length: int) -> None:
         self._length = length  # characters that it and the texts inside it may yet have
-        self._count = self._words = 0
+        self._work = Work()
         self._mark: str | None = None  # what xargs replaces by what it reads
         self._language = BASH
         self._place = RunFolders()
         self._rules = BuiltinRules()
+        self._home_is_set = False
         self._moves = False  # whether the text has a `cd` at all
         self._input = InputFlow()  # what all commands read since `exec < file`
         self._files = WrittenFiles()
@@ -80,6 +80,7 @@ class ScriptReader:
         if self._length < 0:
             raise UnreadableCommandError("the texts within it are too many times as long as it is")
         before, self._language = self._language, language
+        self._home_is_set = self._home_is_set or HOME_IS_SET.search(text) is not None
         self._moves = self._moves or MOVES.search(text) is not None
         self._rules.begin(text)
         script = parse_script(text, language, self._rules.limits)
@@ -209,7 +210,7 @@ class ScriptReader:
 
     def _alone(self, redirects: tuple[Redirect, ...], within: tuple[str, ...], text: str) -> list[Command]:
         """Return the command that redirections are which stand alone."""
-        self._counted()
+        self._work.count()
         return [Command(program="", redirects=redirects, within=within, text=text, places=self._place.now)]
 
     # -- one program -------------------------------------------------------------------------------------------------
@@ -217,6 +218,8 @@ class ScriptReader:
     def _simple(self, node: SimpleCommand, within: tuple[str, ...], depth: int, flow: InputFlow) -> list[Command]:
         """Return a command, and those that it would run."""
         words = list(make_shell_words(node.words))
+        if self._home_is_set:
+            words = [word._replace(is_known=False) if word.text.startswith("~") else word for word in words]
         redirects = tuple(map(make_redirect, node.redirections)) if node.redirections else ()
         found: list[Command] = []
         for assignment in node.assignments:
@@ -274,11 +277,6 @@ class ScriptReader:
             return [unknown, *self.script(script.text, COMMON, within, depth + 1, flow)]
         return self.script(script.text, language, within, depth + 1, flow)
 
-    def _counted(self) -> None:
-        self._count += 1
-        if self._count > MAX_COMMANDS:
-            raise UnreadableCommandError(f"it is too large to be read: it has more than {MAX_COMMANDS} commands")
-
     def _run(
         self,
         words: Sequence[Word],
@@ -291,10 +289,7 @@ class ScriptReader:
         is_open: bool = False,
     ) -> list[Command]:
         """Return the command that these words are, and those that it runs; `is_open`: it is given more words then."""
-        self._counted()
-        self._words += len(words)
-        if self._words > MAX_WORDS:
-            raise UnreadableCommandError(f"it is too large to be read: it has more than {MAX_WORDS} words")
+        self._work.count(words)
         flow = flow if flow.fed_by else self._input
         if not words:
             is_later = is_open and within[-1] != "xargs"  # which by itself only shows what it reads
@@ -361,7 +356,7 @@ class ScriptReader:
             found = self._script_of(text, within, depth, flow if text.is_known else InputFlow("<", unknown), language)
             self._rules.check()
         except UnreadableCommandError:
-            if self._count > MAX_COMMANDS or self._words > MAX_WORDS:
+            if self._work.is_over:
                 raise
             found = self._script_of(unknown, within, depth, InputFlow("<", unknown), language)
             self._mark, self._calling = mark, calling
@@ -378,6 +373,7 @@ class ScriptReader:
         place.stay(find_run_folders(name, rest, before))
         below = (*within, name)
         found: list[Command] = []
+        replaced: str | None = None
         if name in ("xargs", "parallel"):
             replaced = find_xargs_mark(rest) if name == "xargs" else None
             is_open = replaced is None
@@ -386,6 +382,12 @@ class ScriptReader:
         else:
             passed = flow if name in PASSING and not reads_password_first(name, rest) else flow.shared()
         for run in itertools.chain(list_inner_commands(name, rest), list_contained_commands(name, rest)):
+            if name == "xargs" and replaced and flow.given is not None and flow.given.is_known:
+                for line in flow.given.text.splitlines()[:MAX_GIVEN]:  # each is a command of its own
+                    told = [word._replace(text=word.text.replace(replaced, line)) for word in run]
+                    self._mark = mark
+                    found += self._run(told, below, depth + 1, (), passed, " ".join(word.text for word in told))
+                self._mark = replaced
             shown = " ".join(word.text for word in run)
             found += self._run(run, below, depth + 1, (), passed, shown, is_open=is_open)
             if name == "xargs" and run and is_open and flow.given is not None and flow.given.is_known:

@@ -15,7 +15,7 @@ from hooklatch.guards.options.reader import list_option_values
 from hooklatch.guards.reading.builtins import ASSIGNING
 from hooklatch.guards.reading.flows import InputFlow, make_input_word
 from hooklatch.guards.reading.inner import PLAIN, name_of, split_git_verb, split_parallel
-from hooklatch.guards.reading.options import skip_options, skip_to_operands
+from hooklatch.guards.reading.options import find_command_starts, skip_options, skip_to_operands
 from hooklatch.guards.reading.programs import (
     AWKS,
     JOINED,
@@ -24,6 +24,7 @@ from hooklatch.guards.reading.programs import (
     PROMPTS,
     READERS,
     SCRIPTED,
+    SCRIPTED_VERBS,
     SHELLS,
     TEXTS,
     VARIABLES,
@@ -93,6 +94,9 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
         for value in list_option_values(words, told.script):
             text = value.text.removeprefix("exec=") if name == "tar" else value.text  # --checkpoint-action=exec=…
             yield Word(text, value.is_known)
+    verb, options = SCRIPTED_VERBS.get(name, ("", frozenset[str]()))
+    if verb and any(word.text == verb for word in words):
+        yield from list_option_values(words, options)
     if name in ("ssh", "scp", "sftp", "ssh-copy-id"):
         for value in list_option_values(words, frozenset({"-o"})):
             if (found := OF_SSH.match(value.text)) is not None and value.text[found.end() :].lower() != "none":
@@ -109,9 +113,10 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
     if name == "parallel":
         yield from list_parallel_scripts(words, flow)
     elif (joined := JOINED.get(name)) is not None:
-        rest = skip_to_operands(words, joined)
+        begins, is_lost = find_command_starts(words, joined)
+        rest = words[begins[0] :]
         if rest:
-            yield Word(" ".join(word.text for word in rest), all(word.is_known for word in rest))
+            yield Word(" ".join(word.text for word in rest), not is_lost and all(word.is_known for word in rest))
     if name == "trap" and words:
         action = words[1:] if words[0].text == "--" else words
         if len(action) > 1 and action[0].text != "-":

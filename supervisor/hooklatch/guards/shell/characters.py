@@ -10,7 +10,8 @@ from hooklatch.guards.words import UnreadableCommandError
 
 __all__ = ["MAX_TEXT", "TextCursor", "ReadingLimits"]
 
-MAX_TEXT: Final = 1024 * 1024  # characters
+# Characters of a text: the one bound before anything reads it.  Files of half a megabyte in a here-document are read.
+MAX_TEXT: Final = 512 * 1024
 MAX_NESTED: Final = 32  # of what is open at a place; each takes some ten calls
 MAX_STEPS: Final = 12_000  # words and signs of all texts together that are not plain, some 4 us each
 MAX_PIECE: Final = 40  # characters of a text that a refusal shows

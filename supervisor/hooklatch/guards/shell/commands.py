@@ -36,6 +36,7 @@ NAMED_DESCRIPTOR: Final = re.compile(r"\{\w+\}[<>]")
 RUN: Final = re.compile(
     r"""(?:[ \t]++[^\s\\'"`$&|;()<>{}#][^\s\\'"`$&|;()<>{}]*+)++(?=[ \t]*+(?:[\n;]|[&|](?!>)|\)|\Z))"""
 )
+EMPTY: Final = re.compile(r"\n[ \t\n]*+\n")  # lines that have nothing, up to the end of the last one
 FUNCTION: Final = re.compile(r"[ \t]*\([ \t]*\)")
 FUNCTION_NAME: Final = re.compile(r"[A-Za-z_][\w.:-]*", re.ASCII)
 DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
@@ -108,6 +109,8 @@ class Commands(Documents):
     def skip_lines(self) -> None:
         """Move over blanks, comments and the ends of lines."""
         self.skip_blanks()
+        if not self.waits and (empty := EMPTY.match(self.text, self.at)) is not None:
+            self.at = empty.end() - 1
         while self.text.startswith("\n", self.at):
             self.newline()
             self.skip_blanks()
