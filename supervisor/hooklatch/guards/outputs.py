@@ -1,4 +1,4 @@
-"""Which words of a program are files that it writes: its operands, the values of its options, by tables.
+"""The words of a program that are files it writes: its operands, the values of its options, by tables.
 
 Knows names of programs and options; reads no words.
 """
@@ -29,7 +29,7 @@ IN_PLACE: Final = {
     "yq": ("-i", "--inplace"), "prettier": ("-w", "--write"), "gofmt": ("-w",), "shfmt": ("-w", "--write"),
     "clang-format": ("-i",), "autopep8": ("-i", "--in-place"), "eslint": ("--fix",),
 }  # fmt: skip
-# Programs whose first operand is no file unless one of these options says it; chmod's mode may look like an option.
+# Programs whose first operand is not a file unless one of these options says it; chmod's mode may look like an option.
 SCRIPT_FIRST: Final = {
     "chmod": ("--reference",), "chown": ("--reference",), "chgrp": ("--reference",),
     "sed": ("-e", "--expression", "-f", "--file"), "perl": ("-e", "-E"), "ruby": ("-e",), "yq": ("--from-file",),

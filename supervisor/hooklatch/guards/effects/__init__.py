@@ -1,4 +1,4 @@
-"""What commands do beyond files: hosts that they reach, packages, data of services, and what they run of the network.
+"""Effects beyond files: hosts that commands reach, packages, data of services, and what they run of the network.
 
 Knows commands and tables of programs, no policy.
 """

@@ -1,4 +1,4 @@
-"""What the network sends and the same text runs: through pipes, files, archives and clones.  Knows commands, no policy.
+"""Code of the network that the same text runs: through pipes, files, archives and clones.  Knows commands, no policy.
 
 Files and folders are told apart by their names without what is above them, so that no spelling of a path hides one.
 """
@@ -85,7 +85,7 @@ Found = tuple[Command, str, bool]
 
 
 class Trail:
-    """What of the files and folders of a text came from the network."""
+    """The files and folders of a text that came from the network."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -100,7 +100,7 @@ class Trail:
             named = [
                 word.text for word in command.operands if word.text not in ("clone", "checkout", "co", "repo", "export")
             ]
-            self.folders |= {last_part(one).removesuffix(".git") for one in named[-2:]} - {""}
+            self.folders |= {last_part(source).removesuffix(".git") for source in named[-2:]} - {""}
             return
         written = {last_part(word.text) for word in paths_written(command)} - {"", ".", "null"}
         if is_fetching:
@@ -188,7 +188,7 @@ def running_fetched(found: Sequence[Command]) -> Iterator[Found]:
 
 def is_substituted(command: Command) -> bool:
     """Return whether its words hold the output of a program that fetches: `bash <(curl …)`, `sh -c "$(curl …)"`."""
-    return any(not word.is_known and any(one in word.text for one in FETCHING) for word in command.arguments)
+    return any(not word.is_known and any(program in word.text for program in FETCHING) for word in command.arguments)
 
 
 def is_program_read(command: Command, name: str) -> bool:
@@ -218,7 +218,7 @@ def list_program_files(command: Command, name: str) -> Iterator[str]:
     for at, word in enumerate(command.arguments):
         if CODE.fullmatch(word.text) and name not in SHELLS:
             if not reads_data(command):
-                yield from (one for other in command.arguments for one in NAME.findall(other.text))
+                yield from (file for other in command.arguments for file in NAME.findall(other.text))
             if word.text.endswith("m"):
                 yield from (
                     f"{last_part(other.text.replace('.', '/'))}.py" for other in command.arguments[at + 1 : at + 2]
@@ -240,7 +240,7 @@ def full_program_path(command: Command) -> str:
     name = command.program
     if not name or name not in command.text:
         return ""
-    return next((one for one in command.text.split() if last_part(one.strip("'\"")) == name), "").strip("'\"")
+    return next((word for word in command.text.split() if last_part(word.strip("'\"")) == name), "").strip("'\"")
 
 
 def is_fetching_command(command: Command) -> bool:

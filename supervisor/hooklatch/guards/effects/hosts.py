@@ -1,4 +1,4 @@
-"""Which hosts a command's words name, by tables of programs' own ways.  Knows commands, no policy."""
+"""The hosts that a command's words name, by tables of programs' own ways.  Knows commands, no policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REMOTE: Final = frozenset({
 })  # fmt: skip
 # A command in a text that reaches a host.
 REACHING_HOSTS: Final = re.compile(rf"(?<![\w.@-])(?:{'|'.join(sorted(NETWORK | REMOTE))}|git)(?=\s+[^\s;|&])")
-# Options of programs that fetch whose value is no host: a file, a header, what is sent.
+# Options of programs that fetch whose value is not a host: a file, a header, what is sent.
 VALUES_OF_CURL: Final = """
     -A -b -c -C -d -D -e -E -F -H -m -o -P -Q -r -t -T -u -U -w -X -y -Y -z --user-agent --cookie --cookie-jar
     --continue-at --data --data-raw --data-binary --data-urlencode --data-ascii --json --dump-header --referer
@@ -114,8 +114,8 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
     for text in (*(redirect.target.text for redirect in command.redirects), *(word.text for word in command.arguments)):
         yield from (host.lower() for host in SOCKET.findall(text))
     if name not in SPEAKING or name in CODED:
-        for told in PROXY.findall(command.text):
-            yield from list_word_hosts("curl", Word(told, "$" not in told))
+        for proxy in PROXY.findall(command.text):
+            yield from list_word_hosts("curl", Word(proxy, "$" not in proxy))
     if (
         name in DECLARING
         or name in SPEAKING
@@ -129,27 +129,29 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         if first is not None and first.is_known and not first.text.isdigit():
             yield first.text.rpartition("@")[2].partition(":")[0].lower()
     for word in command.values_of(*DIVERTING.get(name, ())):
-        told = [word.text] if "://" in word.text else re.split(r":(?![^\[]*\])|=", word.text)
-        yield from (host for one in told for host in list_word_hosts("curl", Word(one, word.is_known)))
+        addresses = [word.text] if "://" in word.text else re.split(r":(?![^\[]*\])|=", word.text)
+        yield from (host for address in addresses for host in list_word_hosts("curl", Word(address, word.is_known)))
     if name in READ_FROM_FILE and any(True for _ in command.values_of(*READ_FROM_FILE[name])):
         yield None
     for word in command.values_of(*HOST_OPTIONS.get(name, ())):
         yield from list_word_hosts("curl", word)
     if name in NAMING_FIRST or name == "scp":
         found = [HOST_OF_SSH.match(word.text) for word in list_option_values(command.arguments, frozenset({"-o"}))]
-        yield from (one[1].rpartition("@")[2].partition(":")[0].lower() for one in found if one is not None)
+        yield from (match[1].rpartition("@")[2].partition(":")[0].lower() for match in found if match is not None)
     if name == "git":
         for setting in git_parts(command)[0]:
             key, _, value = setting.partition("=")
             if key.lower().endswith("proxy"):
                 yield from list_word_hosts("curl", Word(value))
     if name in CONNECTED:
-        told = [word.text.removeprefix("--dbname=").removeprefix("-d") for word in command.arguments]
-        told = [one for one in told if CONNECTION.fullmatch(one)] + re.findall(r"\bPGHOST\w*=\S+", command.text)
-        for host in (host for one in told for host in OF_CONNECTION.findall(one)):
+        texts = [word.text.removeprefix("--dbname=").removeprefix("-d") for word in command.arguments]
+        texts = [text for text in texts if CONNECTION.fullmatch(text)] + re.findall(r"\bPGHOST\w*=\S+", command.text)
+        for host in (host for text in texts for host in OF_CONNECTION.findall(text)):
             yield from list_word_hosts("curl", Word(host, "$" not in host))
     if name == "openssl":
-        yield from (one[1].lower() for word in command.arguments if (one := OF_SOCKET.fullmatch(word.text)) is not None)
+        yield from (
+            socket[1].lower() for word in command.arguments if (socket := OF_SOCKET.fullmatch(word.text)) is not None
+        )
     prose = PROSE.get(name, ())
     valued = VALUES.get(name, frozenset[str]()).union(prose)
     taking = valued.union(DIVERTING.get(name, ()), READ_FROM_FILE.get(name, ()))  # the values of these were judged

@@ -1,4 +1,4 @@
-"""Which packages a command installs by name, by tables of installers.  Knows commands, no policy."""
+"""The packages that a command installs by name, by tables of installers.  Knows commands, no policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["INSTALLING", "packages_installed"]
 
 VERSION: Final = re.compile(r"[\d.]+\Z")  # pip3, python3.12
 OF_PROJECT: Final = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")  # what the project declares
-# Options behind the verb that take the next word, which is no package.
+# Options behind the verb that take the next word, which is not a package.
 VALUED_BY_INSTALLERS: Final = {
     "pip": frozenset({
         *OF_PROJECT, "-t", "--target", "--prefix", "--root", "--timeout", "--retries", "--cache-dir", "--platform",
@@ -68,11 +68,11 @@ def packages_installed(command: Command) -> list[Word] | None:
     elif name == "uv":
         if with_packages := list(command.values_of("--with")):
             return with_packages
-        told = [word.text for word in words]
-        if "tool" in told and told[told.index("tool") + 1 :][:1] == ["run"]:
-            name, words = "uvx", words[told.index("run") + 1 :]
+        texts = [word.text for word in words]
+        if "tool" in texts and texts[texts.index("tool") + 1 :][:1] == ["run"]:
+            name, words = "uvx", words[texts.index("run") + 1 :]
         else:
-            name = "pip" if {"pip", "tool"} & set(told) else "poetry"
+            name = "pip" if {"pip", "tool"} & set(texts) else "poetry"
             words = [word for word in words if word.text not in ("pip", "tool")]
     verbs = INSTALLERS.get(name)
     if verbs is None:
@@ -97,7 +97,7 @@ def take_first_package(named: Iterator[Word], words: Sequence[Word]) -> Iterator
     """Yield what is installed to be run: the first that is named, as what follows it are its own words."""
     for word in named:
         yield word
-        at = next(at for at, one in enumerate(words) if one is word)
+        at = next(at for at, other in enumerate(words) if other is word)
         if not at or not words[at - 1].text.startswith("-") or words[at - 1].text in FLAGS:
             return
 

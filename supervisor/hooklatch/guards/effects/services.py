@@ -1,4 +1,4 @@
-"""Whether a command deletes what a service keeps: databases, clouds, clusters, buckets.  By verbs,
+"""Commands that delete what a service keeps: databases, clouds, clusters, buckets.  By verbs,
 not by lists of names.
 
 Knows commands, no policy.
@@ -61,7 +61,7 @@ SERVICES: Final[Mapping[str, int]] = {
     "redis-cli": 1, "valkey-cli": 1, "elasticdump": 0, "zfs": 1, "juju": 1, "dokku": 1, "mysqladmin": 1, "restic": 1,
     "borg": 1, "dropdb": 0, "prisma": 2,
 }  # fmt: skip
-# Verbs of these only that do not take away what nobody has elsewhere, or that others use for it.
+# Verbs of these only that take away what can be had again, or that others use for it.
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "npm": frozenset({"rm", "remove", "uninstall", "prune"}),
     "cargo": frozenset({"rm", "remove", "uninstall"}),
@@ -131,13 +131,13 @@ def data_lost(command: Command) -> str | None:
         return None
     if name in SERVICES and any(is_destroying(name, word) for word in list_verbs(command, SERVICES[name])):
         return "deletes what a service keeps"
-    said = [word.text for word in words]
+    texts = [word.text for word in words]
     for verb, option in BY_OPTION.get(name, ()):
-        if (not verb or verb in said) and (option in said or any(one.startswith(f"{option}=") for one in said)):
+        if (not verb or verb in texts) and (option in texts or any(text.startswith(f"{option}=") for text in texts)):
             return "deletes what a service keeps"
-    if name in ("docker", "podman") and "compose" in said and "down" in said and command.has_option("-v"):
+    if name in ("docker", "podman") and "compose" in texts and "down" in texts and command.has_option("-v"):
         return "deletes what a service keeps"
-    if name in TASKED and (any(map(TASK.fullmatch, said[:4])) or TASKS.search(" ".join((name, *said)))):
+    if name in TASKED and (any(map(TASK.fullmatch, texts[:4])) or TASKS.search(" ".join((name, *texts)))):
         return "deletes data of a database"
     return None
 

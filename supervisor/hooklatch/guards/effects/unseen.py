@@ -1,4 +1,4 @@
-"""Whether a program that is decided only when it runs may be one that a guard is for, by what is seen of it.
+"""Programs that are decided only when they run: whether one may be what a guard is for, by what is seen of it.
 
 Knows commands, no policy.
 """
@@ -21,6 +21,6 @@ def may_be(command: Command, text: str, words: re.Pattern[str]) -> bool:
         return False
     if command.fed_by is not None or not set("$`") & set(command.text):
         return words.search(text) is not None
-    before = (text[max(one.start() - 2, 0) : one.start()] for one in words.finditer(text))
-    in_variable = (one.rstrip("'\"")[-1:] == "=" for one in before)
+    before = (text[max(match.start() - 2, 0) : match.start()] for match in words.finditer(text))
+    in_variable = (piece.rstrip("'\"")[-1:] == "=" for piece in before)
     return words.search(command.text) is not None or any(in_variable)

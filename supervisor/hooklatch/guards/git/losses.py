@@ -1,4 +1,4 @@
-"""What commands of git throw away: work that was not committed or pushed, or what names it.  Knows git, no policy."""
+"""Losses by commands of git: work that was not committed or pushed, or what names it.  Knows git, no policy."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ A_FILE: Final = re.compile(r".*[*?\[].*|(?:.*/)?[\w-][\w.-]*\.[A-Za-z][A-Za-z0-9
 def work_lost(command: Command, folder: str | None) -> str | None:
     """Return what a command of git throws away where it runs; None if nothing, or if git has it elsewhere."""
     settings, verb, rest = git_parts(command)
-    told, throwing = git_options(command), THROWING_AWAY.get(verb, ())
+    options, throwing = git_options(command), THROWING_AWAY.get(verb, ())
     harmless, undoing = HARMLESS.get(verb, ((), ()))
-    if told.has(*harmless) and not told.has(*undoing):
+    if options.has(*harmless) and not options.has(*undoing):
         return None
-    texts = [word.text for word in told.operands] + (["--"] if "--" in rest else [])
-    is_meant = "*" in throwing or told.has(*throwing) or not set(texts[:1]).isdisjoint(throwing)
-    is_meant = is_meant or any(fnmatchcase(text, one) for text in texts for one in throwing if not one.isalpha())
+    texts = [word.text for word in options.operands] + (["--"] if "--" in rest else [])
+    is_meant = "*" in throwing or options.has(*throwing) or not set(texts[:1]).isdisjoint(throwing)
+    is_meant = is_meant or any(fnmatchcase(text, word) for text in texts for word in throwing if not word.isalpha())
     if verb == "clean" and any(setting.lower().startswith("clean.requireforce") for setting in settings):
         is_meant = True
-    if verb == "checkout" and not told.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
+    if verb == "checkout" and not options.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
         names_file = any(map(A_FILE.fullmatch, texts))
         is_there = folder is not None and any(os.path.lexists(os.path.join(folder, text)) for text in texts)
         is_meant = is_meant or len(texts) > 1 or names_file or is_there

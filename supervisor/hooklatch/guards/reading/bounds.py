@@ -1,4 +1,4 @@
-"""How much the texts of one command may hold: commands, words, texts within texts.  Knows words."""
+"""Bounds of the texts of one command: commands, words, texts within texts.  Knows words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_COMMANDS = 2000
 MAX_WORDS = 2000
 PATTERN = re.compile(r"[*?\[]")
 OF_PATTERN = 16  # words that a pattern counts for: it is tried on all names that guards know
-MAX_GIVEN = 32  # lines that xargs is given, each of which is tried in its place; of more nobody knows
+MAX_GIVEN = 32  # lines that xargs is given, each of which is tried in its place; more are unknown
 
 
 class Work:
@@ -36,5 +36,5 @@ class Work:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has refused something."""
+        """Return whether it has refused something."""
         return self._commands > MAX_COMMANDS or self._words > MAX_WORDS

@@ -1,4 +1,4 @@
-"""What builtins of a shell do to a text: change how the rest is read, or evaluate text once more.
+"""Effects of a shell's builtins on a text: they change how the rest is read, or evaluate text once more.
 
 A text in which something is evaluated once more is read only if nothing in its quotes would run something then.
 Knows builtins and variables; parses nothing.
@@ -37,7 +37,7 @@ MAX_INERT: Final = 20  # texts in quotes that are looked at
 
 
 class BuiltinRules:
-    """What has been seen in a text, and in the texts in it, that would not go together."""
+    """Facts seen in a text, and in the texts in it, that would not go together."""
 
     def __init__(self) -> None:
         self.limits = ReadingLimits()

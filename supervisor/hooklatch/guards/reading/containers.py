@@ -1,4 +1,4 @@
-"""What runs in a container or on another machine that a program reaches: docker exec, kubectl exec, heroku run.
+"""Commands in a container or on another machine that a program reaches: docker exec, kubectl exec, heroku run.
 
 Knows programs by tables; parses nothing.
 """
@@ -63,7 +63,7 @@ MAX_BEGINS: Final = 8
 def is_contained(command: Command) -> bool:
     """Return whether a command runs in a container or on another machine; `podman unshare` runs it on this one."""
     within = (*command.within, "")
-    return any(one in CONTAINED and after != "unshare" for one, after in itertools.pairwise(within))
+    return any(program in CONTAINED and after != "unshare" for program, after in itertools.pairwise(within))
 
 
 def is_attended(program: str, words: Sequence[Word]) -> bool:
@@ -124,7 +124,7 @@ def find_option_ends(words: Sequence[Word]) -> list[int]:
                 if at + step not in seen:
                     seen.add(at + step)
                     waiting.append(at + step)
-    return list(dict.fromkeys(min(one, len(words)) for one in found))
+    return list(dict.fromkeys(min(end, len(words)) for end in found))
 
 
 def mounted(words: Sequence[Word]) -> Iterator[str]:

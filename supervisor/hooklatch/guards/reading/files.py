@@ -1,4 +1,4 @@
-"""What a text writes into files, so that the same text may run it: cat > x <<E, tee x, cp and mv, then sh x.
+"""Files that a text writes, so that the same text may run them: cat > x <<E, tee x, cp and mv, then sh x.
 
 Files are told apart by their names without folders, so that no spelling of a path hides one.  Knows words; parses
 nothing.
@@ -77,7 +77,7 @@ class WrittenFiles:
     def makefile(self, name: str) -> list[Word]:
         """Return the makefile that make reads by itself, if the text has written it."""
         names = ("GNUmakefile", "makefile", "Makefile") if name in MAKES and self._texts else ()
-        return [Word(one) for one in names if one in self._texts]
+        return [Word(file) for file in names if file in self._texts]
 
     def feeding(self, redirections: Sequence[Redirection], flow: InputFlow) -> InputFlow:
         """Return what reaches a command with these redirections, some of which may lead from files of the text."""
@@ -93,7 +93,7 @@ class WrittenFiles:
         printed = compute_output(node, flow, language)
         if printed.is_known or not self._texts:
             return printed
-        texts = dict.fromkeys(one.text for one in self.among(list(map(Word, printed.text.split()))))
+        texts = dict.fromkeys(word.text for word in self.among(list(map(Word, printed.text.split()))))
         return Word("\n".join((printed.text, *texts))[-MAX_TEXT:], False)
 
     def among(self, words: Sequence[Word]) -> Iterator[Word]:

@@ -1,4 +1,4 @@
-"""What a command reads: from which programs, and the text as far as it is known.  Knows echo, printf, cat and tee."""
+"""The input of a command: from which programs, and the text as far as it is known.  Knows echo, printf, cat and tee."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_TEXT = 1 << 12  # characters of a text that is not wholly known
 
 
 class InputFlow(NamedTuple):
-    """What reaches a command.
+    """The input that reaches a command.
 
     `fed_by` is the program that sends it, "?" if unknown, "<" for a file; `given` the text, which is known if it is
     exactly that, and else has what is known of it; `sources` are all programs that it has come through.
@@ -103,7 +103,7 @@ def read_node_text(node: Node) -> str:
             ]
             return "\n".join((node.text, *bodies))
         case CompoundCommand():
-            return "\n".join((node.text, *(read_node_text(one) for body in node.bodies for one in body.nodes)))
+            return "\n".join((node.text, *(read_node_text(inner) for body in node.bodies for inner in body.nodes)))
         case Pipeline():
             return "\n".join(map(read_node_text, node.parts))
         case CommandChain():
@@ -115,7 +115,7 @@ def read_node_text(node: Node) -> str:
 def compute_exact_output(node: Node, flow: InputFlow, language: ShellLanguage) -> str | None:
     """Return exactly what a command prints; None if that is not known."""
     if isinstance(node, CompoundCommand) and node.kind in "({" and not node.redirections and not flow.fed_by:
-        parts = [compute_exact_output(one, flow, language) for body in node.bodies for one in body.nodes]
+        parts = [compute_exact_output(inner, flow, language) for body in node.bodies for inner in body.nodes]
         known = [part for part in parts if part is not None]
         return "".join(known) if len(known) == len(parts) else None
     if not isinstance(node, SimpleCommand):

@@ -1,4 +1,4 @@
-"""What a command runs besides itself, by its words: those after sudo, xargs, find -exec.  Parses no shell text."""
+"""Commands that another runs, by its words: those after sudo, xargs, find -exec.  Parses no shell text."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ GIT = RunnerOptions(
     )
 )
 UNKNOWN = Word("a word that may be none or several", False)
-MAX_LOST = 8  # places that are tried where nobody knows at which word a command begins
+MAX_LOST = 8  # places that are tried where it is unknown at which word a command begins
 
 
 def name_of(word: Word) -> str | None:
     """Return a program's name without its folder; None if it is decided only when it runs."""
     if word.text == "[":
         return "["
-    if not word.is_known or any(one in word.text for one in "*?["):
+    if not word.is_known or any(mark in word.text for mark in "*?["):
         return None
     return word.text.rpartition("/")[2].lstrip("=")  # to zsh =rm is the path of rm
 
@@ -55,8 +55,8 @@ def list_inner_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[W
         template, values = split_parallel(words)
         if values is None and template and all(map(PLAIN.fullmatch, (word.text for word in template))):
             yield template
-    elif (told := WRAPPERS.get(name)) is not None:
-        yield from map(strip_package_version if name in PACKAGED else list, list_wrapped_commands(name, words, told))
+    elif (options := WRAPPERS.get(name)) is not None:
+        yield from map(strip_package_version if name in PACKAGED else list, list_wrapped_commands(name, words, options))
     elif (verbs := RUNNERS.get(name)) is not None:
         rest = skip_to_operands(words, RunnerOptions())
         if rest and rest[0].text in verbs:
@@ -75,7 +75,7 @@ def list_inner_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[W
 
 
 def list_wrapped_commands(name: str, words: Sequence[Word], options: RunnerOptions) -> Iterator[Sequence[Word]]:
-    """Yield what a program runs that stands behind its options; more than once where nobody knows where that begins."""
+    """Yield what a program runs that stands behind its options; more than once where its start is unknown."""
     begins, is_lost = find_command_starts(words, options)
     if is_lost:
         yield [UNKNOWN]
@@ -97,9 +97,9 @@ def split_words(words: Sequence[Word], options: RunnerOptions) -> list[Word] | N
         is_value = not is_value and takes_next(word.text, options.valued)
         if found is None:
             continue
-        text = found[1] or "".join(one.text for one in words[at + 1 : at + 2])
+        text = found[1] or "".join(other.text for other in words[at + 1 : at + 2])
         rest = words[at + 1 if found[1] else at + 2 :]
-        is_known = all(one.is_known for one in words[at : at + 2]) and OF_ENV.fullmatch(text) is not None
+        is_known = all(other.is_known for other in words[at : at + 2]) and OF_ENV.fullmatch(text) is not None
         return [Word("env"), *words[:at], *map(Word, text.split()), *rest] if is_known else [UNKNOWN]
     return None
 
@@ -119,7 +119,7 @@ def cut_at_end(words: Sequence[Word]) -> list[Word]:
 
 
 def list_possible_rests(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
-    """Yield what may follow the options of a program of which nobody knows which ones take a value."""
+    """Yield what may follow the options of a program of which it is unknown which ones take a value."""
     for at, word in enumerate(words):
         if word.text == "--":
             yield words[at + 1 :]
@@ -157,4 +157,4 @@ def find_xargs_mark(words: Sequence[Word]) -> str | None:
     if named is not None:
         return named.text
     short = [re.fullmatch(r"(?:-[a-zA-Z0-9]*?i|--replace=?)(.*)", word.text) for word in own]
-    return next((one[1] or "{}" for one in short if one is not None), None)
+    return next((match[1] or "{}" for match in short if match is not None), None)

@@ -1,4 +1,4 @@
-"""Where the options of a program that runs others end, and its command may begin.  Knows words; no program.
+"""Ends of the options of a program that runs others, where its command may begin.  Knows words; no program.
 
 Long options may be cut short, as GNU programs take them.  Of an option that no table has, both readings are followed.
 """
@@ -12,7 +12,7 @@ from hooklatch.guards.words import Word
 
 __all__ = ["skip_to_operands", "find_command_starts", "skip_options", "takes_next"]
 
-MAX_BEGINS = 8  # places where a command may begin; beyond that nobody knows
+MAX_BEGINS = 8  # places where a command may begin; beyond that they are unknown
 
 
 def takes_next(text: str, valued: Container[str]) -> bool:
@@ -37,7 +37,7 @@ def skip_to_operands(words: Sequence[Word], options: RunnerOptions) -> Sequence[
 def find_command_starts(words: Sequence[Word], options: RunnerOptions) -> tuple[list[int], bool]:
     """Return where the command of a program that runs others may begin, and whether it may be elsewhere, too.
 
-    The first place is that of the plain reading.  Behind a word that may be none or several, nobody knows.
+    The first place is that of the plain reading.  Behind a word that may be none or several, it is unknown.
     """
     found: list[int] = []
     is_lost = False
@@ -92,7 +92,7 @@ def find_option_ends_from(words: Sequence[Word], begin: int, options: RunnerOpti
 
 
 def list_takings(text: str, options: RunnerOptions) -> tuple[bool, ...]:
-    """Return whether an option takes the next word: both, where nobody knows; the likely one comes last."""
+    """Return whether an option takes the next word: both, where it is unknown; the likely one comes last."""
     valued = options.valued | options.script
     if not text.startswith("--") or "=" in text:
         return (takes_next(text, valued),)

@@ -1,4 +1,4 @@
-"""Where commands may run: the folders that each `cd` of a text, and each program that runs others, leads to.
+"""Folders where commands may run: those that each `cd` of a text, and each program that runs others, leads to.
 
 Knows words of `cd`, and options of programs; parses nothing.
 """
@@ -40,7 +40,7 @@ LETTERS: Final = re.compile(r"-[A-Za-z]+")
 
 
 class RunFolders:
-    """Where the next command may run, and where if the one before it succeeded."""
+    """The folders where the next command may run, and where if the one before it succeeded."""
 
     __slots__ = ("_always", "moved", "now")
 
@@ -59,7 +59,7 @@ class RunFolders:
     def trapped(self, before: Places) -> None:
         """Note that a trap, which was read from these places on, may lead from wherever the shell is."""
         if self.now != before:
-            self._always = merge_places(self._always, (*(one for one in self.now if one not in before), None))
+            self._always = merge_places(self._always, (*(place for place in self.now if place not in before), None))
 
     def move(self, name: str, words: Sequence[Word]) -> None:
         """Note where the shell is after `cd`; it stays where it was if that fails."""
@@ -110,7 +110,7 @@ def find_run_folders(name: str, words: Sequence[Word], places: Places) -> Places
 
 
 def add_login_home(name: str, own: Sequence[Word], options: RunnerOptions, places: Places) -> Places:
-    """Return where a program runs others that may log somebody in: his home is added then."""
+    """Return where a program runs others that may log a user in: the user's home is added then."""
     letter = "i" if name in ("sudo", "doas") else "l"
     is_login = any(
         word.text == "-"

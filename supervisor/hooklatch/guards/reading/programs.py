@@ -38,7 +38,7 @@ __all__ = [
 
 
 class RunnerOptions(NamedTuple):
-    """How a program is told what to run.
+    """The ways in which a program is told what to run.
 
     `valued` are its options that take the next word; `before` how many words stand in front of the command;
     `assigns` whether NAME=value may stand there; `script` the options whose value is shell text.
@@ -248,7 +248,7 @@ VARIABLES: Final = frozenset({
 })  # fmt: skip
 # Variables in whose value the shell runs what stands in $(…).
 PROMPTS: Final = frozenset({"PS0", "PS1", "PS2", "PS4"})
-# Options of a shell whose value is the next word, so that what follows is no script.
+# Options of a shell whose value is the next word, so that what follows is not a script.
 SHELL_VALUED: Final = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
 # Read the commands that they run from their input.
 READERS: Final = frozenset({"at", "batch"})

@@ -1,4 +1,4 @@
-"""What a text runs, from its tree: each command with its words, where it runs, what it reads, what it runs itself.
+"""Commands of a text, from its tree: each with its words, where it runs, what it reads, what it runs itself.
 
 Knows the tree and the tables of programs; parses nothing.
 """
@@ -146,7 +146,7 @@ class ScriptReader:
             found += self._block(other, within, depth, flow)
             if operator == "&&":  # what comes after may run where the first one failed, too
                 place.now = merge_places(failed, place.now)
-            elif any(one.program in LEAVING for one in found[begun:]):
+            elif any(command.program in LEAVING for command in found[begun:]):
                 place.stay(moved)
             else:
                 place.stay(merge_places(moved, place.now))
@@ -160,8 +160,8 @@ class ScriptReader:
             if len(node.parts) > 1:
                 self._place.stay(before)
             found += made
-            program = next((one.program for one in made if not one.within), None) or "?"
-            sources = dict.fromkeys((*flow.sources, *(one.program or "?" for one in made)))
+            program = next((command.program for command in made if not command.within), None) or "?"
+            sources = dict.fromkeys((*flow.sources, *(command.program or "?" for command in made)))
             flow = InputFlow(program, self._files.printed_by(part, flow, self._language), tuple(sources))
         self._place.stay(self._place.now)
         return found
@@ -206,7 +206,7 @@ class ScriptReader:
     def _each(
         self, bodies: Sequence[CommandList], within: tuple[str, ...], depth: int, flow: InputFlow
     ) -> list[Command]:
-        return [one for body in bodies for one in self._script(body, within, depth, flow)]
+        return [command for body in bodies for command in self._script(body, within, depth, flow)]
 
     def _alone(self, redirects: tuple[Redirect, ...], within: tuple[str, ...], text: str) -> list[Command]:
         """Return the command that redirections are which stand alone."""
@@ -345,7 +345,7 @@ class ScriptReader:
     def _read_file(
         self, text: Word, within: tuple[str, ...], depth: int, flow: InputFlow, language: ShellLanguage | None
     ) -> list[Command]:
-        """Return the commands of a file; a program that nobody knows, where it cannot be read."""
+        """Return the commands of a file; an unknown program, where it cannot be read."""
         rules, before, here, mark = self._rules, self._language, self._place.now, self._mark
         calling = list(self._calling)
         self._rules = BuiltinRules()
@@ -384,9 +384,9 @@ class ScriptReader:
         for run in itertools.chain(list_inner_commands(name, rest), list_contained_commands(name, rest)):
             if name == "xargs" and replaced and flow.given is not None and flow.given.is_known:
                 for line in flow.given.text.splitlines()[:MAX_GIVEN]:  # each is a command of its own
-                    told = [word._replace(text=word.text.replace(replaced, line)) for word in run]
+                    words = [word._replace(text=word.text.replace(replaced, line)) for word in run]
                     self._mark = mark
-                    found += self._run(told, below, depth + 1, (), passed, " ".join(word.text for word in told))
+                    found += self._run(words, below, depth + 1, (), passed, " ".join(word.text for word in words))
                 self._mark = replaced
             shown = " ".join(word.text for word in run)
             found += self._run(run, below, depth + 1, (), passed, shown, is_open=is_open)

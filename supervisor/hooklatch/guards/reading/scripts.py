@@ -74,7 +74,7 @@ OTHERS = frozenset({"fish", "csh", "tcsh"})  # shells with languages of their ow
 
 
 def find_script_language(name: str, words: Sequence[Word]) -> ShellLanguage | None:
-    """Return the language of what a program runs; None if it is read by nobody."""
+    """Return the language of what a program runs; None if guards do not read it."""
     if name in OTHERS:
         return None
     if name == "bash" and any(word.text in ("--posix", "posix") for word in words):
@@ -89,9 +89,9 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
         yield from list_git_scripts(words)
     elif name in TEXTS:
         yield from (word for word in words if " " in word.text)
-    told = WRAPPERS.get(name) or SCRIPTED.get(name)
-    if told is not None and told.script:
-        for value in list_option_values(words, told.script):
+    wrapper = WRAPPERS.get(name) or SCRIPTED.get(name)
+    if wrapper is not None and wrapper.script:
+        for value in list_option_values(words, wrapper.script):
             text = value.text.removeprefix("exec=") if name == "tar" else value.text  # --checkpoint-action=exec=…
             yield Word(text, value.is_known)
     verb, options = SCRIPTED_VERBS.get(name, ("", frozenset[str]()))
@@ -127,7 +127,7 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
                 yield Word(word.text.partition("=")[2], word.is_known)
     if (escape := ESCAPES.get(name)) is not None:
         texts = [*words, *([given] if given is not None else [])]
-        yield from (Word(one, word.is_known) for word in texts for one in escape.findall(word.text))
+        yield from (Word(text, word.is_known) for word in texts for text in escape.findall(word.text))
     if name in MAKES or name in AWKS:
         is_told = any(is_input(word.text) or word.text == "-" for word in list_option_values(words, MADE_OF))
         if (is_told or not words) and fed_by:
@@ -135,7 +135,7 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
                 [make_input_word(flow)] if given is None or not given.is_known else map(Word, run_in(name, given.text))
             )
         elif name in AWKS:
-            yield from (Word(one) for word in words for one in run_in(name, word.text))
+            yield from (Word(text) for word in words for text in run_in(name, word.text))
     if name in SHELLS:
         yield from list_shell_scripts(name, words, flow)
     elif name in ("source", "."):
@@ -148,8 +148,8 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
 def run_in(name: str, text: str) -> list[str]:
     """Return the shell texts in a makefile, or in a program of awk."""
     if name in AWKS:
-        return [(one[1] or one[2] or one[3]).replace('\\"', '"') for one in RUN_BY_AWK.finditer(text)]
-    return [VARIABLE_OF_MAKE.sub(r"${\1}", one).replace("$$", "$") for one in RECIPE.findall(text)]
+        return [(match[1] or match[2] or match[3]).replace('\\"', '"') for match in RUN_BY_AWK.finditer(text)]
+    return [VARIABLE_OF_MAKE.sub(r"${\1}", line).replace("$$", "$") for line in RECIPE.findall(text)]
 
 
 def is_input(path: str) -> bool:
@@ -158,7 +158,7 @@ def is_input(path: str) -> bool:
 
 
 def list_shell_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[Word]:
-    """Yield what a shell is told to run: after -c, or else what it reads, since nobody knows that to be empty."""
+    """Yield what a shell is told to run: after -c, or else what it reads, since that may not be empty."""
     if name in OTHERS:
         values = list(list_option_values(words, frozenset({"-c", "--command", "--init-command", "-C"})))
         has_file = any(not word.text.startswith("-") for word in words) and not values
@@ -174,7 +174,7 @@ def list_shell_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Ite
             yield unknown
             if flow.given is not None:
                 yield Word(flow.given.text, False)
-            yield from (one for one in words[at + 1 :] if one.is_known and " " in one.text)  # it may be `-c`
+            yield from (other for other in words[at + 1 :] if other.is_known and " " in other.text)  # it may be `-c`
             return
         if text in ("-", "--"):
             at += 1
@@ -226,8 +226,8 @@ def list_git_scripts(words: Sequence[Word]) -> Iterator[Word]:
     )
     match verb:
         case "config":
-            for setting, said in itertools.pairwise(rest):
-                yield from list_setting_script(setting.text, said)
+            for setting, value in itertools.pairwise(rest):
+                yield from list_setting_script(setting.text, value)
         case "grep":
             yield from list_option_values(rest, frozenset({"-O", "--open-files-in-pager"}))
         case "difftool" | "mergetool":
@@ -242,8 +242,8 @@ def list_git_scripts(words: Sequence[Word]) -> Iterator[Word]:
                 for name in ("env", "tree", "index", "parent", "msg", "commit", "tag-name")
                 for value in list_option_values(rest, frozenset({f"--{name}-filter"}))
             )
-        case "submodule" if (told := skip_to_operands(rest, RunnerOptions())) and told[0].text == "foreach":
-            inner = skip_to_operands(told[1:], RunnerOptions())
+        case "submodule" if (operands := skip_to_operands(rest, RunnerOptions())) and operands[0].text == "foreach":
+            inner = skip_to_operands(operands[1:], RunnerOptions())
             yield Word(" ".join(word.text for word in inner), all(word.is_known for word in inner))
         case "fetch" | "pull" | "push" | "clone" | "ls-remote" | "archive":
             yield from list_option_values(rest, frozenset({"--upload-pack", "--receive-pack", "--exec"}))

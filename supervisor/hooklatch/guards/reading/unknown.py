@@ -1,6 +1,6 @@
-"""What a program that no table has may run: each of its words that names a program which guards are for, and texts.
+"""Possible commands of a program no table has: each of its words that names a program which guards are for, and texts.
 
-Nobody knows all the programs that run what their words say: direnv exec, op run, npm explore x --, a script of one's
+No table has all the programs that run what their words say: direnv exec, op run, npm explore x --, a script of one's
 own.  Knows the tables of programs; parses no shell text.
 """
 
@@ -101,5 +101,5 @@ def list_possible_scripts(name: str, words: Sequence[Word]) -> Iterator[Word]:
 
 
 def make_script_word(text: str, word: Word) -> Word:
-    """Return a part of a word as shell text, or as unknown: a sentence is no reason to refuse the whole."""
+    """Return a part of a word as shell text, or as unknown: a sentence is not a reason to refuse the whole."""
     return Word(text, word.is_known and not text.count("'") % 2 and not text.count('"') % 2)
