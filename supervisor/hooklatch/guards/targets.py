@@ -1,4 +1,4 @@
-"""What commands write to, by the tables of `outputs.py` and by ways of their own.  Knows commands, no policy."""
+"""Files that commands write to, by the tables of `outputs.py` and by ways of their own.  Knows commands, no policy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def paths_written(command: Command) -> Iterator[Word]:
     elif name == "dd":
         yield from (Word(word.text[3:], word.is_known) for word in command.arguments if word.text.startswith("of="))
     elif name in ("apply_patch", "applypatch"):
-        texts = [*(word.text for word in command.arguments), *(one.target.text for one in command.redirects)]
+        texts = [*(word.text for word in command.arguments), *(redirect.target.text for redirect in command.redirects)]
         yield from (Word(path) for text in texts for path in PATCHED.findall(text))
     elif name == "git":
         yield from list_files_written(command)
@@ -87,9 +87,9 @@ def behind(verbs: Sequence[str], operands: Sequence[Word]) -> Sequence[Word] | N
 
 def list_copies_into(command: Command) -> Iterator[Word]:
     """Yield the files that a copy makes in a folder, where its words show that it is one: cp a b/, cp a b c, mv a ~."""
-    told = list(command.values_of("-t", "--target-directory"))
-    *sources, target = [*command.operands, *told[-1:]] or [Word("")]
-    if told or len(sources) > 1 or target.text.endswith(("/", "/.", "..")) or target.text in FOLDERS:
+    folders = list(command.values_of("-t", "--target-directory"))
+    *sources, target = [*command.operands, *folders[-1:]] or [Word("")]
+    if folders or len(sources) > 1 or target.text.endswith(("/", "/.", "..")) or target.text in FOLDERS:
         for source in sources:
             name = source.text.rstrip("/").rpartition("/")[2]
             if source.is_known and name not in ("", ".", ".."):

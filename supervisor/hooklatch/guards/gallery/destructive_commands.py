@@ -61,7 +61,7 @@ INTERPRETERS = SHELLS | {
     "tclsh", "expect",
 }  # fmt: skip
 CODED = INTERPRETERS | {"awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp"}
-NAMED_CODE = re.compile(r"-m [\w.]+(?: |\Z)|[\w./-]+\.(?:py|js|mjs|ts|pl|rb|php)(?: |\Z)")  # what xargs adds is no code
+NAMED_CODE = re.compile(r"-m [\w.]+(?: |\Z)|[\w./-]+\.(?:py|js|mjs|ts|pl|rb|php)(?: |\Z)")  # xargs adds no code to it
 SETTING_UP = re.compile(  # what programs print to be run by eval
     r"[$<]\((?:(?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
     r"(?: (?:-\w|init|hook|shell[.\w]*|env|activate|virtualenv-init)(?: [\w.=/-]+)*)?|[\w-]+ completion(?: [\w-]+)*)\)"
@@ -124,21 +124,26 @@ def judge_text(text: str, begin: str, start: str, *, is_sure: bool) -> Any:
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     paths = PathResolver(start, text, found)
-    running = {one.within for one in found}  # what each of these was told to run has been read, and is judged by itself
-    said = [
+    # What each of these was told to run has been read, and is judged by itself.
+    running = {command.within for command in found}
+    answers = [
         answer
-        for one in found
-        for answer in judge_command(one, begin, paths, found, is_read=(*one.within, one.program) in running)
+        for command in found
+        for answer in judge_command(command, begin, paths, found, is_read=(*command.within, command.program) in running)
     ]
-    said += (
-        ("deny" if is_at_once else "ask", f"{clip_command(one)} {how}; save it, look at it, then run it")
-        for one, how, is_at_once in running_fetched(found)
+    answers += (
+        ("deny" if is_at_once else "ask", f"{clip_command(command)} {how}; save it, look at it, then run it")
+        for command, how, is_at_once in running_fetched(found)
     )
-    said += (("deny", f"{clip_command(one)} starts processes without end") for one in found if is_a_bomb(one, text))
-    denied = next((reason for verdict, reason in said if verdict == "deny"), None)
+    answers += (
+        ("deny", f"{clip_command(command)} starts processes without end")
+        for command in found
+        if is_a_bomb(command, text)
+    )
+    denied = next((reason for verdict, reason in answers if verdict == "deny"), None)
     if denied is not None:
         return deny(denied)
-    return ask(said[0][1]) if said else None
+    return ask(answers[0][1]) if answers else None
 
 
 def judge_command(
@@ -188,14 +193,14 @@ def judge_command(
         yield "ask", f"{clip_command(command)} has a command in its words that removes folders"
     elif name in ENGINES and any(
         is_above(path, paths.here(begin), is_itself_above=False)
-        for one in mounted(words)
-        for path in paths.lost(Word(one), command)
+        for folder in mounted(words)
+        for path in paths.lost(Word(folder), command)
     ):
         yield "ask", f"{clip_command(command)} gives a container more than the working directory"
     elif is_among(command, DENIED_WORDS):
         yield "deny", f"{clip_command(command)} stops the machine or destroys its storage"
     elif is_among(command, ASKED_WORDS) or (
-        name == "crontab" and words and words[0].text not in ("-", "-e") and "-l" not in [one.text for one in words]
+        name == "crontab" and words and words[0].text not in ("-", "-e") and "-l" not in [word.text for word in words]
     ):
         yield "ask", f"{clip_command(command)} deletes what a service keeps"
     elif is_taking_disk(command, paths):
@@ -236,25 +241,28 @@ def judge_removal(command: Command, begin: str, paths: PathResolver, found: Sequ
         return
     if is_recursive:
         yield "ask", f"what {clip_command(command)} removes {LATER}"
-    before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
-    giving = [one for one in before if one.program in NAMING]
+    before = found if command.fed_by == "<" else itertools.takewhile(lambda earlier: earlier is not command, found)
+    giving = [giver for giver in before if giver.program in NAMING]
     if len(giving) > MAX_GIVING:
         yield "ask", f"what {clip_command(command)} removes {LATER}"
-    for one in giving[-MAX_GIVING:]:
-        if one.program == "find":
-            yield from judge_found(one, command, begin, paths)
+    for giver in giving[-MAX_GIVING:]:
+        if giver.program == "find":
+            yield from judge_found(giver, command, begin, paths)
         elif any(
             word.is_known and not is_in_reach(path, paths.here(begin))
-            for word in one.operands
-            for path in paths.lost(word, one)
+            for word in giver.operands
+            for path in paths.lost(word, giver)
         ):
-            yield "ask", f"{clip_command(command)} removes what {clip_command(one)} finds outside the working directory"
+            yield (
+                "ask",
+                f"{clip_command(command)} removes what {clip_command(giver)} finds outside the working directory",
+            )
 
 
 def judge_find(command: Command, begin: str, paths: PathResolver) -> Iterator[Answer]:
     """Judge find where it removes what it finds."""
-    told = [word.text for word in command.arguments]
-    if any(word == "-delete" or os.path.basename(word) in REMOVING for word in told):
+    words = [word.text for word in command.arguments]
+    if any(word == "-delete" or os.path.basename(word) in REMOVING for word in words):
         yield from judge_found(command, command, begin, paths)
 
 
@@ -375,15 +383,15 @@ def is_of_home(path: PlacedPath) -> bool:
 
 def is_history(part: str) -> bool:
     """Return whether a part of a path is a repository's history, or a pattern that the shell may make one of."""
-    return any(may_be(part, one) for one in HISTORY)
+    return any(may_be(part, name) for name in HISTORY)
 
 
 def is_among(command: Command, rules: Sequence[str]) -> bool:
     """Return whether a command is one of these: the program, and each of the options and words behind it."""
     mine = [rule.split()[1:] for rule in rules if rule.split()[0] == command.program]
-    told = {word.text for word in command.arguments}
+    words = {word.text for word in command.arguments}
     return any(
-        all(word in told or (word[0] == "-" and (command.has_option(word) or f"-{word}" in told)) for word in rule)
+        all(word in words or (word[0] == "-" and (command.has_option(word) or f"-{word}" in words)) for word in rule)
         for rule in mine
     )
 

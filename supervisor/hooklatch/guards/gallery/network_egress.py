@@ -33,8 +33,8 @@ def network_egress(event: Any) -> Any:
     for line in call.lines:
         try:
             found = commands(line.text)
-            hosts += [host for one in found for host in hosts_reached(one)]
-            hosts += [None for one in found if may_be(one, line.text, REACHING_HOSTS)]
+            hosts += [host for command in found for host in hosts_reached(command)]
+            hosts += [None for command in found if may_be(command, line.text, REACHING_HOSTS)]
         except UnreadableCommandError as error:
             return (deny if line.is_sure else ask)(f"the command cannot be judged: {error}")
     for host in hosts:

@@ -99,7 +99,7 @@ IN_CALLS = re.compile(  # a command in code of any language
 )
 ITSELF = re.compile(r"(?:bin/|(?<![\w/.-]))hooklatch(?![\w./-])")
 TAKING_AWAY = {"uninstall", "remove", "purge", "rm"}
-KEEPING = {"docker", "podman", "nerdctl", "git"}  # programs that take away what is no package of this machine
+KEEPING = {"docker", "podman", "nerdctl", "git"}  # programs that take away what is not a package of this machine
 CONDITIONS = {"-name", "-iname", "-type", "-maxdepth", "-mindepth", "-path", "-not", "!", "-delete", "(", "-empty"}
 RUNNING = {"-exec", "-execdir", "-ok", "-okdir", "-delete"}  # of find
 # What find may look for and have changed: nothing protected is named so, neither here nor in a repository's history.
@@ -141,7 +141,7 @@ def judge_path(path: str, folder: str, *, is_whole: bool = False) -> Any:
     found = PathResolver(folder).of_text(path)
     if (pattern := find_protection(found, folder, is_whole=is_whole)) is not None:
         return deny(f"{path} is protected ({pattern}); a person has to change it")
-    if not all(one.is_placed for one in found):
+    if not all(place.is_placed for place in found):
         return deny(f"{path[:200]!r} is no path whose place is known, so nobody can say what would be written")
     return None
 
@@ -159,7 +159,7 @@ def judge_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
     paths = PathResolver(begin, text, found)
     list_protected_files.cache_clear()  # they are others at each call
     seen: set[object] = set()  # what has been judged already
-    asking = {one.program for one in found if any("hooklatch" in word.text for word in one.arguments)}
+    asking = {command.program for command in found if any("hooklatch" in word.text for word in command.arguments)}
     for command in found:
         is_open = not command.is_known or bool(command.fed_by) or bool({"xargs", "parallel"} & set(command.within))
         are_found = not asking.isdisjoint(FINDING | READING if is_open else FINDING)
@@ -171,15 +171,15 @@ def judge_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
             unknown = unknown or command.text
         if command.program == "find" and any(word.text in RUNNING for word in command.arguments):
             finding.append(command)
-        for word, one in list_find_starts(command, finding, found):
-            below = paths.changed(word, one)
+        for word, find in list_find_starts(command, finding, found):
+            below = paths.changed(word, find)
             if (pattern := find_protection(below, begin)) is not None:
                 return deny(f"{word.text} is protected ({pattern}); a person has to change it")
             is_near = any(path.may_be(begin) or path.may_be_above(begin) for path in below)
             if (
                 not all(path.is_placed for path in below)
                 or find_protection(below, begin, is_whole=True) is not None
-                or (is_near and may_find(one, NEAR))
+                or (is_near and may_find(find, NEAR))
             ):
                 unknown = unknown or f"below {word.text}"
         is_whole = command.program in LOSING or is_unpacking(command)
@@ -213,13 +213,13 @@ def list_givers(command: Command, found: Sequence[Command]) -> list[Command] | N
     changed = paths_written(msgspec.structs.replace(command, arguments=words))
     if not any("{}" in word.text if is_named else word is GIVEN for word in changed):
         return None
-    before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
-    giving = [one for one in before if one.program in NAMING or one.program == "find" or counts_only(one)]
+    before = found if command.fed_by == "<" else itertools.takewhile(lambda earlier: earlier is not command, found)
+    giving = [giver for giver in before if giver.program in NAMING or giver.program == "find" or counts_only(giver)]
     return giving[:MAX_FINDS]
 
 
 def counts_only(command: Command) -> bool:
-    """Return whether a command prints numbers, which are no names of anything protected."""
+    """Return whether a command prints numbers, which are not names of anything protected."""
     return command.program == "seq" and all(A_NUMBER.fullmatch(word.text) for word in command.arguments)
 
 
@@ -230,9 +230,9 @@ def list_find_starts(
     by_itself = command.program == "find" and any(word.text == "-delete" for word in command.arguments)
     is_told = by_itself or any(is_given(word, command) for word in paths_written(command))
     giving = [command] if by_itself else [*finding[:MAX_FINDS]] if is_told else list_givers(command, found) or []
-    for one in giving:
-        if one.program == "find":
-            yield from ((word, one) for word in list_find_roots(one))
+    for giver in giving:
+        if giver.program == "find":
+            yield from ((word, giver) for word in list_find_roots(giver))
 
 
 def list_find_roots(finding: Command) -> list[Word]:
@@ -254,13 +254,13 @@ def list_written(command: Command, finding: Sequence[Command], found: Sequence[C
     giving = list_givers(command, found)
     if giving == []:
         yield GIVEN
-    for one in giving or ():
-        if one.program != "find":
-            texts = (text for word in one.operands for text in re.split(r"\s+|\\[n0t]", word.text) if word.is_known)
+    for giver in giving or ():
+        if giver.program != "find":
+            texts = (text for word in giver.operands for text in re.split(r"\s+|\\[n0t]", word.text) if word.is_known)
             yield from map(Word, filter(None, texts))
             continue
-        yield from list_found_names(one)
-        if not is_everyday(one):
+        yield from list_found_names(giver)
+        if not is_everyday(giver):
             yield GIVEN
     if command.program == "find" and "-delete" in [word.text for word in command.arguments]:
         yield from list_found_names(command)
@@ -272,54 +272,54 @@ def list_written(command: Command, finding: Sequence[Command], found: Sequence[C
 def list_found_names(finding: Command) -> list[Word]:
     """Return the names that find looks for, and those of protected files that these patterns mean."""
     named = names_told([word.text for word in finding.arguments])
-    plain = [one for one in PROTECTED if one[:1] == "." and "/" not in one and not glob.has_magic(one)]
-    meant = (one for one in plain if any(fnmatch.fnmatchcase(one, name) for name in named))
-    return [Word(one) for one in (*named, *meant)]
+    plain = [file for file in PROTECTED if file[:1] == "." and "/" not in file and not glob.has_magic(file)]
+    meant = (file for file in plain if any(fnmatch.fnmatchcase(file, name) for name in named))
+    return [Word(name) for name in (*named, *meant)]
 
 
 def is_everyday(finding: Command) -> bool:
     """Return whether all that find may find has a name that nothing protected has; False for what is not seen."""
-    told = [word.text for word in finding.arguments]
-    told = told[: next((at for at, word in enumerate(told) if word in RUNNING), len(told))]
-    if {"-o", "-or", ",", "(", ")", "-L", "-follow", "-files0-from", "-f"} & set(told):
+    words = [word.text for word in finding.arguments]
+    words = words[: next((at for at, word in enumerate(words) if word in RUNNING), len(words))]
+    if {"-o", "-or", ",", "(", ")", "-L", "-follow", "-files0-from", "-f"} & set(words):
         return False
-    named = names_told(told)
-    if any(last == "-maxdepth" and value in ("0", "1", "2") for last, value in itertools.pairwise(told)):
+    named = names_told(words)
+    if any(last == "-maxdepth" and value in ("0", "1", "2") for last, value in itertools.pairwise(words)):
         return bool(named) and not may_find(finding, NEAR)  # names of branches lie deeper
-    return bool(named) and all(EVERYDAY.fullmatch(one[:255]) for one in named)
+    return bool(named) and all(EVERYDAY.fullmatch(name[:255]) for name in named)
 
 
 def is_switching_off(command: Command) -> bool:
-    told = [word.text for word in command.arguments]
-    if (command.program or "").startswith(("python", "pypy")) and is_itself_in_python(told):
+    words = [word.text for word in command.arguments]
+    if (command.program or "").startswith(("python", "pypy")) and is_itself_in_python(words):
         return True
-    if (command.program or "").startswith(INTERPRETERS) and any(IN_CALLS.search(word) for word in told):
+    if (command.program or "").startswith(INTERPRETERS) and any(IN_CALLS.search(word) for word in words):
         return True
     if command.program == "hooklatch":
-        return is_changing_guards(told)
-    if any("hooklatch" in word and ".sock" in word for word in told):  # whoever speaks to the daemon by itself
+        return is_changing_guards(words)
+    if any("hooklatch" in word and ".sock" in word for word in words):  # a command that speaks to the daemon by itself
         return True
-    if "hooklatch" in told and not TAKING_AWAY.isdisjoint(told) and command.program not in KEEPING:
+    if "hooklatch" in words and not TAKING_AWAY.isdisjoint(words) and command.program not in KEEPING:
         return True
     line = "python3 hooklatch serve" if command.has_option("-f", "--full") else "hooklatch serve"
-    return command.program in ENDING and any("hooklatch" in word or is_meant(word, line) for word in told)
+    return command.program in ENDING and any("hooklatch" in word or is_meant(word, line) for word in words)
 
 
-def is_itself_in_python(told: Sequence[str]) -> bool:
+def is_itself_in_python(words: Sequence[str]) -> bool:
     """Return whether Python is told to run hooklatch, as a module, a file or in code, for more than to look."""
-    for at, word in enumerate(told):
+    for at, word in enumerate(words):
         if (module := A_MODULE.fullmatch(word)) is not None:
-            behind = [module[1], *told[at + 1 :]] if module[1] else list(told[at + 1 :])
+            behind = [module[1], *words[at + 1 :]] if module[1] else list(words[at + 1 :])
             if behind and behind[0] in RUNNING_MODULES:
-                behind = list(itertools.dropwhile(lambda one: one.partition(".")[0] != "hooklatch", behind))
+                behind = list(itertools.dropwhile(lambda name: name.partition(".")[0] != "hooklatch", behind))
             return bool(behind) and behind[0].partition(".")[0] == "hooklatch" and is_changing_guards(behind[1:])
         if not word.startswith("-"):
-            is_code = at > 0 and re.fullmatch("-[a-zA-Z]*c", told[at - 1]) is not None
+            is_code = at > 0 and re.fullmatch("-[a-zA-Z]*c", words[at - 1]) is not None
             if is_code:
                 return ITS_CODE.search(word) is not None
             if ITS_FILE.fullmatch(word) is not None:
-                return is_changing_guards(told[at + 1 :])
-            if at == 0 or told[at - 1] not in ("-X", "-W"):
+                return is_changing_guards(words[at + 1 :])
+            if at == 0 or words[at - 1] not in ("-X", "-W"):
                 return False
     return False
 
@@ -332,9 +332,9 @@ def is_meant(pattern: str, line: str) -> bool:
         return False
 
 
-def is_changing_guards(told: Sequence[str]) -> bool:
+def is_changing_guards(arguments: Sequence[str]) -> bool:
     """Return whether hooklatch, with these words, does more than show something."""
-    words = [word for word in told if word != "--json"]
+    words = [word for word in arguments if word != "--json"]
     if not words or words[0] in LOOKING or words[-1] in ("--version", "--help", "-h"):
         return False
     return words[0] not in LISTING or (len(words) > 1 and words[1] not in LISTED)
@@ -367,7 +367,7 @@ def told_apart(part: str) -> str:
         return part if parts_told().fullmatch(part) else "-"
     begin = MAGIC.split(part, maxsplit=1)[0]
     likely = (part_item for part_item in all_parts() if part_item.startswith(begin) or MAGIC.search(part_item))
-    return part if is_wide(part) or any(may_match(part, one) or may_be(one, part) for one in likely) else "-"
+    return part if is_wide(part) or any(may_match(part, other) or may_be(other, part) for other in likely) else "-"
 
 
 @functools.cache
@@ -378,7 +378,7 @@ def parts_told() -> re.Pattern[str]:
 
 @functools.cache
 def all_parts() -> frozenset[str]:
-    parts = {part for one in PROTECTED for form in list_pattern_forms(one) for part in split_parts(form)}
+    parts = {part for pattern in PROTECTED for form in list_pattern_forms(pattern) for part in split_parts(form)}
     return frozenset(parts - {"*"} | {*ALLOWED})
 
 
@@ -388,7 +388,11 @@ def protecting_parts(parts: tuple[str, ...], *, is_whole: bool) -> str | None:
     if name in ALLOWED or re.fullmatch(r"\.env(\.\w+)*\.(example|sample|template)", name):
         return None
     return next(
-        (one for one in PROTECTED if any(is_match(parts, each, is_whole=is_whole) for each in list_pattern_forms(one))),
+        (
+            pattern
+            for pattern in PROTECTED
+            if any(is_match(parts, each, is_whole=is_whole) for each in list_pattern_forms(pattern))
+        ),
         None,
     )
 
@@ -396,7 +400,7 @@ def protecting_parts(parts: tuple[str, ...], *, is_whole: bool) -> str | None:
 @functools.cache
 def list_pattern_forms(pattern: str) -> tuple[str, ...]:
     """Return a pattern for each home that there may be."""
-    homes = dict.fromkeys((find_own_home(), "/root", *(f"{one}/*" for one in HOMES)))
+    homes = dict.fromkeys((find_own_home(), "/root", *(f"{folder}/*" for folder in HOMES)))
     low = pattern.lower()
     return tuple(home.lower() + low[1:] for home in homes) if low[:1] == "~" else (low,)
 
@@ -409,4 +413,4 @@ def list_protected_files(begin: str) -> dict[tuple[int, int], str]:
         whole = os.path.expanduser(pattern) if pattern[:1] in ("~", "/") else os.path.join(begin, pattern)
         found += itertools.islice(glob.iglob(whole, include_hidden=True), MAX_SAME - len(found))
     found += itertools.islice(glob.iglob(os.path.join(begin, ".git", "**"), recursive=True), 100)
-    return {identity: one for one in found if (identity := find_file_identity(one)) is not None}
+    return {identity: path for path in found if (identity := find_file_identity(path)) is not None}

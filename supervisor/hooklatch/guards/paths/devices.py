@@ -53,8 +53,8 @@ def is_showing_only(command: Command) -> bool:
     """Return whether a program for disks is told to show something, and nothing else."""
     is_making = (command.program or "").startswith("mk")  # to which -l is a list of blocks
     shown = {"--help", "--version"} if is_making else {"--help", "--version", "-l", "--list"}
-    told = [word.text for word in command.arguments if word.text.startswith("-") or not word.is_known]
-    return bool(told) and shown.issuperset(told)
+    options = [word.text for word in command.arguments if word.text.startswith("-") or not word.is_known]
+    return bool(options) and shown.issuperset(options)
 
 
 def is_device(found: list[PlacedPath]) -> bool:

@@ -1,4 +1,4 @@
-"""What `find` may find, by its conditions: whether they leave out most files of a folder, and a repository's history.
+"""Files that `find` may find, by its conditions: whether they leave out most of a folder, and a repository's history.
 
 The conditions are tried on names as folders have them.  Knows words of find; looks at no disk.
 """
@@ -17,7 +17,7 @@ from hooklatch.guards.words import Word
 
 __all__ = ["measure_left_out", "may_find", "names_told", "list_roots"]
 
-# Files and folders below one that is searched, but for what is built or fetched: those that nobody wants to lose.
+# Files and folders below one that is searched, but for what is built or fetched: those that no user wants to lose.
 HISTORY: Final = (
     ".git/", ".git/config", ".git/HEAD", ".git/objects/", ".git/objects/3f/", ".git/objects/3f/786850e387",
     ".git/refs/heads/main", ".git/refs/tags/v1.0", ".git/logs/HEAD", ".git/packed-refs", ".git/index",
@@ -64,7 +64,7 @@ class TrialFile(NamedTuple):
 
 
 class TrialAnswers(NamedTuple):
-    """Whether a condition may hold, and whether it may fail: both, where nobody knows."""
+    """The answers of a condition: that it may hold, and that it may fail; both where this is not known."""
 
     may_hold: bool = True
     may_fail: bool = True
@@ -157,7 +157,7 @@ def try_conditions(texts: Sequence[str], start: str, path: str) -> FindTrial | N
             return None
     parts = path.split("/")
     above = [TrialFile(f"{start}/{'/'.join(parts[:at])}", True, at) for at in range(1, file.depth)]
-    if "-prune" in texts and any(FindTrial(texts, one).is_pruned for one in above):
+    if "-prune" in texts and any(FindTrial(texts, folder).is_pruned for folder in above):
         return None
     return FindTrial(texts, file)
 
@@ -272,7 +272,7 @@ class FindTrial:
                     self._act()  # it hands on what it has found
                 return YES
             case _ if word in TAKING:
-                return EITHER  # an age, a size, an owner: nobody knows of which files
+                return EITHER  # an age, a size, an owner: of which files is not known
             case _:
                 return EITHER
 
@@ -287,11 +287,11 @@ def match_find_pattern(pattern: str, text: str, word: str) -> TrialAnswers:
     return YES if fnmatchcase(text, pattern.replace("[^", "[!")) else NO
 
 
-def names_told(told: Sequence[str]) -> list[str]:
+def names_told(words: Sequence[str]) -> list[str]:
     """Return the names of find's conditions that none of the words before takes back."""
-    told = ["", "", *told]
+    words = ["", "", *words]
     return [
-        told[at]
-        for at in range(2, len(told))
-        if told[at - 1] in ("-name", "-iname") and told[at - 2] not in ("!", "-not")
+        words[at]
+        for at in range(2, len(words))
+        if words[at - 1] in ("-name", "-iname") and words[at - 2] not in ("!", "-not")
     ]

@@ -11,18 +11,18 @@ from hooklatch.guards.paths.patterns import MAGIC, is_wide, may_be
 
 __all__ = ["MAX_WAYS", "TextLinks", "find_file_identity"]
 
-MAX_WAYS: Final = 1000  # files that a pattern stands for, and links on the way to them; of more, nobody knows
-MAX_ADDED: Final = 128  # links that a text makes; of more, nobody knows where they lead
+MAX_WAYS: Final = 1000  # files that a pattern stands for, and links on the way to them; more are not known
+MAX_ADDED: Final = 128  # links that a text makes; where more of them lead is not known
 MAX_LINKS: Final = 40  # on one way, as the kernel has it
 
 
 class TextLinks:
-    """Where paths lead, by the links that are there and by those that were added."""
+    """The places where paths lead, by the links that are there and by those that were added."""
 
     def __init__(self) -> None:
         self.is_open = False  # whether there may be one of any name
         self._added: dict[str, set[str | None]] = {}  # None: it leads to what is not known
-        self._moved: set[str] = set()  # those that are no links: what was moved there
+        self._moved: set[str] = set()  # those that are not links: what was moved there
         self._on_disk: dict[str, str | None] = {}
         self._ways: dict[tuple[str, bool, bool], list[str] | None] = {}
 
@@ -43,14 +43,14 @@ class TextLinks:
             self._moved.add(path)
 
     def ways(self, whole: str, *, is_followed: bool, is_stripped: bool = False) -> list[str] | None:
-        """Return where a path leads once its links are followed; None if nobody knows, or it is too much."""
+        """Return where a path leads once its links are followed; None if that is not known, or it is too much."""
         key = (whole, is_followed, is_stripped)
         if key not in self._ways:
             self._ways[key] = self._followed(whole, is_followed=is_followed, is_stripped=is_stripped)
         return self._ways[key]
 
     def _followed(self, whole: str, *, is_followed: bool, is_stripped: bool) -> list[str] | None:
-        parts = [one for one in whole.split("/") if one not in ("", ".")]
+        parts = [part for part in whole.split("/") if part not in ("", ".")]
         is_inside = whole.endswith(("/", "/."))
         while is_stripped and parts and is_wide(parts[-1]):
             parts, is_inside = parts[:-1], True
@@ -91,7 +91,7 @@ class TextLinks:
             for target in leads:
                 if target is None:
                     return None
-                waiting.append(((), (*(one for one in target.split("/") if one not in ("", ".")), *rest), links + 1))
+                waiting.append(((), (*(part for part in target.split("/") if part not in ("", ".")), *rest), links + 1))
             if not leads or at in self._added:
                 waiting.append(((*done, part), rest, links))
         return list(found) or None  # links that lead round in a circle
@@ -103,8 +103,8 @@ class TextLinks:
             found = os.listdir(folder)
         except (OSError, ValueError):
             found = []
-        found += [os.path.basename(one) for one in self._added if os.path.dirname(one) == folder]
-        meant = [one for one in found if may_be(pattern, one) and not MAGIC.search(one)]
+        found += [os.path.basename(path) for path in self._added if os.path.dirname(path) == folder]
+        meant = [name for name in found if may_be(pattern, name) and not MAGIC.search(name)]
         return None if len(meant) > MAX_WAYS else meant
 
     def _link(self, path: str) -> set[str | None]:
@@ -126,7 +126,7 @@ def leads_through_process(done: Sequence[str], part: str) -> bool | None:
         return None
     if may_be(part, "root"):
         return True
-    return False if any(may_be(part, one) for one in ("cwd", "exe", "fd", "map_files")) else None
+    return False if any(may_be(part, name) for name in ("cwd", "exe", "fd", "map_files")) else None
 
 
 def find_file_identity(path: str, *, is_shared: bool = False) -> tuple[int, int] | None:

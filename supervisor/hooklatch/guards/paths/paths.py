@@ -35,7 +35,7 @@ LINKING: Final = frozenset({"ln", "link", "cp", "mv", "mount"})
 class PlacedPath(NamedTuple):
     """One place on the disk that a word may mean: absolute, without `.`, `..` and links; a pattern where one is left.
 
-    `is_placed` is false if nobody knows in which folder it lies, and `is_here` if it is on another machine.
+    `is_placed` is false if it is not known in which folder it lies, and `is_here` if it is on another machine.
     """
 
     whole: str
@@ -65,11 +65,11 @@ class PlacedPath(NamedTuple):
         return len(self.parts) == len(parts) and is_start(self.parts, parts)
 
     def is_home(self) -> bool:
-        """Return whether it is somebody's home, or the folder of all homes."""
+        """Return whether it is a user's home, or the folder of all homes."""
         parts = self.parts
         if self.whole == find_own_home() or (len(parts) == 1 and may_be(parts[0], "root")):
             return True
-        return len(parts) == 2 and any(may_be(parts[0], one[1:]) for one in HOMES)
+        return len(parts) == 2 and any(may_be(parts[0], folder[1:]) for folder in HOMES)
 
 
 UNKNOWN: Final = PlacedPath(NOWHERE, is_placed=False)
@@ -107,7 +107,7 @@ class PathResolver:
         return list(dict.fromkeys(found))
 
     def of_text(self, text: str) -> list[PlacedPath]:
-        """Return what a path that is no word of a shell means."""
+        """Return what a path that is not a word of a shell means."""
         return self.changed(Word(text), Command(program=""))
 
     def expanded(self, word: Word, command: Command) -> Word:
@@ -224,10 +224,10 @@ class PathResolver:
             if name == "ln" and source.is_known and not os.path.isabs(source.text):
                 ends |= {os.path.join("\0", source.text)}  # seen from where the link is
             named = self._meant(targets[0], command, is_named=True)
-            self._links.is_open |= name != "mv" and not all(one.is_placed for one in named)
+            self._links.is_open |= name != "mv" and not all(place.is_placed for place in named)
             base = os.path.basename(source.text.rstrip("/"))
-            for one in named:
-                for at in (one.whole, f"{one.whole.rstrip('/')}/{base}") if base else (one.whole,):
+            for place in named:
+                for at in (place.whole, f"{place.whole.rstrip('/')}/{base}") if base else (place.whole,):
                     seen_there = (end and end.replace("\0", os.path.dirname(at)) for end in ends)
                     self._links.add(at, seen_there, is_moved=name in ("mv", "mount"))
 
@@ -246,4 +246,4 @@ def strip_wide_ends(whole: str) -> str:
 
 def is_possible(text: str) -> bool:
     """Return whether there can be such a path at all."""
-    return "\0" not in text and len(text) <= MAX_PATH and not any("\ud800" <= one <= "\udfff" for one in text)
+    return "\0" not in text and len(text) <= MAX_PATH and not any("\ud800" <= char <= "\udfff" for char in text)

@@ -21,7 +21,7 @@ USUAL: Final = (
     "src", "tests", "docs", "lib", "app", "scripts", "config", "data", "README.md", "Makefile", "package.json",
     "pyproject.toml", "main.py", "index.ts", "Dockerfile", "server.go", "examples", "public", "utils", "notes.txt",
 )  # fmt: skip
-LETTERS: Final = tuple(f"{one}{end}" for one in "abcdefghijklmnopqrstuvwxyz" for end in ("x1", "1e"))
+LETTERS: Final = tuple(f"{letter}{end}" for letter in "abcdefghijklmnopqrstuvwxyz" for end in ("x1", "1e"))
 FEW: Final = 3  # one of so many names is few
 MAX_TOGETHER: Final = 64  # patterns of one folder that are tried together
 HIDDEN: Final = (".git", ".github", ".env", ".gitignore", ".config")
@@ -38,12 +38,12 @@ def fnmatchcase(name: str, pattern: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def split_parts(path: str) -> tuple[str, ...]:
-    return tuple(one for one in path.split("/") if one)
+    return tuple(part for part in path.split("/") if part)
 
 
 def is_start(first: Sequence[str], parts: Sequence[str]) -> bool:
     return len(first) <= len(parts) and all(
-        may_be(one, other) or may_be(other, one) for one, other in zip(first, parts, strict=False)
+        may_be(part, other) or may_be(other, part) for part, other in zip(first, parts, strict=False)
     )
 
 
@@ -118,7 +118,7 @@ def is_match(parts: Sequence[str], pattern: str, *, is_whole: bool) -> bool:
 
 def is_along(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     """Return whether parts are meant by others, one by one: in a place that is named, a pattern for all counts."""
-    return all(may_match(one, other) or may_be(one, other) for one, other in zip(parts, wanted, strict=False))
+    return all(may_match(part, other) or may_be(part, other) for part, other in zip(parts, wanted, strict=False))
 
 
 def has_ending(parts: Sequence[str], wanted: Sequence[str]) -> bool:

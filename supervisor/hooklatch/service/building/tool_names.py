@@ -33,7 +33,10 @@ def describe_unknown_names(hook: Hook) -> tuple[str, ...]:
         else []
     )
     source = hook.where.source["tool_name"] if hook.where is not None and of_where else None
-    return (*check_matcher(hook.matcher), *(text for one in of_where for text in check_condition(one, source)))
+    return (
+        *check_matcher(hook.matcher),
+        *(text for condition in of_where for text in check_condition(condition, source)),
+    )
 
 
 def check_matcher(matcher: Matcher) -> Iterator[str]:
@@ -49,9 +52,9 @@ def check_condition(condition: Condition, source: object) -> Iterator[str]:
     """Yield the same notes for a condition on the tool's name."""
     facts = PayloadFacts(Catalogue.standard()["pre_tool_use"], Payload(b"{}"), None)
     written = cast("list[object]", source) if isinstance(source, list) else [source]
-    for one, text in zip(condition.alternatives, written, strict=False):
+    for alternative, text in zip(condition.alternatives, written, strict=False):
         pattern = next(iter(cast("Mapping[str, object]", text).values())) if isinstance(text, Mapping) else text
-        if not is_of_server(str(pattern)) and not any(one.may_hold(name, facts) for name in NAMES):
+        if not is_of_server(str(pattern)) and not any(alternative.may_hold(name, facts) for name in NAMES):
             near = suggest_name(text, NAMES) if isinstance(text, str) else ""
             yield f"no tool that is known is called {pattern!r}, as where says{near}"
 

@@ -116,12 +116,12 @@ class UsedPaths(msgspec.Struct, frozen=True):
         for unit in units.values():
             paths.update(unit.stamps, unit.environment.marks if unit.environment is not None else ())
         hooked = {location for location, unit in units.items() if unit.loaded.hooks or location in called}
-        told = {location for location, unit in units.items() if unit.loaded.elsewhere}  # which are diagnostics
+        reported = {location for location, unit in units.items() if unit.loaded.elsewhere}  # which are diagnostics
         return cls(
             frozenset(paths),
             "\n".join(commands),
             frozenset((*faults, *(file.path for file in taken.files if file.fault is not None))),
-            {location: units[location].text for location in (declared & units.keys()) - hooked - told},
+            {location: units[location].text for location in (declared & units.keys()) - hooked - reported},
             frozenset(path for location in hooked for path in units[location].digests if path != location),
             [
                 taken.folder,
@@ -132,7 +132,7 @@ class UsedPaths(msgspec.Struct, frozen=True):
 
     def has(self, path: str) -> bool:
         """Return whether a file, or something in a folder, is a part of a build, or named by a command."""
-        is_there = path in self.paths or any(one.startswith(f"{path}/") for one in self.paths)
+        is_there = path in self.paths or any(other.startswith(f"{path}/") for other in self.paths)
         return is_there or self.has_name_of(path)
 
     def has_name_of(self, path: str) -> bool:
@@ -166,11 +166,11 @@ def find_unread_entries(used: UsedPaths) -> UnreadEntries:
         *find_unmarked_sources(used),
         *(entry for folder in used.folders for entry in list_unread_entries(folder, used)),
     ]
-    found = [one for one in found if one.file not in named]
+    found = [diagnostic for diagnostic in found if diagnostic.file not in named]
     beside = [folder for folder in sorted(used.beside) if folder not in used.folders]
     return UnreadEntries(
-        [*shadows, *(one for one in found if one.is_red)],
-        [one for one in found if not one.is_red],
+        [*shadows, *(diagnostic for diagnostic in found if diagnostic.is_red)],
+        [diagnostic for diagnostic in found if not diagnostic.is_red],
         [stray for folder in beside for stray in find_strays(folder, used)],
     )
 
@@ -275,8 +275,8 @@ def list_unread_entries(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
             entry = FolderEntry(path)
         shown = path.encode("utf-8", "backslashreplace").decode()
         if used.has(path):
-            hidden = (one for one in entry.below if one.path not in used.paths and not has_no_hooks_mark(one.text))
-            yield from (Diagnostic(one.path, line, HIDDEN) for one in hidden if (line := find_hook_mark(one.text)))
+            hidden = (file for file in entry.below if file.path not in used.paths and not has_no_hooks_mark(file.text))
+            yield from (Diagnostic(file.path, line, HIDDEN) for file in hidden if (line := find_hook_mark(file.text)))
         elif (why := explain_suspicion(entry)) is not None:
             yield Diagnostic(shown, 0, why)
         elif entry.below or not entry.is_folder:
@@ -287,7 +287,7 @@ def explain_suspicion(entry: FolderEntry) -> str | None:
     """Return why an entry that nothing uses may be taken for a guard."""
     name = os.path.basename(entry.path).lower()
     if entry.is_folder:
-        return FOLDER if entry.is_link or any(one.is_program for one in entry.below) else None
+        return FOLDER if entry.is_link or any(file.is_program for file in entry.below) else None
     ending = name.rpartition(".")[2]
     if entry.is_program and not name.endswith(ENDINGS):
         return PROGRAM
@@ -313,8 +313,8 @@ def list_entries(path: str) -> Iterator[FolderEntry]:
         if "pyvenv.cfg" in names:
             folders.clear()
             continue
-        folders[:] = sorted(one for one in folders if NONE.fullmatch(one) is None)
-        for name in sorted(one for one in names if NONE.fullmatch(one) is None):
+        folders[:] = sorted(entry for entry in folders if NONE.fullmatch(entry) is None)
+        for name in sorted(entry for entry in names if NONE.fullmatch(entry) is None):
             yield look_at_file(os.path.join(folder, name))
 
 
