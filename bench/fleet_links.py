@@ -45,7 +45,7 @@ async def main(folder: Path, first: int, count: int, url: str, key: str, held: f
             host = f"host-{number}"
             settings = FleetSettings(name=FLEET, url=url, host=host, keys=(key,), reconnect=reconnect)
             runtime = os.fspath(folder / host)
-            daemon = DaemonSocket(partial(list, (runtime,)), patience=patience)
+            daemon = DaemonSocket(partial(list, (runtime,)), timeout=patience)
             opened = partial(open_engine, url, FLEET, timeout=timeout)
             nursery.start_soon(link.Link(settings, opened, daemon, f"{runtime}/record").run)
         print("ready", flush=True)

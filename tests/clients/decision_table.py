@@ -49,7 +49,7 @@ DEPTH = 1000  # levels of a line: what CPython's recursion limit lets the daemon
 # What clients call these structs.
 WORDS: dict[type, str] = {CallOutcome: "outcome", ChainHead: "head", FireDecision: "decision"}
 CATALOGUE = Catalogue.standard()
-INTERNAL = {"answer", "traceback", "is_lost", "is_orphaned", "before"}  # of an outcome: never sent
+INTERNAL = {"answer", "traceback", "is_lost", "is_orphaned", "earlier_ms"}  # of an outcome: never sent
 MESSAGE = {"role": "user", "content": "look"}
 OUTPUTS = ["inject", "append", "resume"]
 VERDICTS = {"gate": ["allow", "ask", "halt"], "notify": ["halt"], "amend": ["halt"], "claim": ["halt"]}

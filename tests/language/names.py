@@ -48,8 +48,17 @@ def check_names(trees: Mapping[Path, ast.Module], avoided: Mapping[str, str], ke
 
 def empty_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Yield the names of variables that say nothing, and their lines."""
+    fields = {
+        item.target
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        for item in node.body
+        if isinstance(item, ast.AnnAssign)
+    }
     for node in ast.walk(tree):
         match node:
+            case ast.Name(id=name, ctx=ast.Store()) if node in fields:
+                pass  # a key on the wire, which the glossary holds
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.MatchAs(name=str(name)):
                 if name in EMPTY_NAMES:
                     yield name, node.lineno

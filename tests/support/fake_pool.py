@@ -167,14 +167,16 @@ class FakeRecord(RecordWriter):
     def head(self) -> ChainHead | None:
         return ChainHead(self.count, "0" * 16)
 
-    def show(self, fact: FireFacts) -> None:
+    def choose_excerpt(self, facts: FireFacts) -> None:
         return
 
-    def decided(self, decision: FireDecision, fact: FireFacts) -> ChainHead | None:
+    def append_decision(self, decision: FireDecision, facts: FireFacts) -> ChainHead | None:
         self.count += 1
         return self.head
 
-    def abandoned(self, event: str, decision_id: str, revision: int | None, fact: FireFacts) -> ChainHead | None:
+    def append_abandoned(
+        self, event: str, decision_id: str, revision: int | None, facts: FireFacts
+    ) -> ChainHead | None:
         return self.head
 
     def append(self, kind: str, **fields: Any) -> ChainHead:

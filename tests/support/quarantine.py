@@ -12,7 +12,7 @@ from support.survivors import nobody_survives
 
 CONFIG = '[[source]]\npath = "misbehaving.py"\n\n[[source]]\npath = "other.py"\n'
 OTHER = (
-    'from hooklatch import allow, hook\n@hook("pre_tool_use", match="other")\ndef fine(event):\n    return allow()\n'
+    'from hooklatch import allow, hook\n@hook("pre_tool_use", match="second")\ndef fine(event):\n    return allow()\n'
 )
 HOOK = "misbehaving:misbehave@pre_tool_use"
 NAME = f"global/{HOOK}"

@@ -269,7 +269,7 @@ def test_the_kinds_are_those_that_are_written_and_documented() -> None:
     written: set[str] = set()
     for folder, pattern in (
         ("record", r"\.(?:append|_put)\(\s*\"(\w+)\"[,)]"),
-        ("service", r"(?:note|operated)\(\s*\"(\w+)\","),
+        ("service", r"(?:note|note_operation)\(\s*\"(\w+)\","),
     ):
         for path in (ROOT / "supervisor" / "hooklatch" / folder).rglob("*.py"):
             written |= set(re.findall(pattern, path.read_text()))

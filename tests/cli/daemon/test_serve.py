@@ -283,8 +283,8 @@ def test_the_socket_folder_may_be_relative(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "named", "said"),
     [
-        (("--config", "missing/hooks.toml"), None, "missing/hooks.toml is not there"),
-        ((), "missing.toml", "missing.toml is not there"),
+        (("--config", "missing/hooks.toml"), None, "missing/hooks.toml does not exist"),
+        ((), "missing.toml", "missing.toml does not exist"),
         (("--config", "nowhere.toml"), None, "nowhere.toml is a link that leads nowhere"),
         ((), "circle.toml", "Too many levels of symbolic links"),
         (("--config", "config/hooks.toml/hooks.toml"), None, "Not a directory"),

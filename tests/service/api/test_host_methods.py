@@ -247,7 +247,7 @@ async def test_what_the_host_was_told_is_what_subscribers_see(daemon: Daemon) ->
         assert any("Codex cannot ask" in warning for warning in decision["warnings"])
 
 
-@pytest.mark.parametrize("step", ["read", "request", "fit", "render"])
+@pytest.mark.parametrize("step", ["read", "make_fire", "fit", "render"])
 async def test_an_adapters_own_bug_is_a_refusal(daemon: Daemon, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")

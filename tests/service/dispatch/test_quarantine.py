@@ -24,7 +24,7 @@ async def test_the_sixth_death_in_30_s_quarantines_and_status_is_red(tmp_path: P
         await quarantine(client)
         decision = await try_how(client, "well")
         seen = await status(daemon)
-        others = await client.fire("pre_tool_use", tool_name="other")
+        others = await client.fire("pre_tool_use", tool_name="second")
 
     assert (decision["verdict"], decision["cause"], decision["retryable"]) == ("deny", "quarantined", True)
     assert f"hooklatch hooks disable global/{HOOK}" in decision["reason"]

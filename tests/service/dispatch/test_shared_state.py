@@ -287,7 +287,7 @@ async def test_an_event_is_of_no_use_after_its_call_nor_in_a_forked_process(daem
         assert (await client.fire_tool("Keep"))["verdict"] == "pass"
         for answer in await said(client, "Late"):
             assert "while a worker of the daemon runs the event" in answer
-        assert "forked cannot ask" in await said(client, "Fork")
+        assert "that the hook has forked" in await said(client, "Fork")
         assert [await value(client, "late"), await value(client, "forked")] == [None, None]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dialects.samples import cases
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.translation import OF_SESSIONS, translate_to_canonical
+from hooklatch.dialects.translation import SESSION_FIELDS, translate_to_canonical
 from hooklatch_worker.author.event import ENVELOPE
 from support.daemons import Client, Daemon
 from support.shared_daemon import daemon_in_thread
@@ -76,7 +76,9 @@ async def opened(daemon: Daemon, dialect: str, *hooks: dict[str, Any], **session
 def stated_in(dialect: Dialect, event: str) -> dict[str, str]:
     """Return the keys of a native event's table that name what an envelope has too, with our names."""
     return {
-        native: path for native, path in dialect.events[event].feeds[0].keys.items() if path in {*OF_SESSIONS, *NAMES}
+        native: path
+        for native, path in dialect.events[event].feeds[0].keys.items()
+        if path in {*SESSION_FIELDS, *NAMES}
     }
 
 

@@ -48,7 +48,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 async def test_no_change_of_a_hook_of_the_fleet_is_made_and_each_attempt_is_recorded(daemon: Daemon) -> None:
     async with daemon.administrator() as admin:
         for what, params in CHANGES:
-            with pytest.raises(RpcFailure, match="not_permitted: fleet/no-other is the fleet's"):
+            with pytest.raises(RpcFailure, match="not_permitted: fleet/no-other is a hook of the fleet"):
                 await admin.call(what, **params)
 
         assert await attempts(daemon) == [(what, "fleet/no-other") for what, _ in CHANGES]

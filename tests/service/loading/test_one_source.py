@@ -24,7 +24,7 @@ class Finder:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    async def made(self, _: Requirements, *, may_make: bool) -> object:
+    async def acquire_required(self, _: Requirements, *, may_make: bool) -> object:
         raise self._error
 
 
