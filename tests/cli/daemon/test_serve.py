@@ -300,7 +300,7 @@ def test_a_file_of_hooks_that_was_named_and_is_not_there_is_no_daemon(
 
     assert (done.returncode, done.stdout) == (66, "")
     assert said in done.stderr
-    assert ("hooklatch init --config" in done.stderr) is ("not there" in said)
+    assert ("hooklatch init --config" in done.stderr) is ("does not exist" in said)
     assert "Traceback" not in done.stderr
     assert not (place.runtime / "agent.sock").exists()
 
