@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from hooklatch.guards.calls.patches import list_patched_files
 from hooklatch.guards.calls.tools import KINDS_OF, NAMES, OTHER, find_tool_kind_by_name
 
 __all__ = ["ARGUMENTS", "KINDS", "NAMES", "OTHER", "UnclearToolError", "arguments", "find_tool_kind_by_name"]
@@ -69,8 +70,6 @@ KEY: Final = re.compile(
     re.IGNORECASE,
 )
 INTERRUPT: Final = re.compile(r"\A(?:\{(?:ctrl|control)[-+_ ]?[cdu]\}|[\x03\x04\x15])+", re.IGNORECASE)
-# As the most lenient program reads it: with blanks before it, or none behind the colon.
-PATCHED: Final = re.compile(r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$")
 
 
 class UnclearToolError(ValueError):
@@ -143,7 +142,7 @@ def add_paths(tool_args: Arguments) -> None:
     text = tool_args.get("patch")
     paths = [tool_args["path"]] if "path" in tool_args else []
     if isinstance(text, str):
-        paths += [path for path in PATCHED.findall(text) if path not in paths]
+        paths += [path for path in list_patched_files(text) if path not in paths]
     if paths:
         tool_args["paths"] = paths
     if len(paths) == 1:

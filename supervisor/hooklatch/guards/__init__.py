@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hooklatch.guards.effects.packages import packages_installed
     from hooklatch.guards.effects.services import data_lost
     from hooklatch.guards.git.commands import git_options, git_parts, is_of_person
-    from hooklatch.guards.interpreters import codes_of, reads_data
+    from hooklatch.guards.interpreters import codes_of, reads_data, strip_version
     from hooklatch.guards.reading.containers import is_contained
     from hooklatch.guards.targets import paths_written
 
@@ -46,13 +46,14 @@ __all__ = [
     "reads_data",
     "running_fetched",
     "strictest",
+    "strip_version",
 ]
 # Where each function is that is loaded with its tables only when it is asked for.
 MODULES = {
     **dict.fromkeys(("call_of", "is_harmless", "strictest"), "calls.texts"),
     **dict.fromkeys(("hostname_of", "hosts_reached"), "effects.hosts"),
     **dict.fromkeys(("git_options", "git_parts", "is_of_person"), "git.commands"),
-    **dict.fromkeys(("codes_of", "reads_data"), "interpreters"),
+    **dict.fromkeys(("codes_of", "reads_data", "strip_version"), "interpreters"),
     "data_lost": "effects.services",
     "is_contained": "reading.containers",
     "packages_installed": "effects.packages",

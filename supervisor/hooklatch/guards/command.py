@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -48,6 +49,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     def folders(self, begin: str) -> list[str | None]:
         """Return the folders that it may run in, if the text begins in this one; None for one that is unknown."""
         return [place if place is None else os.path.join(begin, os.path.expanduser(place)) for place in self.places]
+
+    def list_givers(self, script: Sequence[Command]) -> list[Command]:
+        """Return the commands of a script that may print what xargs gives this one: those before it, or any of them."""
+        if self.fed_by == "<":  # a file, which each of them may have written
+            return [*script]
+        return list(itertools.takewhile(lambda earlier: earlier is not self, script))
 
     @property
     def is_known(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 
 from hooklatch.guards.command import Command
 
-__all__ = ["codes_of", "paths_in_code", "reads_data"]
+__all__ = ["codes_of", "paths_in_code", "reads_data", "strip_version"]
 
 # The option of an interpreter that the program follows.  An interpreter that is not here is not known.
 PROGRAM_OPTIONS: Final = {
@@ -71,9 +71,14 @@ SECOND_IN_CODE: Final = re.compile(
 )
 
 
+def strip_version(program: str) -> str:
+    """Return the name of a program without its version: python of python3.12."""
+    return VERSION.sub("", program)
+
+
 def reads_data(command: Command) -> bool:
     """Return whether an interpreter gets its program from a file or its words, and reads all else as data."""
-    name = VERSION.sub("", command.program or "")
+    name = strip_version(command.program or "")
     words = [word.text for word in command.arguments]
     if not words or "-" in words or {"xargs", "parallel"} & set(command.within) or "PYTHONINSPECT" in command.text:
         return False

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from hooklatch.guards.calls.patches import list_patched_files
 from hooklatch.guards.command import Command
 from hooklatch.guards.git.commands import list_files_written
 from hooklatch.guards.outputs import (
@@ -27,7 +28,6 @@ __all__ = ["paths_written"]
 
 FOLDERS: Final = frozenset({".", "~", "$HOME", "${HOME}", "$PWD"})
 FAR: Final = re.compile(r"[\w@][\w.@/-]*:")  # what lies in a container, a bucket, or on another machine
-PATCHED: Final = re.compile(r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$")
 
 
 def paths_written(command: Command) -> Iterator[Word]:
@@ -64,7 +64,7 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from (Word(word.text[3:], word.is_known) for word in command.arguments if word.text.startswith("of="))
     elif name in ("apply_patch", "applypatch"):
         texts = [*(word.text for word in command.arguments), *(redirect.target.text for redirect in command.redirects)]
-        yield from (Word(path) for text in texts for path in PATCHED.findall(text))
+        yield from (Word(path) for text in texts for path in list_patched_files(text))
     elif name == "git":
         yield from list_files_written(command)
     if not command.has_option(*READING.get(name, ())):

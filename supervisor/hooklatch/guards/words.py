@@ -8,10 +8,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["ELSEWHERE", "WordPiece", "UnreadableCommandError", "Word", "expand_braces", "make_words"]
+__all__ = [
+    "GLOB", "ELSEWHERE", "WordPiece", "UnreadableCommandError", "Word", "expand_braces", "is_no_path", "make_words",
+]  # fmt: skip
 
+GLOB: Final = re.compile(r"[*?\[]")  # what makes a word a pattern of files
 MAX_BRACES = 256  # words that a word may expand to; beyond that it is unknown
 MAX_EXPANDED = 64 * 1024  # characters that they may have together
 MAX_RANGE = 64  # characters; longer ones have numbers that no shell counts to
@@ -170,3 +173,8 @@ def expand_range(text: str) -> list[str] | None:
     if len(numbers) > MAX_BRACES:
         return None
     return [str(number) if is_numeric else chr(number) for number in numbers]
+
+
+def is_no_path(text: str) -> bool:
+    """Return whether no file can have this path: it has a null, or half of a character."""
+    return "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)

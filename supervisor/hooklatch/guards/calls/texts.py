@@ -22,7 +22,7 @@ import msgspec
 
 from hooklatch.guards.calls.tools import OF_HOSTS, OTHER, find_tool_kind_by_name, split_names_text
 from hooklatch.guards.commands import commands
-from hooklatch.guards.words import UnreadableCommandError
+from hooklatch.guards.words import UnreadableCommandError, is_no_path
 
 __all__ = ["ToolCallTexts", "CommandText", "call_of", "is_harmless", "strictest"]
 
@@ -170,7 +170,7 @@ def strip_server(event: Any, name: str) -> str:
 
 def read_known_call(kind: str, table: Mapping[str, Any], begin: str) -> ToolCallTexts:
     cwd = table.get("cwd", table.get("workdir"))
-    if cwd is not None and (not isinstance(cwd, str) or is_odd(cwd)):
+    if cwd is not None and (not isinstance(cwd, str) or is_no_path(cwd)):
         return ToolCallTexts(begin, fault=NO_FOLDER)
     folder = os.path.join(begin, os.path.expanduser(cwd or ""))
     if kind == "shell":
@@ -195,7 +195,7 @@ def read_known_call(kind: str, table: Mapping[str, Any], begin: str) -> ToolCall
         return ToolCallTexts(
             begin, fault="the tool that writes was called without a path, so it is unknown what it would write"
         )
-    return ToolCallTexts(begin, paths=tuple(dict.fromkeys(paths)), fault=ODD if any(map(is_odd, paths)) else None)
+    return ToolCallTexts(begin, paths=tuple(dict.fromkeys(paths)), fault=ODD if any(map(is_no_path, paths)) else None)
 
 
 def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: str) -> ToolCallTexts:
@@ -226,7 +226,7 @@ def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: st
         if not is_reading and key not in PROSE:
             paths += list_text_paths(key, text)
     folders = [value for key, value in table.items() if normalize_key(key) in FOLDERS and value is not None]
-    if any(not isinstance(value, str) or is_odd(value) for value in folders) and (lines or paths):
+    if any(not isinstance(value, str) or is_no_path(value) for value in folders) and (lines or paths):
         return ToolCallTexts(begin, fault=NO_FOLDER)
     if len(texts) > MAX_TEXTS:
         return ToolCallTexts(
@@ -241,7 +241,7 @@ def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: st
         return ToolCallTexts(
             begin, fault=f"the tool was called with more than {MAX_PLACES} folders, which are too many to judge"
         )
-    if any(map(is_odd, [*paths, *places])):
+    if any(map(is_no_path, [*paths, *places])):
         return ToolCallTexts(begin, fault=ODD)
     return ToolCallTexts(
         folder,
@@ -254,7 +254,7 @@ def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: st
 
 
 def expand_home(path: str) -> str:
-    return path if is_odd(path) else os.path.expanduser(path)
+    return path if is_no_path(path) else os.path.expanduser(path)
 
 
 def split_name_words(name: str) -> set[str]:
@@ -334,15 +334,10 @@ def list_text_paths(key: str, text: str) -> Iterator[str]:
         yield from dict.fromkeys((text, text.strip()))
 
 
-def is_odd(path: str) -> bool:
-    """Return whether no file can have this path: it has a null, or half of a character."""
-    return "\0" in path or any("\ud800" <= sign <= "\udfff" for sign in path)
-
-
 def is_path(text: str) -> bool:
     """Return whether a text has the form of one path: without blanks, or with a folder that it begins in."""
     text = text.strip()
-    if is_odd(text) or "\n" in text:
+    if is_no_path(text) or "\n" in text:
         return False
     above, _, name = text.rpartition("/")
     return not re.search(r"\s", name) and (not re.search(r"\s", above) or text.startswith(("/", "~/", "./", "../")))

@@ -12,16 +12,16 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.interpreters import reads_data
-from hooklatch.guards.reading.programs import SHELLS
+from hooklatch.guards.interpreters import reads_data, strip_version
+from hooklatch.guards.reading.programs import AWKS, SHELLS
 from hooklatch.guards.targets import paths_written
+from hooklatch.guards.words import GLOB
 
 __all__ = ["FETCHING", "running_fetched"]
 
 FETCHING: Final = frozenset({
     "curl", "wget", "wget2", "http", "https", "httpie", "xh", "curlie", "aria2c", "axel", "nc", "ncat", "netcat",
-    "socat",
-    "fetch", "lynx", "w3m", "ftp", "tftp", "lftp", "sftp", "youtube-dl", "gdown", "telnet", "openssl",
+    "socat", "fetch", "lynx", "w3m", "ftp", "tftp", "lftp", "sftp", "youtube-dl", "gdown", "telnet", "openssl",
 })  # fmt: skip
 WITH_VERB: Final = {"gh": ("download", "clone", "api"), "aws": ("cp", "sync", "get-object"), "gsutil": ("cp", "cat"),
                     "gcloud": ("cp", "cat"), "rclone": ("copy", "cat"), "openssl": ("s_client",), "glab": ("clone",),
@@ -30,30 +30,27 @@ WITH_VERB: Final = {"gh": ("download", "clone", "api"), "aws": ("cp", "sync", "g
 CLONING: Final = frozenset({"git", "hg", "svn", "jj", "gh", "glab", "degit", "tiged"})
 UNPACKING: Final = frozenset({
     "tar", "bsdtar", "gtar", "unzip", "7z", "7za", "7zr", "unrar", "cpio", "unar", "ar", "jar", "busybox", "patool",
-    "atool",
-    "aunpack", "dtrx", "gunzip", "unxz", "bunzip2", "gzip", "xz", "zstd", "bzip2", "uncompress",
+    "atool", "aunpack", "dtrx", "gunzip", "unxz", "bunzip2", "gzip", "xz", "zstd", "bzip2", "uncompress",
 })  # fmt: skip
 COPYING: Final = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
 INTERPRETERS: Final = SHELLS | {
     "source", ".", "python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "luajit",
     "julia", "Rscript", "tclsh", "expect", "tsx", "ts-node", "java", "groovy", "scala", "kotlin", "racket", "guile",
-    "elixir",
-    "erl", "escript", "swift", "osascript", "pwsh", "powershell", "nu", "xonsh", "wish", "awk", "gawk", "mawk", "nawk",
-    "crystal", "nix-shell", "nim", "janet", "raku", "R",
+    "elixir", "erl", "escript", "swift", "osascript", "pwsh", "powershell", "nu", "xonsh", "wish", "awk", "gawk",
+    "mawk", "nawk", "crystal", "nix-shell", "nim", "janet", "raku", "R",
 }  # fmt: skip
 # Programs that run what stands in a file or text which this option names, or in any file that they are given.
 BY_OPTION: Final = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "gmake", "make", "psql", "sed"), ("-f", "--file", "--makefile")),
-    "gdb": ("-x", "--command"), "vim": ("-S", "-s"), "vi": ("-S", "-s"), "nvim": ("-S", "-s", "-l"), "emacs": ("-l",
-    "--load"),
-    "at": ("-f",), "jq": ("-f", "--from-file"), "ansible-playbook": ("-i",), "docker": ("-f", "--file"), "m4": ("-F",),
-    "just": ("-f", "--justfile"), "task": ("-t", "--taskfile"), "rake": ("-f", "--rakefile"), "cmake": ("-P",),
+    "gdb": ("-x", "--command"), "vim": ("-S", "-s"), "vi": ("-S", "-s"), "nvim": ("-S", "-s", "-l"),
+    "emacs": ("-l", "--load"), "at": ("-f",), "jq": ("-f", "--from-file"), "ansible-playbook": ("-i",),
+    "docker": ("-f", "--file"), "m4": ("-F",), "just": ("-f", "--justfile"), "task": ("-t", "--taskfile"),
+    "rake": ("-f", "--rakefile"), "cmake": ("-P",),
 }  # fmt: skip
 BY_FILE: Final = frozenset({
     "crontab", "dpkg", "rpm", "installer", "snap", "flatpak", "ed", "ex", "batch", "at", "insmod", "ansible-playbook",
-    "msiexec", "ld.so", "wine", "dotnet", "systemd-run", "m4", "tclsh", "expect", "gem", "pip", "npm", "apt",
-    "apt-get", "dnf",
-    "yum", "apk", "pacman",
+    "msiexec", "ld.so", "wine", "dotnet", "systemd-run", "m4", "tclsh", "expect", "gem", "pip", "npm", "apt", "apt-get",
+    "dnf", "yum", "apk", "pacman",
 })  # fmt: skip
 BUILDING: Final = frozenset({
     "make", "gmake", "cmake", "ninja", "meson", "rake", "just", "task", "mvn", "gradle", "ant", "scons", "bazel",
@@ -73,10 +70,7 @@ READING_INPUT: Final = frozenset({
 })  # fmt: skip
 TELLING: Final = ("-c", "--command", "-e", "--execute", "-f", "--file")  # by which a database is told its statements
 INPUT: Final = re.compile(r"-|/+dev/+(?:stdin|fd/+0)|/proc/\S*/fd/0")
-GLOB: Final = re.compile(r"[*?\[]")
-VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 NAME: Final = re.compile(r"[\w.+@~$%,=-]+")
-AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
 CODE: Final = re.compile(r"-\w*[cerpm]|-pe|--eval|--print|-E")  # behind which code or a module stands, and no file
 FLAGS: Final = re.compile(r"-[abdefghiklnpqstuvxwBEIPSU]+|--?(?:no)?\w+=.*|--norc|--posix|--login|--no-warnings")
 FAR: Final = re.compile(r"[\w.-]+@?[\w.-]*:|[a-z0-9]+://")
@@ -161,7 +155,7 @@ def running_fetched(found: Sequence[Command]) -> Iterator[Found]:
     """Yield each command that runs what the network has sent to the same text, how it does, and whether at once."""
     trail = Trail()
     for command in found:
-        name = VERSION.sub("", command.program or "")
+        name = strip_version(command.program or "")
         path = full_program_path(command)
         if (trail.is_fed(command) and is_program_read(command, name)) or (
             name in INTERPRETERS and is_substituted(command)

@@ -19,12 +19,10 @@ __all__ = ["DROPS", "data_lost"]
 DATABASES: Final = frozenset({
     "psql", "pgcli", "mysql", "mariadb", "mycli", "sqlite3", "sqlite", "litecli", "duckdb", "clickhouse-client",
     "clickhouse", "clickhouse-local", "mongosh", "mongo", "sqlcmd", "cockroach", "usql", "bq", "snowsql", "snow",
-    "cqlsh",
-    "sqlplus", "isql", "tsql", "trino", "presto", "beeline", "hive", "impala-shell", "spark-sql", "influx",
-    "cypher-shell",
-    "redis-cli", "valkey-cli", "keydb-cli", "ysqlsh", "dolt", "turso", "osqueryi", "rsql", "vsql", "gsql", "bcp",
-    "mssql-cli",
-    "wrangler", "supabase", "dbt", "surreal", "etcdctl", "edgedb", "gel", "arangosh", "memcached-tool", "athenacli",
+    "cqlsh", "sqlplus", "isql", "tsql", "trino", "presto", "beeline", "hive", "impala-shell", "spark-sql", "influx",
+    "cypher-shell", "redis-cli", "valkey-cli", "keydb-cli", "ysqlsh", "dolt", "turso", "osqueryi", "rsql", "vsql",
+    "gsql", "bcp", "mssql-cli", "wrangler", "supabase", "dbt", "surreal", "etcdctl", "edgedb", "gel", "arangosh",
+    "memcached-tool", "athenacli",
 })  # fmt: skip
 DROPPING: Final = frozenset({"dropdb", "dropuser"})
 REMARKS: Final = re.compile(r"(?s)/\*.*?\*/")
@@ -48,18 +46,15 @@ SERVICES: Final[Mapping[str, int]] = {
     "aws": 2, "gcloud": 5, "az": 5, "gsutil": 1, "s3cmd": 1, "s5cmd": 1, "rclone": 1, "mc": 2, "b2": 2, "kubectl": 1,
     "oc": 1, "helm": 1, "terraform": 2, "tofu": 2, "terragrunt": 2, "pulumi": 2, "heroku": 1, "fly": 3, "flyctl": 3,
     "vercel": 2, "now": 1, "netlify": 2, "gh": 2, "glab": 2, "hub": 1, "doctl": 4, "linode-cli": 2, "hcloud": 2,
-    "oci": 4,
-    "ibmcloud": 3, "scw": 3, "vultr-cli": 3, "exo": 3, "openstack": 3, "ovhcloud": 3, "yc": 4, "aliyun": 2,
-    "wrangler": 3,
-    "supabase": 2, "firebase": 1, "railway": 1, "render": 2, "eksctl": 1, "kops": 1, "kind": 1, "k3d": 2, "minikube": 1,
-    "nomad": 2, "consul": 2, "vault": 3, "etcdctl": 1, "argocd": 2, "flux": 1, "istioctl": 1, "velero": 2, "cf": 1,
-    "serverless": 1, "sls": 1, "cdk": 1, "sam": 1, "copilot": 2, "eb": 1, "sst": 1, "amplify": 1, "rabbitmqctl": 1,
-    "rabbitmqadmin": 1, "npm": 1, "gem": 1, "cargo": 1, "neonctl": 2, "neon": 2, "pscale": 2, "turso": 2, "upctl": 3,
-    "atlas": 3, "confluent": 3, "databricks": 2, "snow": 2, "bq": 1, "packer": 1, "vagrant": 1, "multipass": 1,
-    "lxc": 1,
-    "incus": 1, "virsh": 1, "kafka-topics": 0, "civo": 2, "stripe": 2, "okteto": 1, "porter": 1, "mongocli": 3,
-    "redis-cli": 1, "valkey-cli": 1, "elasticdump": 0, "zfs": 1, "juju": 1, "dokku": 1, "mysqladmin": 1, "restic": 1,
-    "borg": 1, "dropdb": 0, "prisma": 2,
+    "oci": 4, "ibmcloud": 3, "scw": 3, "vultr-cli": 3, "exo": 3, "openstack": 3, "ovhcloud": 3, "yc": 4, "aliyun": 2,
+    "wrangler": 3, "supabase": 2, "firebase": 1, "railway": 1, "render": 2, "eksctl": 1, "kops": 1, "kind": 1, "k3d": 2,
+    "minikube": 1, "nomad": 2, "consul": 2, "vault": 3, "etcdctl": 1, "argocd": 2, "flux": 1, "istioctl": 1,
+    "velero": 2, "cf": 1, "serverless": 1, "sls": 1, "cdk": 1, "sam": 1, "copilot": 2, "eb": 1, "sst": 1, "amplify": 1,
+    "rabbitmqctl": 1, "rabbitmqadmin": 1, "npm": 1, "gem": 1, "cargo": 1, "neonctl": 2, "neon": 2, "pscale": 2,
+    "turso": 2, "upctl": 3, "atlas": 3, "confluent": 3, "databricks": 2, "snow": 2, "bq": 1, "packer": 1, "vagrant": 1,
+    "multipass": 1, "lxc": 1, "incus": 1, "virsh": 1, "kafka-topics": 0, "civo": 2, "stripe": 2, "okteto": 1,
+    "porter": 1, "mongocli": 3, "redis-cli": 1, "valkey-cli": 1, "elasticdump": 0, "zfs": 1, "juju": 1, "dokku": 1,
+    "mysqladmin": 1, "restic": 1, "borg": 1, "dropdb": 0, "prisma": 2,
 }  # fmt: skip
 # Verbs of these only that take away what can be had again, or that others use for it.
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {

@@ -11,7 +11,6 @@ This file is yours: change the lists.
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import re
 import tempfile
@@ -31,15 +30,17 @@ from hooklatch.guards import (
     reads_data,
     running_fetched,
     strictest,
+    strip_version,
 )
 from hooklatch.guards.effects.services import DROPS
 from hooklatch.guards.git.losses import work_lost
-from hooklatch.guards.paths import MAGIC, PathResolver, PlacedPath, find_own_home, find_wide_together, may_be
+from hooklatch.guards.paths import PathResolver, PlacedPath, find_own_home, find_wide_together, may_be
 from hooklatch.guards.paths.devices import formats_disk, is_taking_disk, is_writing_device
 from hooklatch.guards.paths.finding import list_roots, measure_left_out
 from hooklatch.guards.reading.containers import mounted
+from hooklatch.guards.words import GLOB
 
-# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+# Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
 
 REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "trash", "rimraf", "del-cli"}
@@ -67,7 +68,6 @@ SETTING_UP = re.compile(  # what programs print to be run by eval
     r"(?: (?:-\w|init|hook|shell[.\w]*|env|activate|virtualenv-init)(?: [\w.=/-]+)*)?|[\w-]+ completion(?: [\w-]+)*)\)"
 )
 A_NAME = re.compile(r"\$(?:[a-z_]\w*|\{[a-z_]\w*\})")  # a variable of the text itself, such as of a loop, and not $HOME
-VERSION = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 REMOVES_IN_CODE = re.compile(
     r"rm_?tree|remove_tree|\brm\W{1,6}-\w*[rR]|\brm\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
     r"|removedirs|FileUtils\.rm|rm_rf|\brm\([^)]{0,99}recursive|shred\s"
@@ -185,9 +185,9 @@ def judge_command(
         yield from judge_operands(lost, command, begin, paths, is_recursive=True)
     elif name == "kill" and "-1" in [word.text for word in words[1:]]:
         yield "deny", f"{clip_command(command)} ends every process"
-    elif VERSION.sub("", name) in INTERPRETERS and (answer := judge_interpreter(command)) is not None:
+    elif strip_version(name) in INTERPRETERS and (answer := judge_interpreter(command)) is not None:
         yield answer
-    elif not is_read and VERSION.sub("", name) in CODED and any(map(REMOVES_IN_CODE.search, codes_of(command))):
+    elif not is_read and strip_version(name) in CODED and any(map(REMOVES_IN_CODE.search, codes_of(command))):
         yield "ask", f"{clip_command(command)} removes files by code that this guard does not read"
     elif not is_read and name not in TELLING and any(A_REMOVAL.search(word.text) for word in words):
         yield "ask", f"{clip_command(command)} has a command in its words that removes folders"
@@ -228,7 +228,7 @@ def judge_contained(command: Command) -> Iterator[Answer]:
                 yield (
                     "ask",
                     f"{clip_command(command)} removes {word.text} in a container, which may be a folder of this "
-                    f"machine",
+                    "machine",
                 )
     elif command.program == "git":
         yield from judge_git(command, None)
@@ -241,8 +241,7 @@ def judge_removal(command: Command, begin: str, paths: PathResolver, found: Sequ
         return
     if is_recursive:
         yield "ask", f"what {clip_command(command)} removes {LATER}"
-    before = found if command.fed_by == "<" else itertools.takewhile(lambda earlier: earlier is not command, found)
-    giving = [giver for giver in before if giver.program in NAMING]
+    giving = [giver for giver in command.list_givers(found) if giver.program in NAMING]
     if len(giving) > MAX_GIVING:
         yield "ask", f"what {clip_command(command)} removes {LATER}"
     for giver in giving[-MAX_GIVING:]:
@@ -351,7 +350,7 @@ def is_above(path: PlacedPath, here: str, *, is_itself_above: bool = True) -> bo
 
 def lies_deep(path: PlacedPath, here: str) -> bool:
     """Return whether a plain path lies in a working directory that holds nothing of the system, and no home."""
-    is_plain = path.is_here and path.whole != here and MAGIC.search(path.whole) is None
+    is_plain = path.is_here and path.whole != here and GLOB.search(path.whole) is None
     return is_plain and path.is_below([here]) and is_own_place(here, find_own_home())
 
 

@@ -32,9 +32,10 @@ from hooklatch.guards.paths import (
     split_parts,
 )
 from hooklatch.guards.paths.finding import may_find, names_told
-from hooklatch.guards.paths.patterns import MAGIC, is_wide, may_be, may_match
+from hooklatch.guards.paths.patterns import is_wide, may_be, may_match
+from hooklatch.guards.words import GLOB
 
-# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+# Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
 # Globs; `~` is any home, `*/` at the begin any folder, and one without a slash is compared with each part of the path.
 PROTECTED = (
@@ -213,8 +214,8 @@ def list_givers(command: Command, found: Sequence[Command]) -> list[Command] | N
     changed = paths_written(msgspec.structs.replace(command, arguments=words))
     if not any("{}" in word.text if is_named else word is GIVEN for word in changed):
         return None
-    before = found if command.fed_by == "<" else itertools.takewhile(lambda earlier: earlier is not command, found)
-    giving = [giver for giver in before if giver.program in NAMING or giver.program == "find" or counts_only(giver)]
+    names = {*NAMING, "find"}
+    giving = [giver for giver in command.list_givers(found) if giver.program in names or counts_only(giver)]
     return giving[:MAX_FINDS]
 
 
@@ -365,8 +366,8 @@ def told_apart(part: str) -> str:
         return part
     if not glob.has_magic(part):
         return part if parts_told().fullmatch(part) else "-"
-    begin = MAGIC.split(part, maxsplit=1)[0]
-    likely = (part_item for part_item in all_parts() if part_item.startswith(begin) or MAGIC.search(part_item))
+    begin = GLOB.split(part, maxsplit=1)[0]
+    likely = (other for other in all_parts() if other.startswith(begin) or GLOB.search(other))
     return part if is_wide(part) or any(may_match(part, other) or may_be(other, part) for other in likely) else "-"
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.options.reader import Options, list_option_values, parse_options
+from hooklatch.guards.options.reader import Option, Options, list_option_values, parse_options
 from hooklatch.guards.options.syntax import ANY, Syntax, parse_syntax
 from hooklatch.guards.reading.inner import split_git_verb
 from hooklatch.guards.words import Word
@@ -202,10 +202,12 @@ def git_options(command: Command) -> Options:
 
 def find_git_places(command: Command) -> tuple[list[str], str | None]:
     """Return the folders that git changes to (`-C`), in their order, and its repository, if an option names it."""
-    _, rest = split_git_verb(command.arguments)
-    options = parse_options(command.arguments[: len(command.arguments) - len(rest)], OWN).options
     folders = [folder.text for folder in list_named_folders(command)]
-    repositories = [option.value.text for option in options if option.may_be("--git-dir") and option.value is not None]
+    repositories = [
+        option.value.text
+        for option in list_own_options(command)
+        if option.may_be("--git-dir") and option.value is not None
+    ]
     return folders, repositories[-1] if repositories else None
 
 
@@ -213,20 +215,19 @@ def list_files_written(command: Command) -> Iterator[Word]:
     """Yield the files and folders that a command of git writes, below the folders that `-C` names."""
     folders = list_named_folders(command)
     for word in list_named_files(command):
-        yield Word(
-            os.path.join(*(folder.text for folder in folders), word.text), all(map(is_word_known, [*folders, word]))
-        )
-
-
-def is_word_known(word: Word) -> bool:
-    return word.is_known
+        parts = [*folders, word]
+        yield Word(os.path.join(*(part.text for part in parts)), all(part.is_known for part in parts))
 
 
 def list_named_folders(command: Command) -> list[Word]:
     """Return the folders that git changes to, in their order: -C."""
+    return [option.value for option in list_own_options(command) if option.name == "-C" and option.value is not None]
+
+
+def list_own_options(command: Command) -> list[Option]:
+    """Return the options before the verb, which are git's own."""
     _, rest = split_git_verb(command.arguments)
-    options = parse_options(command.arguments[: len(command.arguments) - len(rest)], OWN).options
-    return [option.value for option in options if option.name == "-C" and option.value is not None]
+    return parse_options(command.arguments[: len(command.arguments) - len(rest)], OWN).options
 
 
 def list_named_files(command: Command) -> Iterator[Word]:

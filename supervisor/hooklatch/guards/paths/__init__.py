@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hooklatch.guards.paths.links import find_file_identity
 from hooklatch.guards.paths.paths import HOMES, STREAMS, PathResolver, PlacedPath, find_own_home
-from hooklatch.guards.paths.patterns import MAGIC, find_wide_together, is_match, may_be, split_parts
+from hooklatch.guards.paths.patterns import find_wide_together, is_match, may_be, split_parts
 
 __all__ = [
-    "HOMES", "MAGIC", "STREAMS", "PlacedPath", "PathResolver", "find_file_identity", "is_match", "may_be",
+    "HOMES", "STREAMS", "PlacedPath", "PathResolver", "find_file_identity", "is_match", "may_be",
     "find_own_home", "split_parts",
     "find_wide_together",
 ]  # fmt: skip

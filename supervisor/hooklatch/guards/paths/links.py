@@ -7,7 +7,8 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hooklatch.guards.paths.patterns import MAGIC, is_wide, may_be
+from hooklatch.guards.paths.patterns import is_wide, may_be
+from hooklatch.guards.words import GLOB
 
 __all__ = ["MAX_WAYS", "TextLinks", "find_file_identity"]
 
@@ -78,7 +79,7 @@ class TextLinks:
                 continue
             at = "/" + "/".join((*done, part))
             is_last = not rest and not is_followed and not is_inside
-            names = self._names(done, part) if MAGIC.search(part) else ()
+            names = self._names(done, part) if GLOB.search(part) else ()
             if names is None:
                 return None
             for name in names:
@@ -104,7 +105,7 @@ class TextLinks:
         except (OSError, ValueError):
             found = []
         found += [os.path.basename(path) for path in self._added if os.path.dirname(path) == folder]
-        meant = [name for name in found if may_be(pattern, name) and not MAGIC.search(name)]
+        meant = [name for name in found if may_be(pattern, name) and not GLOB.search(name)]
         return None if len(meant) > MAX_WAYS else meant
 
     def _link(self, path: str) -> set[str | None]:

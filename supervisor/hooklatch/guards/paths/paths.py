@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from hooklatch.guards.command import Command
 from hooklatch.guards.paths.links import MAX_WAYS, TextLinks
 from hooklatch.guards.paths.patterns import is_start, is_wide, may_be, split_parts
-from hooklatch.guards.reading.places import MACHINES, WITH_HOMES
-from hooklatch.guards.words import Word
+from hooklatch.guards.reading.places import HOME_IS_SET, MACHINES, WITH_HOMES
+from hooklatch.guards.words import Word, is_no_path
 
 __all__ = ["HOMES", "STREAMS", "PlacedPath", "PathResolver", "find_own_home"]
 
@@ -22,8 +22,6 @@ MAX_PATH: Final = 4096  # characters; the kernel takes no longer ones
 NOWHERE: Final = "/nobody/knows/where"  # the folder after `cd $X`
 HOMES: Final = ("/home", "/Users")
 STREAMS: Final = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"})
-# Where HOME stands and is not read, so that `~` may be another folder.
-HOME_IS_SET: Final = re.compile(r"(?<!\$)(?<!\$\{)(?<!\w)HOME\b")
 # Where CDPATH may be set, in whichever way: then `cd x` may lead anywhere.
 CDPATH_IS_SET: Final = re.compile(r"(?<!\$)(?<!\w)CDPATH\b")
 REPEATS: Final = re.compile(r"\b(?:while|until|for|select)\b|\(\s*\)")  # what makes a later command come before
@@ -246,4 +244,4 @@ def strip_wide_ends(whole: str) -> str:
 
 def is_possible(text: str) -> bool:
     """Return whether there can be such a path at all."""
-    return "\0" not in text and len(text) <= MAX_PATH and not any("\ud800" <= char <= "\udfff" for char in text)
+    return len(text) <= MAX_PATH and not is_no_path(text)

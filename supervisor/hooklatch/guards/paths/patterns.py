@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from fnmatch import translate
 from typing import Final
 
-__all__ = ["MAGIC", "is_match", "is_start", "is_wide", "may_be", "may_match", "split_parts", "find_wide_together"]
+from hooklatch.guards.words import GLOB
 
-MAGIC: Final = re.compile(r"[*?\[]")
+__all__ = ["is_match", "is_start", "is_wide", "may_be", "may_match", "split_parts", "find_wide_together"]
+
 CLASS: Final = re.compile(r"\[:(\w+):\]")
 CLASSES: Final = {
     "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "word": "a-zA-Z0-9_",
@@ -52,7 +53,7 @@ def may_be(pattern: str, name: str) -> bool:
     if pattern == name:
         return True
     is_shown = not name.startswith(".") or pattern.startswith(".")  # what is hidden has to be named
-    return is_shown and MAGIC.search(pattern) is not None and fnmatchcase(name, translate_pattern(pattern))
+    return is_shown and GLOB.search(pattern) is not None and fnmatchcase(name, translate_pattern(pattern))
 
 
 def translate_pattern(pattern: str) -> str:
@@ -83,7 +84,7 @@ def find_wide_together(texts: Iterable[str]) -> list[str]:
     by_folder: dict[str, list[str]] = {}
     for text in texts:
         folder, slash, name = text.rpartition("/")
-        if MAGIC.search(name):
+        if GLOB.search(name):
             by_folder.setdefault(folder + slash, []).append(name)
     return [
         folder or "./"
@@ -136,4 +137,4 @@ def may_match(part: str, pattern: str) -> bool:
 
 
 def has_magic(part: str) -> bool:
-    return MAGIC.search(part) is not None
+    return GLOB.search(part) is not None

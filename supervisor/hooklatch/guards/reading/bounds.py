@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from hooklatch.guards.words import UnreadableCommandError, Word
+from hooklatch.guards.words import GLOB, UnreadableCommandError, Word
 
 __all__ = ["MAX_COMMANDS", "MAX_DEPTH", "MAX_GIVEN", "MAX_WORDS", "Work"]
 
@@ -14,7 +13,6 @@ MAX_COMMANDS = 2000
 # Words of all commands; those that several programs are given count for each.  A guard looks at each as a path, which
 # takes some 50 us with the links on the way: so many take 0.1 s.
 MAX_WORDS = 2000
-PATTERN = re.compile(r"[*?\[]")
 OF_PATTERN = 16  # words that a pattern counts for: it is tried on all names that guards know
 MAX_GIVEN = 32  # lines that xargs is given, each of which is tried in its place; more are unknown
 
@@ -28,7 +26,7 @@ class Work:
     def count(self, words: Sequence[Word] = ()) -> None:
         """Note a command with these words."""
         self._commands += 1
-        self._words += len(words) + OF_PATTERN * sum(PATTERN.search(word.text) is not None for word in words)
+        self._words += len(words) + OF_PATTERN * sum(GLOB.search(word.text) is not None for word in words)
         if self._commands > MAX_COMMANDS:
             raise UnreadableCommandError(f"it is too large to be read: it has more than {MAX_COMMANDS} commands")
         if self._words > MAX_WORDS:

@@ -15,13 +15,12 @@ from hooklatch.guards.reading.inner import name_of
 from hooklatch.guards.reading.programs import MAKES
 from hooklatch.guards.shell.languages import ShellLanguage
 from hooklatch.guards.shell.tree import CompoundCommand, HereDocument, Node, Redirection, SimpleCommand
-from hooklatch.guards.words import Word
+from hooklatch.guards.words import GLOB, Word
 
 __all__ = ["WrittenFiles", "read_interpreter_line"]
 
 CARRYING = frozenset({"cp", "mv", "ln", "install", "rsync"})
 EDITING = frozenset({"sed", "gsed", "perl", "ruby", "ed", "ex", "patch", "awk", "gawk", "python", "python3", "sponge"})
-GLOB = re.compile(r"[*?\[]")
 FIRST_LINE = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
 
 

@@ -16,11 +16,15 @@ from hooklatch.guards.reading.options import skip_options, skip_to_operands
 from hooklatch.guards.reading.programs import JOINED, SCRIPTED, WRAPPERS, RunnerOptions
 from hooklatch.guards.words import Word
 
-__all__ = ["MACHINES", "MOVING", "WITH_HOMES", "RunFolders", "merge_places", "find_run_folders", "join_place"]
+__all__ = [
+    "HOME_IS_SET", "MACHINES", "MOVING", "WITH_HOMES", "RunFolders", "merge_places", "find_run_folders", "join_place",
+]  # fmt: skip
 
 MAX_PATH = 4096  # characters; the kernel takes no longer ones
 MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
 MOVING = frozenset({"cd", "chdir", "pushd", "popd"})
+# Where HOME stands and is not read, so that `~` may be another folder.
+HOME_IS_SET: Final = re.compile(r"(?<![\w$])(?<!\$\{)HOME\b")
 # Run others for another user, or on another machine: `~` may be another home there.
 WITH_HOMES: Final = frozenset({
     "sudo", "doas", "su", "runuser", "pkexec", "run0", "ssh", "mosh", "autossh", "systemd-run", "setpriv", "gosu",

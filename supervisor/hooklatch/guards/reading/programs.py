@@ -199,9 +199,8 @@ SCRIPTED_VERBS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {"cargo": ("wa
 RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "uv": ("run",), "poetry": ("run",), "pipenv": ("run",), "pdm": ("run",), "hatch": ("run",), "npm": ("exec", "x"),
     "pnpm": ("exec", "dlx"), "yarn": ("exec", "dlx"), "bun": ("x",), "mise": ("exec", "x"), "bundle": ("exec",),
-    "cargo": ("watch",), "podman": ("unshare",),
-    "conda": ("run",), "mamba": ("run",), "pixi": ("run",), "rye": ("run",), "pipx": ("run",),
-    "perf": ("stat", "record", "trace"),
+    "cargo": ("watch",), "podman": ("unshare",), "conda": ("run",), "mamba": ("run",), "pixi": ("run",),
+    "rye": ("run",), "pipx": ("run",), "perf": ("stat", "record", "trace"),
 }  # fmt: skip
 # Run packages by their name, which may have a version: npx rimraf@5.
 PACKAGED: Final = frozenset({"npx", "pnpx", "bunx", "uvx", "npm", "pnpm", "yarn", "bun", "pipx", "uv"})
@@ -248,8 +247,6 @@ VARIABLES: Final = frozenset({
 })  # fmt: skip
 # Variables in whose value the shell runs what stands in $(…).
 PROMPTS: Final = frozenset({"PS0", "PS1", "PS2", "PS4"})
-# Options of a shell whose value is the next word, so that what follows is not a script.
-SHELL_VALUED: Final = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
 # Read the commands that they run from their input.
 READERS: Final = frozenset({"at", "batch"})
 # Read nothing themselves, so that what they run reads all of it.

@@ -18,7 +18,7 @@ from hooklatch.guards.reading.containers import is_attended, list_contained_comm
 from hooklatch.guards.reading.files import WrittenFiles, read_interpreter_line
 from hooklatch.guards.reading.flows import READ, InputFlow, make_redirect, may_read_before
 from hooklatch.guards.reading.inner import find_xargs_mark, list_inner_commands, name_of, reads_password_first
-from hooklatch.guards.reading.places import MOVING, RunFolders, find_run_folders, merge_places
+from hooklatch.guards.reading.places import HOME_IS_SET, MOVING, RunFolders, find_run_folders, merge_places
 from hooklatch.guards.reading.programs import KEEPING, LEAVING, PASSING, READING_FILES, SHELLS
 from hooklatch.guards.reading.scripts import find_script_language, list_scripts, read_variable_script
 from hooklatch.guards.shell.languages import BASH, COMMON, ShellLanguage
@@ -43,7 +43,6 @@ MAX_READS = 32  # of files that a text writes: what it runs beyond that is unkno
 LATER = Word("what it is given when it runs", False)
 LOOPS = frozenset({"while", "until", "for", "select"})
 MOVES = re.compile(r"\b(?:cd|chdir|pushd|popd)\b")
-HOME_IS_SET = re.compile(r"(?<![\w$])(?<!\$\{)HOME\b")  # so that `~` may be another folder
 
 
 class ScriptReader:

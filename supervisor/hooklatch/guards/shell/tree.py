@@ -9,8 +9,7 @@ from hooklatch.guards.words import ELSEWHERE, Word, WordPiece, make_words
 
 __all__ = [
     "Assignment", "CommandChain", "CompoundCommand", "HereDocument", "Function", "Node", "Pipeline", "Redirection",
-    "CommandList", "SimpleCommand",
-    "ShellWord", "list_simple_commands", "make_shell_words",
+    "CommandList", "SimpleCommand", "ShellWord", "list_simple_commands", "make_shell_words",
 ]  # fmt: skip
 
 
