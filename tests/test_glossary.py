@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.commands import COMMANDS
+from language.glossary import avoided_words, glossary_terms, kept_names
 from support.repository import ROOT
-
-sys.path.insert(0, str(ROOT / "tests/language"))
-from glossary import avoided_words, glossary_terms, kept_names
 
 SCHEMAS = sorted((ROOT / "docs/schemas").glob("*.json"))
 

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from guards.test_everyday import GUARDS
-from guards.test_shapes import verdict
+from guards.calls_of_tools import GUARDS, verdict
 from hooklatch.guards import UnreadableCommandError, commands, words
 from hooklatch.guards.reading.bounds import MAX_WORDS
 from hooklatch.guards.shell.characters import MAX_TEXT

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
+from guards.calls_of_tools import GUARDS, Event
 from guards.everyday import EVERYDAY
-from guards.test_shapes import Event
-from hooklatch.guards.gallery import (
-    destructive_commands,
-    git_rules,
-    network_egress,
-    package_installs,
-    protected_paths,
-)
 
-GUARDS = [
-    destructive_commands.destructive_commands,
-    git_rules.git_rules,
-    network_egress.network_egress,
-    package_installs.package_installs,
-    protected_paths.protected_paths,
-]
 MOST_REFUSED, MOST_ASKED = 0.02, 0.05
 
 

@@ -8,19 +8,15 @@ import os
 from pathlib import Path as File
 from typing import Any
 
-import msgspec
 import pytest
 
+from guards.calls_of_tools import Event, may_call_hook, verdict
 from guards.path_shapes import REMOVING, WRITING
-from guards.test_shapes import Event, verdict
-from hooklatch.core.hooks.conditions import PayloadFacts, compile_where
-from hooklatch.core.payload import Payload
 from hooklatch.guards import Word, commands
 from hooklatch.guards.gallery import destructive_commands, git_rules, protected_paths
 from hooklatch.guards.paths import PathResolver, PlacedPath
 from hooklatch.guards.paths.finding import measure_left_out
 from hooklatch.guards.paths.patterns import is_wide
-from support.plays import CATALOGUE
 from support.tables import table
 
 LOST = [text for texts in REMOVING.values() for text in texts]
@@ -57,13 +53,7 @@ def test_what_is_reached_by_a_detour_is_refused_or_asked_about(guard: Any, text:
 
 @table("text", [text for text in LOST if "rm -rf" in text])
 def test_a_condition_calls_its_hook_for_a_detour(text: str) -> None:
-    where = compile_where({"command": "rm"})
-    payload = {"tool_name": "Bash", "tool_input": {"command": text}}
-
-    assert where is not None
-    assert where.may_hold(
-        PayloadFacts(CATALOGUE["pre_tool_use"], Payload(msgspec.json.encode(payload)), "/srv/app/web")
-    )
+    assert may_call_hook("rm", text)
 
 
 @table("path", [".env\0", "a\0b", "/proc/1/root/etc/passwd", "/proc/1/cwd/x", "x" * 5000, "\udcff", "a/" * 3000, "~\0"])

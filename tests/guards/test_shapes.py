@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
+from guards.calls_of_tools import may_call_hook, verdict
 from guards.programs import DESTROYING
 from guards.programs_of_git import WRITTEN
 from guards.quiet import QUIET
 from guards.shapes import RUNNING
-from hooklatch.core.hooks.conditions import PayloadFacts, compile_where
-from hooklatch.core.payload import Payload
 from hooklatch.guards import UnreadableCommandError, commands
 from hooklatch.guards.gallery import destructive_commands, git_rules, protected_paths
 from hooklatch.guards.reading.builtins import CHANGING
-from support.plays import CATALOGUE
 from support.tables import table
 
 STOPPED = {**DESTROYING, **WRITTEN}
@@ -33,22 +30,6 @@ GUARDS = {
     "git_rules": git_rules.git_rules,
     "protected_paths": protected_paths.protected_paths,
 }
-
-
-class Event:
-    """A call of the shell tool, as a guard is given it."""
-
-    tool_kind = "shell"
-    tool_name = "Bash"
-    cwd = "/srv/app/web"
-
-    def __init__(self, text: object) -> None:
-        self.tool_input = self.tool_args = {"command": text}
-
-
-def verdict(guard: Any, text: object) -> str:
-    answer = guard(Event(text))
-    return "pass" if answer is None else str(answer.verdict)
 
 
 @table(
@@ -75,13 +56,7 @@ def test_words_that_only_name_a_program_are_no_reason_to_ask(name: str, text: st
 
 @table("text", SHAPES)
 def test_a_condition_calls_its_hook_for_what_runs(text: str) -> None:
-    where = compile_where({"command": "rm"})
-    payload = {"tool_name": "Bash", "tool_input": {"command": text}}
-
-    assert where is not None
-    assert where.may_hold(
-        PayloadFacts(CATALOGUE["pre_tool_use"], Payload(msgspec.json.encode(payload)), "/srv/app/web")
-    )
+    assert may_call_hook("rm", text)
 
 
 @table(

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from glossary import avoided_words, kept_names
-from names import check_names
-from texts import Passage, read_page, read_source, source_files
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-ROOT = Path(__file__).resolve().parents[2]
+from language.glossary import avoided_words, kept_names
+from language.names import check_names
+from language.texts import Passage, read_page, read_source, source_files
+from support.repository import ROOT
+
 # A sentence ends with a mark and a blank; a row of a table is a sentence without one.
 SENTENCE = re.compile(r"[.!?:](?=[\s*_)\"]|$)")
 MAX_SEMICOLONS = 0.12  # a sentence, over all pages; trio's pages have 0.03
@@ -65,7 +67,7 @@ def main() -> int:
     """Print each finding; return 1 if there is one."""
     rules, pages = read_rules(), read_pages()
     trees = {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8")) for path in source_files(ROOT)}
-    passages = [*pages, *(passage for path in source_files(ROOT) for passage in read_source(path))]
+    passages = [*pages, *(passage for path, tree in trees.items() for passage in read_source(ROOT / path, tree))]
     findings = [finding for passage in passages for rule in rules for finding in rule.findings(passage)]
     findings += [*check_semicolons(pages), *check_names(trees, avoided_words(), kept_names())]
     sys.stdout.write("".join(f"{finding}\n" for finding in findings))

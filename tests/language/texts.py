@@ -40,10 +40,9 @@ def read_page(path: Path) -> Passage:
     return Passage(text, frozenset({"docs"}), path, 1)
 
 
-def read_source(path: Path) -> Iterator[Passage]:
-    """Yield the docstrings and the comments of a module."""
-    source = path.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source)):
+def read_source(path: Path, tree: ast.Module) -> Iterator[Passage]:
+    """Yield the docstrings and the comments of a module, from its text and its tree."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text is not None:
@@ -51,6 +50,6 @@ def read_source(path: Path) -> Iterator[Passage]:
                 yield Passage(CODE.sub("x", text), frozenset({"docstrings"}), path, line)
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     yield Passage(text.partition("\n")[0], frozenset({"summaries"}), path, line)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
         if token.type == tokenize.COMMENT:
             yield Passage(CODE.sub("x", token.string.lstrip("# ")), frozenset({"comments"}), path, token.start[0])
