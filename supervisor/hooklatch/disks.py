@@ -28,8 +28,7 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 __all__ = [
     "PATIENCE", "LookupThread", "ResolvedPath", "away_now", "find_disk", "look_here", "limit_look", "limit_tree_look",
-    "is_plain", "find_lane",
-    "list_remote_mounts", "resolve_path",
+    "is_plain", "find_lane", "list_remote_mounts", "resolve_path",
 ]  # fmt: skip
 
 PATIENCE = 2.0  # seconds for one look; a gate that waits for one has 5 s or more by default

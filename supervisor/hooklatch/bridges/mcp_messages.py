@@ -14,8 +14,7 @@ import msgspec
 
 __all__ = [
     "CallRequest", "Id", "Message", "UnreadableMessageError", "find_cancelled_id", "read_call", "encode_message",
-    "make_error_message", "is_call",
-    "read_strictly", "make_refused_result", "read_result", "replace_arguments",
+    "make_error_message", "is_call", "read_strictly", "make_refused_result", "read_result", "replace_arguments",
 ]  # fmt: skip
 
 Id: TypeAlias = "str | int"

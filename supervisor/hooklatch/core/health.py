@@ -16,8 +16,7 @@ from hooklatch.core.hooks.suspension import Suspension
 
 __all__ = [
     "DO_ABOUT", "REASONS", "HealthInputs", "ActiveFaults", "HealthFinding", "HealthWarning", "Word", "WarningInputs",
-    "is_vital_well", "health_findings",
-    "health_word", "health_warnings",
+    "is_vital_well", "health_findings", "health_word", "health_warnings",
 ]  # fmt: skip
 
 Word: TypeAlias = Literal["ready", "red", "draining"]

@@ -20,8 +20,7 @@ from hooklatch_worker.author.state import MAX_KEY, MAX_TTL, MAX_VALUE, StateRequ
 
 __all__ = [
     "MAX_BYTES", "MAX_KEYS", "MAX_TOTAL", "StoredValue", "GarbageStepError", "Keyspace", "Namespace", "StateScope",
-    "PlannedStep",
-    "RefusedStepError", "Usage", "name_session_scope",
+    "PlannedStep", "RefusedStepError", "Usage", "name_session_scope",
 ]  # fmt: skip
 
 MAX_KEYS = 10_000  # per account

@@ -32,9 +32,8 @@ from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
     "GATE_LIMIT", "Call", "Host", "HookOutput", "Kind", "HostEvent", "HostEventSpec", "HostFire", "HostTool",
-    "UnreadableError",
-    "call_key", "encode_document", "make_context_event_spec", "make_denied_decision", "make_gate_event_spec",
-    "make_notice_event_spec",
+    "UnreadableError", "call_key", "encode_document", "make_context_event_spec", "make_denied_decision",
+    "make_gate_event_spec", "make_notice_event_spec",
 ]  # fmt: skip
 
 Kind: TypeAlias = Literal["gate", "context", "notify"]

@@ -91,7 +91,7 @@ class WorkerStarter:
             self.first = loaded
         elif self._source.kind == "file" and loaded.files != self.first.files:
             text = (
-                f"a worker ran other files than the one that proved this build: "
+                "a worker ran other files than the one that proved this build: "
                 f"{describe_source_difference(self.first, loaded)}"
             )
             raise SourceLoadError(text, is_other=True)

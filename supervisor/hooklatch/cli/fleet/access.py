@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_trust", "make_command_error", "open_seen_heads",
-    "read_own_settings",
-    "find_publisher_name", "run_with_engine", "run_publisher",
+    "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher",
 ]  # fmt: skip
 
 T = TypeVar("T")

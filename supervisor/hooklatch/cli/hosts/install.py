@@ -169,7 +169,7 @@ def describe_unread_part(host: Host, layout: SettingsLayout, path: str, data: by
 def list_start_notes(arguments: argparse.Namespace) -> Iterator[str]:
     config = os.path.abspath(find_config_file(arguments.config, os.environ))
     yield (
-        f"a daemon that an entry starts has the PATH and HOME of this terminal: "
+        "a daemon that an entry starts has the PATH and HOME of this terminal: "
         f"{record.start_environment_path(os.environ)}"
     )
     if not os.path.exists(config):

@@ -101,8 +101,7 @@ def list_row_cells(row: TopRow) -> tuple[object, ...]:
     memory = row.memory_bytes // 2**20 if row.memory_bytes is not None else None
     return (
         row.name, row.event, row.calls, round_value(row.calls_per_s), row.p50_ms, row.p99_ms, failures or None,
-        row.workers,
-        row.busy, memory, row.waiting, row.state,
+        row.workers, row.busy, memory, row.waiting, row.state,
     )  # fmt: skip
 
 

@@ -212,7 +212,7 @@ def format_headline(announcement: Mapping[str, Any]) -> tuple[str, str]:
     if "resync" in announcement:
         return (
             "missed",
-            f"changes of the hooks: this reader was too slow; now they are at "
+            "changes of the hooks: this reader was too slow; now they are at "
             f"{shorten_revision(announcement['resync'])}",
         )
     if topic == "registry":

@@ -86,9 +86,8 @@ def host_row(status: HostStatus) -> tuple[object, ...]:
     unshipped = f"{status.unshipped}" + (f" ({status.lost} lost)" if status.lost else "")
     return (
         status.host, " ".join(status.labels) or None, status.head or None, status.wanted, status.applied,
-        status.behind or None,
-        format_since(status.stale_s), format_since(status.seen_s) + (" SILENT" if status.is_silent else ""),
-        status.health[:WIDEST],
+        status.behind or None, format_since(status.stale_s),
+        format_since(status.seen_s) + (" SILENT" if status.is_silent else ""), status.health[:WIDEST],
         f"{status.record.seq}:{status.record.hash[:16]}" if status.record is not None else None, unshipped,
     )  # fmt: skip
 

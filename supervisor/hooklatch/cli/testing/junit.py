@@ -36,8 +36,7 @@ def add_suite(root: ET.Element, file: str, results: Sequence[CaseResult]) -> Non
     failed = sum(bool(result.differences) for result in results)
     suite = ET.SubElement(
         root, "testsuite", name=strip_xml_controls(file), file=strip_xml_controls(file), tests=str(len(results)),
-        failures=str(failed),
-        errors="0", time=f"{seconds:.3f}",
+        failures=str(failed), errors="0", time=f"{seconds:.3f}",
     )  # fmt: skip
     for result in results:
         case = ET.SubElement(

@@ -18,8 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 __all__ = [
     "AmbiguousNameError", "ResolvedName", "UnknownNameError", "strip_scope", "is_like_a_name", "is_name",
-    "read_full_name", "full_hook_name",
-    "quote_name", "resolve_name", "name_whole_plugin",
+    "read_full_name", "full_hook_name", "quote_name", "resolve_name", "name_whole_plugin",
 ]  # fmt: skip
 
 NAME = re.compile(r"(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*", re.DOTALL)

@@ -28,8 +28,7 @@ from hooklatch.core.tools import KINDS, OTHER, find_tool_kind_by_name
 
 __all__ = [
     "MAX_BUDGET", "EventHooks", "SnapshotDiff", "HookSelection", "Snapshot", "CallGroup", "select_amenders",
-    "compute_budget", "compare_snapshots", "group_hooks",
-    "find_tool_kind", "plan_call_groups",
+    "compute_budget", "compare_snapshots", "group_hooks", "find_tool_kind", "plan_call_groups",
 ]  # fmt: skip
 
 MAX_BUDGET = 600.0  # seconds per fire

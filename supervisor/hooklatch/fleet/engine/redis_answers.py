@@ -16,8 +16,7 @@ from hooklatch.fleet.engine.engine import EngineRefusedError, RecordBatch
 
 __all__ = [
     "Entry", "StreamInfo", "read_batches", "read_clock", "read_single_stream", "read_entries", "fits_command",
-    "is_written", "read_scan_keys",
-    "read_stream_info", "format_redis_word",
+    "is_written", "read_scan_keys", "read_stream_info", "format_redis_word",
 ]  # fmt: skip
 
 WRITTEN = re.compile(rb"[0-9]{1,18}")

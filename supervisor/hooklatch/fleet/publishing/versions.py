@@ -230,7 +230,7 @@ def plan_wider_rollout(history: VersionHistory, version: int, percent: float) ->
 def make_too_wide_error(standing: Manifest) -> FleetError:
     return FleetError(
         f"version {standing.version} has this bundle at {format_percent(standing.rollout.percent)} already, and a "
-        f"narrower rollout"
+        "narrower rollout"
         " takes it from no host; to take it back, run: hooklatch fleet rollback"
     )
 

@@ -43,8 +43,7 @@ from hooklatch.service.reading import trust
 
 __all__ = [
     "ENDINGS", "DeclaredFile", "FleetFiles", "ProjectFiles", "SeenFile", "mark_untrusted", "list_hook_files",
-    "read_files",
-    "read_fleet", "read_project", "mark_tampered",
+    "read_files", "read_fleet", "read_project", "mark_tampered",
 ]  # fmt: skip
 
 ENDINGS = (".toml", ".py", ENDING)  # what hooks.d may contain
