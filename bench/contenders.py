@@ -61,8 +61,8 @@ PAYLOAD = {
 PAYLOAD_JSON = msgspec.json.encode(PAYLOAD)
 DAEMON = """
 import sys
-from hooklatch.service.process.daemon import run_daemon
-from hooklatch.service.process.folders import DaemonOptions
+from hooklatch.service.daemon import run_daemon
+from hooklatch.service.folders import DaemonOptions
 run_daemon(DaemonOptions(*sys.argv[1:]), on_ready=lambda ready: print("ready", flush=True))
 """
 

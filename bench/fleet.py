@@ -43,8 +43,8 @@ from fleet_daemons import FLEET
 from fleet_engine import SERVERS, Bare, Connection, RedisServer, bare_writers, run_server
 from fleet_hosts import BUNDLE, Hosts, Marks, Publisher, running_hosts
 from hooklatch.fleet.engine import redis
-from hooklatch.fleet.policy.manifests import SignedManifest
-from hooklatch.fleet.policy.signing import make_key
+from hooklatch.fleet.manifests import SignedManifest
+from hooklatch.fleet.signing import make_key
 from machine import Summary, print_machine, raise_open_files, save, summary
 
 HOSTS = (10, 100, 1000)

@@ -26,16 +26,16 @@ import trio
 
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.payload import Payload
-from hooklatch.fleet.policy.bundles import read_bundle
-from hooklatch.fleet.policy.manifests import START, FleetError, Manifest, read_envelope, select_newest, verify_manifests
-from hooklatch.fleet.policy.signing import PublicKey, read_public
+from hooklatch.fleet.bundles import read_bundle
+from hooklatch.fleet.manifests import START, FleetError, Manifest, read_envelope, select_newest, verify_manifests
+from hooklatch.fleet.signing import PublicKey, read_public
 from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
-from hooklatch.record.content.entries import FireFacts, encode_decision_entry
-from hooklatch.record.content.excerpt import excerpt_payload
-from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.anchor import Anchor, encode_anchor
-from hooklatch.record.files.chain import GENESIS, format_timestamp, seal_entry
+from hooklatch.record.entries import FireFacts, encode_decision_entry
+from hooklatch.record.excerpt import excerpt_payload
+from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.anchor import Anchor, encode_anchor
+from hooklatch.record.storage.chain import GENESIS, format_timestamp, seal_entry
 from machine import raise_open_files
 from record_storage import DECISION, OUTCOME, PAYLOAD
 

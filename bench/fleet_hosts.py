@@ -19,14 +19,14 @@ import trio
 
 from fleet_daemons import BODIES, FLEET
 from fleet_engine import RedisServer
+from hooklatch.fleet.batches import pack_batch
+from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.batches import pack_batch
-from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import START, Manifest, PolicyHead, SignedManifest, encode_signed_text
-from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
-from hooklatch.fleet.policy.signing import PrivateKey
-from hooklatch.record.files.chain import GENESIS, format_timestamp, seal_entry
+from hooklatch.fleet.manifests import START, Manifest, PolicyHead, SignedManifest, encode_signed_text
+from hooklatch.fleet.settings import DEFAULT_FIELDS
+from hooklatch.fleet.signing import PrivateKey
+from hooklatch.record.storage.chain import GENESIS, format_timestamp, seal_entry
 from machine import ROOT
 
 __all__ = ["BUNDLE", "Hosts", "Marks", "Publisher", "running_hosts"]

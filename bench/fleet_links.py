@@ -18,7 +18,7 @@ from hooklatch.fleet.engine import redis
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link import link, policy
 from hooklatch.fleet.link.daemon_socket import DaemonSocket
-from hooklatch.fleet.policy.settings import FleetSettings
+from hooklatch.fleet.settings import FleetSettings
 from machine import raise_open_files
 
 PATIENCE = 60.0  # seconds

@@ -19,7 +19,7 @@ import time
 import trio
 
 from calls import call_of, fire_of
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.processes import scratch
 from hooklatch.processes.worker import PoolWorker
 from hooklatch.processes.zygote import ZygoteClient, open_zygote
@@ -30,7 +30,7 @@ from machine import ROOT, describe, save, summary
 WORST_START_MS = 10.0
 WORST_CALL = 1.2
 GUARDS = wire.Source("file", str(ROOT / "bench" / "guards.py"))
-SHELL = wire.Source("module", "hooklatch_worker.shell.runner")
+SHELL = wire.Source("module", "hooklatch_worker.runtime.shell_runner")
 GUARD = call_of("no_force_push", b'{"tool_name":"Bash","tool_input":{"command":"ls"}}')
 COMMAND = call_of("run", b'{"tool_name":"Bash","tool_input":{}}', b'{"command":"exit 0","fails_closed":true}')
 

@@ -37,8 +37,8 @@ import msgspec
 import trio
 
 from contenders import connect
-from hooklatch.service.process.daemon import open_daemon
-from hooklatch.service.process.folders import DaemonOptions
+from hooklatch.service.daemon import open_daemon
+from hooklatch.service.folders import DaemonOptions
 from machine import on_one_core, print_machine, save
 
 HERE = Path(__file__).resolve().parent

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 
-from hooklatch.core.decisions.call import EventEnvelope
+from hooklatch.core.call import EventEnvelope
 from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.record.settings import RecordSettings

@@ -33,12 +33,12 @@ import trio
 
 from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.entries import FireFacts, encode_decision_entry
-from hooklatch.record.content.excerpt import excerpt_payload
-from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.chain import GENESIS, format_timestamp, seal_entry
-from hooklatch.record.files.reading import Filters, query_record
+from hooklatch.record.entries import FireFacts, encode_decision_entry
+from hooklatch.record.excerpt import excerpt_payload
+from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.chain import GENESIS, format_timestamp, seal_entry
+from hooklatch.record.storage.reading import Filters, query_record
 from hooklatch.record.writer import RecordWriter
 from machine import Summary, describe, save, summary
 

@@ -36,7 +36,7 @@ from typing import Any
 import trio
 
 from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET
-from hooklatch.service.process.daemon import DaemonOptions, make_full_collections_rare, open_daemon
+from hooklatch.service.daemon import DaemonOptions, make_full_collections_rare, open_daemon
 from machine import Summary, print_machine, raise_open_files, save, summary
 
 GUARD = "def allow(event):\n    return None\n"

@@ -30,7 +30,7 @@ from pathlib import Path
 import trio
 
 from calls import call_of, fire_of
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.payload import Payload

@@ -44,7 +44,7 @@ from machine import ROOT, print_machine, save
 
 ROUNDS = 10
 SOURCES = ("supervisor", "workers")
-DAEMONS = ("hooklatch.service.process.daemon", "hooklatch.service.daemon")  # where it stands, and where it stood
+DAEMONS = ("hooklatch.service.daemon", "hooklatch.service.daemon")  # where it stands, and where it stood
 PARTS_OF = {"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"}
 COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 RESUMABLE = COROUTINE | inspect.CO_GENERATOR

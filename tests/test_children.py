@@ -50,7 +50,7 @@ ELSEWHERE = {
     "hooklatch/cli/daemon/serve.py": ["fork"],
     "hooklatch_worker/runtime/guardian.py": ["fork"],
     "hooklatch_worker/runtime/zygote.py": ["get_context"],
-    "hooklatch_worker/shell/command.py": ["fork"],
+    "hooklatch_worker/runtime/shell_command.py": ["fork"],
 }
 SOURCES = [path for root in (SUPERVISOR, WORKER) for path in sorted(root.rglob("*.py")) if path != ROOM]
 

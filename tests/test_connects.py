@@ -13,8 +13,8 @@ from support.repository import ROOT
 PLACE = "credentials.py"
 NAMES = re.compile(r"connect(_ex|_unix)?$|(open|create)_unix_(socket|connection)$|open_tcp_stream$")
 NO_CLIENTS = {
-    "service/process/folders.py": "whether anybody listens, whoever it is: then this daemon does not start",
-    "service/process/service_manager.py": "the service manager, by datagrams",
+    "service/folders.py": "whether anybody listens, whoever it is: then this daemon does not start",
+    "service/service_manager.py": "the service manager, by datagrams",
 }
 # Where each client connects, and the words that do it in its language.
 OTHERS = {

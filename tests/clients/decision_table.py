@@ -20,8 +20,8 @@ from typing import Any, get_args
 import msgspec
 from msgspec import inspect
 
-from hooklatch.core.decisions.asks import AskResolution, apply_resolution
-from hooklatch.core.decisions.decision import FAILURES, deny_unrecorded, refuse_fire
+from hooklatch.core.asks import AskResolution, apply_resolution
+from hooklatch.core.decision import FAILURES, deny_unrecorded, refuse_fire
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Model
 from hooklatch.core.messages import CallOutcome, ChainHead, DecisionVerdict, FireDecision
 from hooklatch.dialects.axes import adapt_spec

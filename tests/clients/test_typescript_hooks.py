@@ -15,8 +15,8 @@ import pytest
 
 from clients.conftest import RealDaemon
 from clients.programs import Program, command_of
-from hooklatch.dialects.systems.ethos import ETHOS
-from hooklatch.dialects.systems.reasonix import REASONIX
+from hooklatch.dialects.ethos import ETHOS
+from hooklatch.dialects.reasonix import REASONIX
 from support.survivors import nobody_survives
 from support.tables import table
 

@@ -11,7 +11,7 @@ from conformance.native import Place, open_session
 from conformance.rows.radium import ROWS
 from conformance.runs.radium import KINDS, MODEL, good, hook, results, run, stopped
 from conformance.table import Checks
-from hooklatch.dialects.systems.radium import RADIUM
+from hooklatch.dialects.radium import RADIUM
 from hooklatch.importing import UnreadableFileError, read_hooks
 from hooklatch.importing.writing import write_toml
 from support.daemons import RpcFailure

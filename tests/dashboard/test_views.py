@@ -13,21 +13,21 @@ import pytest
 import trio
 
 from hooklatch.core.protocol import Response
-from hooklatch.dashboard.daemon.answers import HooksAnswer, HookSummary, OpenAskList, TimingSummary
-from hooklatch.dashboard.daemon.asker import QueryResult
-from hooklatch.dashboard.daemon.feed import AnnouncementBuffer
-from hooklatch.dashboard.daemon.link import DaemonConnector, DaemonLink, DaemonUnansweredError, read_reply
-from hooklatch.dashboard.daemon.samples import LENGTH, Samples
-from hooklatch.dashboard.daemon.sources import read_source
-from hooklatch.dashboard.views.charts import draw_columns, draw_range_bar
-from hooklatch.dashboard.views.decisions import build_announced_row, build_record_row
-from hooklatch.dashboard.views.differences import list_field_changes
-from hooklatch.dashboard.views.revisions import Revision, RevisionDiff, compare_revisions, list_revisions
-from hooklatch.dashboard.views.text import MAX_TEXT, format_moment, format_page_json, make_visible
-from hooklatch.dashboard.web.actions import Actions
-from hooklatch.dashboard.web.keys import Keys
-from hooklatch.dashboard.web.rendering import build_environment, isolate_text_direction
-from hooklatch.dashboard.web.site import DashboardSite
+from hooklatch.dashboard.actions import Actions
+from hooklatch.dashboard.answers import HooksAnswer, HookSummary, OpenAskList, TimingSummary
+from hooklatch.dashboard.asker import QueryResult
+from hooklatch.dashboard.charts import draw_columns, draw_range_bar
+from hooklatch.dashboard.decisions import build_announced_row, build_record_row
+from hooklatch.dashboard.differences import list_field_changes
+from hooklatch.dashboard.feed import AnnouncementBuffer
+from hooklatch.dashboard.keys import Keys
+from hooklatch.dashboard.link import DaemonConnector, DaemonLink, DaemonUnansweredError, read_reply
+from hooklatch.dashboard.rendering import build_environment, isolate_text_direction
+from hooklatch.dashboard.revisions import Revision, RevisionDiff, compare_revisions, list_revisions
+from hooklatch.dashboard.samples import LENGTH, Samples
+from hooklatch.dashboard.site import DashboardSite
+from hooklatch.dashboard.sources import read_source
+from hooklatch.dashboard.text import MAX_TEXT, format_moment, format_page_json, make_visible
 from support.asked import ask
 from support.tables import table
 

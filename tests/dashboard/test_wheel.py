@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.dashboard.web.rendering import FOLDER
+from hooklatch.dashboard.rendering import FOLDER
 from support.repository import ROOT
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from hooklatch.dialects.axes import adapt_spec, is_due
+from hooklatch.dialects.beam import CONTEXT
 from hooklatch.dialects.dialect import Dialect, EventMapping
 from hooklatch.dialects.find import find_dialect, list_dialects
 from hooklatch.dialects.rendering import NativeAnswer, render_decision
-from hooklatch.dialects.systems.beam import CONTEXT
 from hooklatch.dialects.translation import carry_patch, translate_to_canonical
 from support.plays import CATALOGUE, Reply, play
 

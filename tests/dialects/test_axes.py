@@ -8,12 +8,12 @@ from dialects.samples import cases, gates, label
 from hooklatch.core.hooks.registry import Layer
 from hooklatch.core.messages import Cause
 from hooklatch.dialects.axes import adapt_spec, is_due, order_dialect_hooks
+from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import Dialect, EventMapping, feed
-from hooklatch.dialects.systems.beam import BEAM
-from hooklatch.dialects.systems.ethos import ETHOS
-from hooklatch.dialects.systems.exathena import EXATHENA
-from hooklatch.dialects.systems.radium import RADIUM
-from hooklatch.dialects.systems.reasonix import REASONIX
+from hooklatch.dialects.ethos import ETHOS
+from hooklatch.dialects.exathena import EXATHENA
+from hooklatch.dialects.radium import RADIUM
+from hooklatch.dialects.reasonix import REASONIX
 from hooklatch_worker.author.verdicts import amend, ask, context, deny
 from support.plays import BASH, CATALOGUE, failed, hook, play
 from support.tables import table

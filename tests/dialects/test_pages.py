@@ -3,8 +3,8 @@
 import pytest
 
 from dialects.samples import dialects, label
+from hooklatch.dialects.beam import CONTEXT
 from hooklatch.dialects.dialect import Dialect, EventMapping
-from hooklatch.dialects.systems.beam import CONTEXT
 from support.repository import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "dialects.md").read_text()

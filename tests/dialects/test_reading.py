@@ -7,14 +7,14 @@ import pytest
 
 from dialects.samples import cases, label, sample, wire
 from hooklatch.dialects.axes import adapt_spec
+from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import Dialect
+from hooklatch.dialects.ethos import ETHOS
+from hooklatch.dialects.exathena import EXATHENA
+from hooklatch.dialects.radium import RADIUM
 from hooklatch.dialects.reading import translate_answer
+from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.dialects.rendering import render_decision
-from hooklatch.dialects.systems.beam import BEAM
-from hooklatch.dialects.systems.ethos import ETHOS
-from hooklatch.dialects.systems.exathena import EXATHENA
-from hooklatch.dialects.systems.radium import RADIUM
-from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch.dialects.translation import translate_to_canonical
 from hooklatch_worker.author.verdicts import GarbageError, decode_answer
 from support.plays import CATALOGUE, play

@@ -7,13 +7,13 @@ import pytest
 from dialects.samples import label
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
+from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import Dialect
+from hooklatch.dialects.ethos import ETHOS
+from hooklatch.dialects.exathena import EXATHENA
+from hooklatch.dialects.radium import RADIUM
+from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.dialects.registration import read_matcher, read_registration
-from hooklatch.dialects.systems.beam import BEAM
-from hooklatch.dialects.systems.ethos import ETHOS
-from hooklatch.dialects.systems.exathena import EXATHENA
-from hooklatch.dialects.systems.radium import RADIUM
-from hooklatch.dialects.systems.reasonix import REASONIX
 from support.tables import table
 
 MATCHERS: list[tuple[Dialect, object, object]] = [

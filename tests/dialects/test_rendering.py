@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from dialects.samples import fire, label
+from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import Dialect
+from hooklatch.dialects.ethos import ETHOS
+from hooklatch.dialects.exathena import EXATHENA
 from hooklatch.dialects.exits import format_outcome_line
+from hooklatch.dialects.radium import RADIUM
+from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.dialects.rendering import render_decision
-from hooklatch.dialects.systems.beam import BEAM
-from hooklatch.dialects.systems.ethos import ETHOS
-from hooklatch.dialects.systems.exathena import EXATHENA
-from hooklatch.dialects.systems.radium import RADIUM
-from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch_worker.author.verdicts import amend, append, ask, claim, context, deny, halt, inject, warn
 from support.plays import Reply, failed
 from support.tables import table

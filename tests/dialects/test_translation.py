@@ -6,12 +6,12 @@ import pytest
 
 from dialects.samples import cases, label, sample
 from hooklatch.core.payload import PayloadError
+from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.systems.beam import BEAM
-from hooklatch.dialects.systems.ethos import ETHOS
-from hooklatch.dialects.systems.exathena import EXATHENA
-from hooklatch.dialects.systems.radium import RADIUM
-from hooklatch.dialects.systems.reasonix import REASONIX
+from hooklatch.dialects.ethos import ETHOS
+from hooklatch.dialects.exathena import EXATHENA
+from hooklatch.dialects.radium import RADIUM
+from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.dialects.translation import carry_patch, translate_to_canonical, translate_to_native
 from support.tables import table
 

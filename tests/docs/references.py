@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hooklatch.cli.describing.schema import CONFIG, find_schema
+from hooklatch.cli.schema import CONFIG, find_schema
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 
 DOCS = Path(__file__).parent.parent.parent / "docs/reference"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.cli.hosts.entries import find_entries
 from hooklatch.entry import refusals, starting
-from hooklatch.install.entries import find_entries
 from hooklatch_worker.sandbox import children
 from support.commands import Place, new_place
 from support.entries import DOCUMENT, HAS_COMPILER, start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fuzz.checks import pieces, said
-from hooklatch.core.decisions.combining import find_fault
+from hooklatch.core.combining import find_fault
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.payload import Payload, PayloadError, canonicalize_json
@@ -15,7 +15,7 @@ from hooklatch.service.api.session_methods import HelloParams, TopicsParams, Upd
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
 from hooklatch_worker.lsp import wire as lsp_wire
-from hooklatch_worker.shell import answers
+from hooklatch_worker.runtime import shell_answers
 
 __all__ = ["read_frames", "read_lines", "read_verdict", "read_payload", "read_language_server", "read_shell_answer"]
 
@@ -139,10 +139,10 @@ def read_shell_answer(data: bytes) -> None:
     for name in CATALOGUE:
         spec = CATALOGUE[name]
         try:
-            verdict = answers.parse_command_output(
+            verdict = shell_answers.parse_command_output(
                 data, event=name, fails_closed=spec.fails_closed, allows=spec.verdicts | spec.outputs
             )
             verdicts.decode_answer(verdicts.encode_verdict(verdict))
-            answers.read_text(data)
+            shell_answers.read_text(data)
         except verdicts.GarbageError as error:
             said(error)

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from guards.calls_of_tools import GUARDS, verdict
-from hooklatch.guards import UnreadableCommandError, commands, words
-from hooklatch.guards.reading.bounds import MAX_WORDS
-from hooklatch.guards.shell.characters import MAX_TEXT
+from hooklatch.guards import UnreadableCommandError, commands
+from hooklatch.shelltext import words
+from hooklatch.shelltext.grammar.characters import MAX_TEXT
+from hooklatch.shelltext.reading.bounds import MAX_WORDS
 from support.tables import table
 from support.work import work_of
 

@@ -9,7 +9,6 @@ import pytest
 
 from guards.gallery import PURE
 from hooklatch.guards import call_of, is_harmless
-from hooklatch.guards.calls.tools import HARMLESS, KINDS_OF, OTHER, UNCLEAR, find_tool_kind_by_name
 from hooklatch.guards.gallery import (
     destructive_commands,
     git_rules,
@@ -17,6 +16,7 @@ from hooklatch.guards.gallery import (
     package_installs,
     protected_paths,
 )
+from hooklatch.shelltext.tools import HARMLESS, KINDS_OF, OTHER, UNCLEAR, find_tool_kind_by_name
 from support.tables import table
 
 GUARDS = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.guards.git.commands import OPTIONS
-from hooklatch.guards.options.syntax import SYNTAX, Syntax
+from hooklatch.guards.git_commands import OPTIONS
+from hooklatch.shelltext.option_syntax import SYNTAX, Syntax
 
 # A line of help: a letter, a long option with what takes it back, and how its value is written.
 LINE = re.compile(r"\s{2,8}(?:(-\w),? *)?(?:--(\[no-\])?([\w][\w-]*))?(\[=|=| )?(<|\(|\[|\.|[A-Z])?")

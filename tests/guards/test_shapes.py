@@ -13,7 +13,7 @@ from guards.quiet import QUIET
 from guards.shapes import RUNNING
 from hooklatch.guards import UnreadableCommandError, commands
 from hooklatch.guards.gallery import destructive_commands, git_rules, protected_paths
-from hooklatch.guards.reading.builtins import CHANGING
+from hooklatch.shelltext.reading.builtins import CHANGING
 from support.tables import table
 
 STOPPED = {**DESTROYING, **WRITTEN}

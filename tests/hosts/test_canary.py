@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hooklatch.cli.hosts.layouts import LAYOUTS
+from hooklatch.cli.hosts.refusing import is_refusal
 from hooklatch.hosts import canary
 from hooklatch.hosts.find import find_host
-from hooklatch.install.layouts import LAYOUTS
-from hooklatch.install.refusing import is_refusal
 from support.tables import table
 
 NONCE = "0123456789abcdef" * 2

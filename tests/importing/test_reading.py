@@ -11,11 +11,11 @@ import pytest
 
 from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.core.hooks.shell_definitions import ShellCommand
-from hooklatch.dialects.systems.reasonix import REASONIX
+from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.importing import ImportResult, UnreadableFileError, claude, read_hooks, reasonix
 from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import read_config
-from hooklatch_worker.shell.forms import CLAUDE_NAMES
+from hooklatch_worker.runtime.shell_forms import CLAUDE_NAMES
 from support.tables import table
 
 RADIUM = """

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from hooklatch.record.files.chain import GENESIS, seal_entry
-from hooklatch.record.files.mark import HighWaterMark, mark_path
-from hooklatch.record.files.reading import NoRecordError
-from hooklatch.record.files.slots import encode_slot_line
 from hooklatch.record.findings import ChainWitness, VerifyReport
+from hooklatch.record.storage.chain import GENESIS, seal_entry
+from hooklatch.record.storage.mark import HighWaterMark, mark_path
+from hooklatch.record.storage.reading import NoRecordError
+from hooklatch.record.storage.slots import encode_slot_line
 from hooklatch.record.verify import verify_record
 from hooklatch.record.writer import RecordWriter
 from support.profiles import examples

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from hooklatch.core.messages import ChainHead
-from hooklatch.record.files.chain import seal_entry
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.chain import seal_entry
 from hooklatch.record.writer import RecordError, RecordWriter
 from support.daemons import nothing_left
 from support.records import SETTINGS, decision, fact, kinds, lines, opened, records, segments

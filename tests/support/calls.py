@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.decisions.call import Call, EventEnvelope
+from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget

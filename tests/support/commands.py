@@ -42,7 +42,7 @@ CONFIG = '[[source]]\npath = "guards.py"\n'
 
 def held_to_schema(words: Sequence[str], said: Any) -> Any:
     """Return what a command has printed with `--json`, once it is as its schema says."""
-    from hooklatch.cli.describing.schema import list_schema_names
+    from hooklatch.cli.schema import list_schema_names
     from support.described import check
 
     names = {*list_schema_names()}

@@ -20,8 +20,8 @@ from support.survivors import PATIENCE, knowing, waiting_for_an_order
 
 DAEMON = """
 import json, sys
-from hooklatch.service.process.daemon import run_daemon
-from hooklatch.service.process.folders import DaemonOptions
+from hooklatch.service.daemon import run_daemon
+from hooklatch.service.folders import DaemonOptions
 
 def ready(what):
     print(json.dumps({"pid": what.pid, "agent": what.agent, "admin": what.admin}), flush=True)

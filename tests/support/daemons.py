@@ -19,9 +19,9 @@ import trio
 from hooklatch.client.protocol.decisions import TABLE
 from hooklatch.client.protocol.exchange import explain_unclear_line
 from hooklatch.dialects import find
-from hooklatch.service.process.daemon import open_daemon
-from hooklatch.service.process.folders import DaemonOptions
-from hooklatch.service.process.parts import DaemonComponents
+from hooklatch.service.daemon import open_daemon
+from hooklatch.service.folders import DaemonOptions
+from hooklatch.service.parts import DaemonComponents
 from hooklatch_worker.sandbox import linux
 from support.repository import CALLBACKS
 from support.warm_guardians import of_the_interpreter, warm_guardians

@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from hooklatch.cli.describing.schema import find_schema
+from hooklatch.cli.schema import find_schema
 
 __all__ = ["check"]
 
@@ -15,7 +15,7 @@ __all__ = ["check"]
 def check(command: str, said: object) -> None:
     """Assert that a value is what the schema of a command says, and has no other key."""
     faults = list(validator(command).iter_errors(said))
-    why = f"`{command} --json` differs from its shape in hooklatch/cli/describing"
+    why = f"`{command} --json` differs from its shape in hooklatch/cli"
     assert not faults, f"{why}: {faults[0].message[:500]}"
 
 

@@ -17,23 +17,23 @@ import msgspec
 import trio
 
 from callbacks import scripted
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import CallOutcome, ChainHead, FireDecision
 from hooklatch.core.protocol import Request, RpcError
-from hooklatch.environments.environments import Environments
+from hooklatch.processes.environments import Environments
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import FireFacts, RecordWriter
-from hooklatch.service.building.sources import SourceBuild, Sources, SourceVersion, read_source_version
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.files import Reloader
-from hooklatch.service.process.parts import DaemonComponents
-from hooklatch.service.reading.plan import ObservedFiles
-from hooklatch.service.reading.plugins import Discovery
+from hooklatch.service.loading.plan import ObservedFiles
+from hooklatch.service.loading.plugins import Discovery
+from hooklatch.service.loading.sources import SourceBuild, Sources, SourceVersion, read_source_version
+from hooklatch.service.parts import DaemonComponents
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
 

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import trio
 
+from hooklatch.fleet.batches import unpack_batch
+from hooklatch.fleet.bundles import Bundle, encode_bundle, read_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, WantedBundle
 from hooklatch.fleet.link.link import Link
-from hooklatch.fleet.policy.batches import unpack_batch
-from hooklatch.fleet.policy.bundles import Bundle, encode_bundle, read_bundle
-from hooklatch.fleet.policy.manifests import (
+from hooklatch.fleet.manifests import (
     START,
     FleetError,
     Manifest,
@@ -28,9 +28,9 @@ from hooklatch.fleet.policy.manifests import (
     select_newest,
     verify_manifests,
 )
-from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.fleet.policy.signing import PrivateKey, make_key
-from hooklatch.record.files.chain import GENESIS, seal_entry
+from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.signing import PrivateKey, make_key
+from hooklatch.record.storage.chain import GENESIS, seal_entry
 
 __all__ = [
     "FLEET", "HOST", "MemoryDaemon", "Publisher", "WrittenRecord", "linked", "settings_of", "shipped_records", "until",

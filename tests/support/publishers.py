@@ -10,10 +10,10 @@ import pytest
 
 from hooklatch.cli.commands import run as run_command
 from hooklatch.fleet.engine.engine import Engine, UnreachableError
-from hooklatch.fleet.policy.manifests import START, PolicyHead, RolloutTarget
-from hooklatch.fleet.policy.reports import GateCounts, HostReport, encode_report
-from hooklatch.fleet.policy.signing import PrivateKey, make_key
+from hooklatch.fleet.manifests import START, PolicyHead, RolloutTarget
 from hooklatch.fleet.publishing.versions import StoredVersion, VersionDraft, VersionHistory, sign_version
+from hooklatch.fleet.reports import GateCounts, HostReport, encode_report
+from hooklatch.fleet.signing import PrivateKey, make_key
 from support.commands import Place, Started
 from support.described import check
 

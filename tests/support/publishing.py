@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import Manifest, RolloutTarget, SignedManifest, encode_signed_text
-from hooklatch.fleet.policy.signing import PrivateKey, make_key
+from hooklatch.fleet.bundles import Bundle, encode_bundle
+from hooklatch.fleet.manifests import Manifest, RolloutTarget, SignedManifest, encode_signed_text
+from hooklatch.fleet.signing import PrivateKey, make_key
 from support.daemons import Client
 
 __all__ = ["DENIES_BASH", "Published", "Publisher", "brought", "guard"]

@@ -16,9 +16,9 @@ import trio
 
 from hooklatch.core.messages import CallOutcome, ChainHead, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.record.files.mark import mark_path
 from hooklatch.record.findings import RecordFinding
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.mark import mark_path
 from hooklatch.record.verify import verify_record
 from hooklatch.record.writer import FireFacts, RecordWriter
 from support.daemons import nothing_left

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import trio
 
 from hooklatch.cli.commands import run
+from hooklatch.fleet.batches import pack_batch
 from hooklatch.fleet.engine.engine import Engine, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.batches import pack_batch
-from hooklatch.fleet.policy.manifests import PolicyHead
-from hooklatch.fleet.policy.reports import HostReport, RecordHead, encode_report
-from hooklatch.fleet.policy.settings import DEFAULT_FIELDS, RECORD_FIELDS
-from hooklatch.fleet.sink.logs import FleetLogEntry, HostLog
-from hooklatch.record.files.chain import GENESIS, read_link, seal_entry
+from hooklatch.fleet.logs.logs import FleetLogEntry, HostLog
+from hooklatch.fleet.manifests import PolicyHead
+from hooklatch.fleet.reports import HostReport, RecordHead, encode_report
+from hooklatch.fleet.settings import DEFAULT_FIELDS, RECORD_FIELDS
+from hooklatch.record.storage.chain import GENESIS, read_link, seal_entry
 from hooklatch.record.writer import RecordWriter
 from support.commands import Place
 from support.described import check

@@ -30,8 +30,8 @@ from hooklatch.bridges.rulings import RefuseRuling, Ruling, SdkAbilities, make_r
 from hooklatch.client.async_client import Session, session
 from hooklatch.client.protocol.decisions import Decision
 from hooklatch.client.protocol.json_values import encode_plain
-from hooklatch.client.session.options import SessionOptions
-from hooklatch.client.session.tool_runs import make_plain_result, print_value_as_text
+from hooklatch.client.protocol.options import SessionOptions
+from hooklatch.client.protocol.tool_runs import make_plain_result, print_value_as_text
 from hooklatch.client.sync_client import SyncSession, connect_sync
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "hooks": (
         ("hooks", "hooks.hooks", "list hooks in firing order, show one, or change them"),
         ("events", "hooks.events", "list the events that can be fired, or show one with its fields"),
-        ("guards", "guards.guards", "a gallery of guards: list, show, add to yours, test"),
+        ("guards", "hooks.guards", "a gallery of guards: list, show, add to yours, test"),
         ("suspend", "hooks.suspend", "break-glass: leave a hook out of every fire for a limited time"),
         ("resume", "hooks.suspend", "end a suspension early"),
     ),
@@ -56,18 +56,18 @@ COMMANDS = {
         ("dev", "testing.dev", "run the hooks of a file against payloads, again on each save"),
         ("check", "testing.check", "load configurations and sources, and say what is wrong with them"),
         ("test", "testing.policy_tests", "fire recorded payloads at the hooks, and compare the decisions"),
-        ("replay", "replaying.replay", "fire what was kept at other hooks, and show what would change"),
-        ("record", "replaying.record_cases", "turn decisions on record into cases for `hooklatch test`"),
+        ("replay", "testing.replay", "fire what was kept at other hooks, and show what would change"),
+        ("record", "testing.record_cases", "turn decisions on record into cases for `hooklatch test`"),
     ),
     "beside the daemon": (
-        ("mcp", "bridges.mcp", "start an MCP server whose every tool call is judged first"),
+        ("mcp", "hosts.mcp", "start an MCP server whose every tool call is judged first"),
         ("listen", "hosts.listen", "answer Claude Code's http hooks; needs hooklatch[listen]"),
         ("link", "daemon.link", "connect this daemon to its fleet; needs hooklatch[fleet]"),
         ("fleet", "fleet.fleet", "one policy on many machines; needs hooklatch[fleet]"),
     ),
     "for other programs": (
-        ("completion", "describing.completion", "print a script by which bash, zsh or fish completes commands"),
-        ("schema", "describing.schema", "print the JSON Schema of hooks.toml, or of a command's --json"),
+        ("completion", "completion", "print a script by which bash, zsh or fish completes commands"),
+        ("schema", "schema", "print the JSON Schema of hooks.toml, or of a command's --json"),
     ),
 }  # fmt: skip
 CODES = {

@@ -20,10 +20,10 @@ import msgspec
 
 from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.liveness import compute_backoff
-from hooklatch.client.session.operations import introduce_session
-from hooklatch.client.session.session_base import FAREWELL, SessionBase
-from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import CallFunction, FunctionReturned, RequestStep, RunApart, Steps
+from hooklatch.client.protocol.operations import introduce_session
+from hooklatch.client.protocol.session_base import FAREWELL, SessionBase
+from hooklatch.client.protocol.session_state import SessionState
+from hooklatch.client.protocol.steps import CallFunction, FunctionReturned, RequestStep, RunApart, Steps
 from hooklatch.client.sockets import connect_to_first
 from hooklatch.client.sync_link import SyncLink
 from hooklatch.errors import DaemonUnreachableError, HooklatchError

@@ -16,8 +16,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from hooklatch.guards.calls.patches import list_patched_files
-from hooklatch.guards.calls.tools import KINDS_OF, NAMES, OTHER, find_tool_kind_by_name
+from hooklatch.shelltext.patches import list_patched_files
+from hooklatch.shelltext.tools import KINDS_OF, NAMES, OTHER, find_tool_kind_by_name
 
 __all__ = ["ARGUMENTS", "KINDS", "NAMES", "OTHER", "UnclearToolError", "arguments", "find_tool_kind_by_name"]
 

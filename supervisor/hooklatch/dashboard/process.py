@@ -12,10 +12,10 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve as serve_http  # pyright: ignore[reportUnknownVariableType]  # bare generics
 
-from hooklatch.dashboard.daemon.link import DaemonConnector
-from hooklatch.dashboard.web.application import build_application
-from hooklatch.dashboard.web.keys import Keys
-from hooklatch.dashboard.web.site import DashboardSite
+from hooklatch.dashboard.application import build_application
+from hooklatch.dashboard.keys import Keys
+from hooklatch.dashboard.link import DaemonConnector
+from hooklatch.dashboard.site import DashboardSite
 
 __all__ = ["ADDRESS", "bind_loopback", "serve_dashboard"]
 

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError, describe_unknown_key, read_table
 from hooklatch.core.text import suggest_name
+from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import (
     Dialect,
     EventMapping,
@@ -20,11 +21,10 @@ from hooklatch.dialects.dialect import (
     UnknownNativeEventError,
     validate_dialect,
 )
-from hooklatch.dialects.systems.beam import BEAM
-from hooklatch.dialects.systems.ethos import ETHOS
-from hooklatch.dialects.systems.exathena import EXATHENA
-from hooklatch.dialects.systems.radium import RADIUM
-from hooklatch.dialects.systems.reasonix import REASONIX
+from hooklatch.dialects.ethos import ETHOS
+from hooklatch.dialects.exathena import EXATHENA
+from hooklatch.dialects.radium import RADIUM
+from hooklatch.dialects.reasonix import REASONIX
 
 __all__ = ["GROUP", "find_dialect", "build_dialect", "load_entry_points", "list_dialects", "describe_undefined_event"]
 

@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hooklatch.guards.command import Command
+from hooklatch.shelltext.command import Command
 
 __all__ = ["codes_of", "paths_in_code", "reads_data", "strip_version"]
 

@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hooklatch.guards.calls.patches import list_patched_files
-from hooklatch.guards.command import Command
-from hooklatch.guards.git.commands import list_files_written
+from hooklatch.guards.git_commands import list_files_written
 from hooklatch.guards.outputs import (
     BEHIND,
     IN_PLACE,
@@ -22,7 +20,9 @@ from hooklatch.guards.outputs import (
     WRITES_LAST,
     WRITES_SECOND,
 )
-from hooklatch.guards.words import Word
+from hooklatch.shelltext.command import Command
+from hooklatch.shelltext.patches import list_patched_files
+from hooklatch.shelltext.words import Word
 
 __all__ = ["paths_written"]
 

@@ -6,15 +6,15 @@ from types import MappingProxyType
 from typing import Final
 
 from hooklatch.core.text import suggest_name
+from hooklatch.hosts.claude_code import ClaudeCode
+from hooklatch.hosts.codex import Codex
+from hooklatch.hosts.copilot import Copilot
+from hooklatch.hosts.cursor import CursorHost
+from hooklatch.hosts.gemini import Gemini
+from hooklatch.hosts.generic import GenericHost
 from hooklatch.hosts.host import Host
-from hooklatch.hosts.programs.claude_code import ClaudeCode
-from hooklatch.hosts.programs.codex import Codex
-from hooklatch.hosts.programs.copilot import Copilot
-from hooklatch.hosts.programs.cursor import CursorHost
-from hooklatch.hosts.programs.gemini import Gemini
-from hooklatch.hosts.programs.generic import GenericHost
-from hooklatch.hosts.programs.opencode import OpenCode
-from hooklatch.hosts.programs.qwen import Qwen
+from hooklatch.hosts.opencode import OpenCode
+from hooklatch.hosts.qwen import Qwen
 
 __all__ = ["UnknownHostError", "find_host", "list_hosts"]
 

@@ -16,7 +16,7 @@ from hooklatch.importing.commands import (
     recognise_event,
     suggest_misspelt_keys,
 )
-from hooklatch_worker.shell.forms import CLAUDE_NAMES
+from hooklatch_worker.runtime.shell_forms import CLAUDE_NAMES
 
 __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_group"]
 

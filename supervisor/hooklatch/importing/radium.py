@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from hooklatch.dialects.systems.radium import RADIUM
+from hooklatch.dialects.radium import RADIUM
 from hooklatch.importing.collecting import Collector
 from hooklatch.importing.commands import recognise_event
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from hooklatch.importing import claude
 from hooklatch.importing.collecting import Collector
 from hooklatch.importing.commands import note_missing_variables, read_command_target, recognise_event
-from hooklatch_worker.shell.forms import REASONIX_NAMES
+from hooklatch_worker.runtime.shell_forms import REASONIX_NAMES
 
 __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_entry"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.registry import EVERY_GATE
 from hooklatch.core.limits import MAX_HOOKS
-from hooklatch.dialects.systems.reasonix import REASONIX
+from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.importing.collecting import ImportedHook
 from hooklatch.importing.documents import UnreadableFileError, read_hooks
 from hooklatch.importing.reasonix import MILLISECONDS, NAMES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hooklatch.core.decisions.call import Call, EventEnvelope
+from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import EmittedTelemetry

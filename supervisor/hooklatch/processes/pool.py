@@ -17,7 +17,7 @@ import math
 import msgspec
 import trio
 
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import msgspec
 import trio
 
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.fire_context import FireContext

@@ -25,24 +25,24 @@ import trio
 
 from hooklatch.core.messages import ChainHead, FireDecision
 from hooklatch.errors import locate_error
-from hooklatch.record.content.entries import (
+from hooklatch.record.entries import (
     FireFacts,
     encode_abandoned_entry,
     encode_decision_entry,
     encode_fields,
     hide_payload,
 )
-from hooklatch.record.content.excerpt import excerpt_payload
-from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.anchor import Anchor
-from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.payloads.keeping import Payloads
+from hooklatch.record.excerpt import excerpt_payload
+from hooklatch.record.payload_keeping import Payloads
+from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.anchor import Anchor
 from hooklatch.record.storage.appending import Appender
 from hooklatch.record.storage.disk import DiskStage
 from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.faults import RecordFaults
 from hooklatch.record.storage.journal import ChainWriter
+from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery, collect_host_facts, lock_record, recover_record
 from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import measure_segments

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from hooklatch_worker.sandbox import linux
 
 if TYPE_CHECKING:
-    from hooklatch.service.process.folders import DaemonOptions
-    from hooklatch.service.process.parts import DaemonComponents
+    from hooklatch.service.folders import DaemonOptions
+    from hooklatch.service.parts import DaemonComponents
 
 __all__ = [
     "NotHereError",
@@ -66,7 +66,7 @@ def make_scratch_folder() -> Generator[str]:
 def make_daemon_options(config: str, scratch: str) -> DaemonOptions:
     """Return the options of a daemon for a file of hooks.  Environments are those of this user's daemon."""
     from hooklatch import paths
-    from hooklatch.service.process.folders import DaemonOptions, environments_folder
+    from hooklatch.service.folders import DaemonOptions, environments_folder
 
     return DaemonOptions(
         config=config,

@@ -16,7 +16,7 @@ import msgspec
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec
 from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.core.tools import UnclearToolError
-from hooklatch.hosts.programs.generic import list_added_words
+from hooklatch.hosts.generic import list_added_words
 from hooklatch.testing.memory import Memory, MemoryLine
 from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.event import ENVELOPE, EVENT_CLASSES, Event

@@ -20,9 +20,9 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from hooklatch.core.decisions import decision as decisions
-from hooklatch.core.decisions import phases
-from hooklatch.core.decisions.call import Call
+from hooklatch.core import decision as decisions
+from hooklatch.core import phases
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook

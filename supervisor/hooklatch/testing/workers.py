@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from hooklatch.core.messages import FireDecision
     from hooklatch.service.config.path_lookup import Stamp
-    from hooklatch.service.process.parts import DaemonComponents
+    from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["HooksLoadError", "Worker", "WorkerHook", "fire_at"]
 
@@ -167,7 +167,7 @@ class DaemonThread:
     async def _serve(self, config: str, scratch: str) -> None:
         import trio
 
-        from hooklatch.service.process.daemon import open_daemon
+        from hooklatch.service.daemon import open_daemon
 
         self._token, self._end = trio.lowlevel.current_trio_token(), trio.Event()
         async with open_daemon(make_daemon_options(config, scratch)) as daemon:
@@ -199,8 +199,8 @@ class LoadedHooks:
         Raises:
             HooksLoadError: the hooks do not load.
         """
+        from hooklatch.service.loading.acceptance import EVERYTHING
         from hooklatch.service.loading.files import ReloadRequest
-        from hooklatch.service.reading.acceptance import EVERYTHING
 
         if (before := await parts.files.stamps()) != self._seen:
             await parts.files.reload(ReloadRequest(EVERYTHING))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.record.files.reading import KINDS
+from hooklatch.record.storage.reading import KINDS
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.config.state_file import StateFile
 from support.commands import Place, new_place, payload, serving

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hooklatch.fleet.policy.signing import make_key
+from hooklatch.fleet.signing import make_key
 from support.commands import new_place
 from support.publishers import Bench
 from support.redis_server import RedisServer, redis_server

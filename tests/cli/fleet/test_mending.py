@@ -8,8 +8,8 @@ import shlex
 import trio
 
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.manifests import START, read_envelope, verify_manifests
-from hooklatch.fleet.policy.signing import make_key
+from hooklatch.fleet.manifests import START, read_envelope, verify_manifests
+from hooklatch.fleet.signing import make_key
 from support.publishers import Bench
 from support.redis_server import RedisServer, needs_redis
 from support.repository import ROOT

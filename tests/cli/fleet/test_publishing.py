@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.policy.bundles import MAX_BUNDLE
-from hooklatch.fleet.policy.signing import make_key, read_private, read_public
+from hooklatch.fleet.bundles import MAX_BUNDLE
+from hooklatch.fleet.signing import make_key, read_private, read_public
 from support.commands import PATIENCE, Place
 from support.publishers import GUARDS, Bench
 from support.redis_server import RedisServer, free_port, needs_redis
@@ -304,8 +304,8 @@ def test_without_a_key_nothing_is_believed(bench: Bench) -> None:
 RACER = """
 import sys, trio
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.manifests import RolloutTarget
-from hooklatch.fleet.policy.signing import read_private
+from hooklatch.fleet.manifests import RolloutTarget
+from hooklatch.fleet.signing import read_private
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
 from hooklatch.fleet.publishing.versions import VersionDraft
 

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from hooklatch import connect_sync
-from hooklatch.fleet.policy.signing import make_key
+from hooklatch.fleet.signing import make_key
 from support.commands import Daemon, Place, held_to_schema, new_place, serving
 from support.redis_server import RedisServer, needs_redis
 from support.survivors import nobody_survives

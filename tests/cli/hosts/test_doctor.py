@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.install.layouts import LAYOUTS
+from hooklatch.cli.hosts.layouts import LAYOUTS
 from support.commands import PROGRAM, Daemon, Place, new_place, serving
 from support.tables import table
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from hooklatch.cli.hosts.entries import find_entries
+from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.entry.commands import ENTRY
 from hooklatch.hosts.find import find_host
-from hooklatch.install.entries import find_entries
-from hooklatch.install.layouts import LAYOUTS
 from support.commands import Place, new_place, serving
 from support.tables import table
 

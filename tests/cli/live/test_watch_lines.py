@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from hooklatch.cli.live.watch import is_wanted
 from hooklatch.cli.live.watch_lines import format_announcement, layout_for_width, list_titles
-from hooklatch.record.files.reading import Filters
+from hooklatch.record.storage.reading import Filters
 from support.tables import table
 
 DECISION = {

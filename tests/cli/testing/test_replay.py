@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from hooklatch.cli.describing.schema import find_schema
+from hooklatch.cli.schema import find_schema
 from support.commands import CONFIG, GUARDS, Place, new_place, serving
 from support.records import fill, needs_root, tiny_disk
 

@@ -13,7 +13,7 @@ from hooklatch.core.hooks import comparisons
 from hooklatch.core.hooks.catalogue import EventDefinition
 from hooklatch.core.hooks.conditions import InvalidConditionError, PayloadFacts, UnreadableFieldError, compile_where
 from hooklatch.core.payload import Payload
-from hooklatch.guards import prefixes
+from hooklatch.shelltext import prefixes
 from support.plays import CATALOGUE
 from support.tables import table
 

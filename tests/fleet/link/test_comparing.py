@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hooklatch.fleet.link.comparing import LocalRecords, Resume, ShippedHead, compare_records
-from hooklatch.record.files.chain import ChainLink
+from hooklatch.record.storage.chain import ChainLink
 
 AT = "2026-01-01T00:00:00.000Z"
 

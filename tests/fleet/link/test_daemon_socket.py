@@ -16,7 +16,7 @@ import trio
 
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.fleet.link.daemon_socket import DaemonSocket
-from hooklatch.fleet.policy.manifests import read_envelope
+from hooklatch.fleet.manifests import read_envelope
 from support.daemons import nothing_left, running_daemon
 from support.fleets import fleet_table
 from support.link_parts import Publisher

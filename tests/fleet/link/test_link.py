@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import trio
 
+from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link.daemon import FollowAnswer, WantedBundle
-from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import START, RolloutTarget, read_envelope
-from hooklatch.fleet.policy.reports import HostReport, read_report
+from hooklatch.fleet.manifests import START, RolloutTarget, read_envelope
+from hooklatch.fleet.reports import HostReport, read_report
 from support.link_parts import (
     FLEET,
     HOST,

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.fleet.link.comparing import Resume, ShippedHead
 from hooklatch.fleet.link.outgoing import SYNC, ShippingReader
-from hooklatch.fleet.policy.batches import BatchError, PackedBatch, find_newest_hash
-from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
-from hooklatch.record.files.anchor import Anchor
-from hooklatch.record.files.chain import GENESIS, seal_entry
+from hooklatch.fleet.settings import DEFAULT_FIELDS
+from hooklatch.record.storage.anchor import Anchor
+from hooklatch.record.storage.chain import GENESIS, seal_entry
 from support.link_parts import WrittenRecord
 
 ALWAYS = {"seq", "prev", "at", "kind", "hash"}

@@ -12,9 +12,9 @@ from hooklatch.fleet.link.counting import GateCounter
 from hooklatch.fleet.link.daemon import FollowAnswer, WantedBundle
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
 from hooklatch.fleet.link.pauses import Backoff
-from hooklatch.fleet.policy.manifests import PolicyHead
-from hooklatch.fleet.policy.reports import GateCounts, encode_report, read_report
-from hooklatch.record.files.chain import ChainLink
+from hooklatch.fleet.manifests import PolicyHead
+from hooklatch.fleet.reports import GateCounts, encode_report, read_report
+from hooklatch.record.storage.chain import ChainLink
 
 
 def test_pauses_double_up_to_their_bound_and_begin_anew() -> None:

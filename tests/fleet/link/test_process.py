@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import trio
 
+from hooklatch.fleet.batches import unpack_batch
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.batches import unpack_batch
-from hooklatch.fleet.policy.reports import HostReport, read_report
+from hooklatch.fleet.reports import HostReport, read_report
 from support.commands import CONFIG, GUARDS, Place, Started, new_place, serving
 from support.link_parts import FLEET, HOST, Publisher
 from support.redis_server import RedisServer, needs_redis

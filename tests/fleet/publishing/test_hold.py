@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.fleet.policy.manifests import PolicyHead
-from hooklatch.fleet.policy.reports import GateCounts, HostReport
+from hooklatch.fleet.manifests import PolicyHead
 from hooklatch.fleet.publishing.hold import (
     CanaryComparison,
     RolloutAction,
@@ -17,6 +16,7 @@ from hooklatch.fleet.publishing.hold import (
     format_missing_hosts,
     judge_rollout,
 )
+from hooklatch.fleet.reports import GateCounts, HostReport
 from support.publishers import history_of, report_of
 from support.tables import table
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import trio
 
+from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine, EngineError, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import FleetError, Manifest, PolicyHead, RolloutTarget
+from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutTarget
 from hooklatch.fleet.publishing.memory import LastSeenHead
 from hooklatch.fleet.publishing.publisher import (
     LostRaceError,

@@ -14,7 +14,7 @@ import trio
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.manifests import FleetError, Manifest, RolloutTarget, select_newest
+from hooklatch.fleet.manifests import FleetError, Manifest, RolloutTarget, select_newest
 from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing

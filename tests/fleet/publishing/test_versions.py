@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.fleet.policy.manifests import (
+from hooklatch.fleet.manifests import (
     START,
     FleetError,
     Manifest,

@@ -34,8 +34,8 @@ from fleet.system.history import (
 from fleet.system.hosts import Host
 from fleet.system.publisher import Publisher
 from fleet.system.watching import State, Watcher, records, state_of
-from hooklatch.fleet.policy.bundles import Bundle
-from hooklatch.fleet.policy.reports import HostReport, read_report
+from hooklatch.fleet.bundles import Bundle
+from hooklatch.fleet.reports import HostReport, read_report
 from support.repository import ROOT
 
 __all__ = ["FLEET", "Arena"]

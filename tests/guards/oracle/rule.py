@@ -1,7 +1,8 @@
 """The rule that a reader of shell texts is held to: each argv that ran is shown, or the text was refused.
 
 An argv is shown by the program with its words, where an unknown word stands for any, or by a program that is unknown.
-Texts are read by `hooklatch.guards.commands` as they are, for bash; and as what a shell is given by `-c`, for others.
+Texts are read by `hooklatch.shelltext.commands` as they are, for bash; and as what a shell is given by `-c`, for
+others.
 Knows no sandbox.
 """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hooklatch.record.files.chain import GENESIS
-from hooklatch.record.files.mark import BLOCK, HighWaterMark
+from hooklatch.record.storage.chain import GENESIS
+from hooklatch.record.storage.mark import BLOCK, HighWaterMark
 from hooklatch.record.storage.resuming import RecordEnd, resume_numbers
 from support.tables import table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.record.files.reading import Filters, filter_entries
+from hooklatch.record.storage.reading import Filters, filter_entries
 from hooklatch.record.verify import verify_record
 from support.pools import until
 from support.records import SETTINGS, decided, kinds, records, running, segments

@@ -17,7 +17,7 @@ SCRIPT = """
 import os, shutil, signal, sys, threading, trio
 import msgspec
 from pathlib import Path
-from hooklatch.record.files.mark import mark_path
+from hooklatch.record.storage.mark import mark_path
 from hooklatch.record.verify import verify_record
 from hooklatch.record.writer import RecordWriter
 from support.records import SETTINGS, decision, fact, opened, segments

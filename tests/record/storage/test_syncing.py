@@ -15,8 +15,8 @@ import trio
 from trio.testing import assert_no_checkpoints, wait_all_tasks_blocked
 
 from hooklatch.core.messages import ChainHead
-from hooklatch.record.files.anchor import read_anchor
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.anchor import read_anchor
 from hooklatch.record.writer import RecordError
 from support.daemons import nothing_left
 from support.pools import until

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.record.files.chain import GENESIS
-from hooklatch.record.files.mark import BLOCK
-from hooklatch.record.files.slots import encode_slot_line
+from hooklatch.record.storage.chain import GENESIS
+from hooklatch.record.storage.mark import BLOCK
+from hooklatch.record.storage.slots import encode_slot_line
 from hooklatch.record.verify import verify_record
 from support.pools import until
 from support.records import (

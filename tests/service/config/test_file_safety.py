@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from hooklatch.service.config.file_safety import MAX_FILE, UnsafeFileError, read_safely
-from hooklatch.service.process.folders import StartError, make_runtime_dir
+from hooklatch.service.folders import StartError, make_runtime_dir
 from support.daemons import Daemon, running_daemon
 from support.strangers import NOBODY, as_nobody, as_root, folder_for_all
 

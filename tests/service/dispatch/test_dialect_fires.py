@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.dialects.systems.radium import RADIUM
+from hooklatch.dialects.radium import RADIUM
 from support.daemons import Client, Daemon, RpcFailure, running_daemon
 from support.shared_daemon import daemon_in_thread
 

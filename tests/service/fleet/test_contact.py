@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.fleet.policy.staleness import ClockReading, EngineContact
+from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.staleness import ClockReading, EngineContact
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.fleet.contact import FleetContact
 from support.fleets import PUBLIC

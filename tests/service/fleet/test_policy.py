@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.fleet.policy.manifests import RolloutTarget
+from hooklatch.fleet.manifests import RolloutTarget
 from support.daemons import Daemon, RpcFailure
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of

@@ -27,8 +27,8 @@ from support.survivors import nobody_survives
 # Counts what it does to the disk below STATE/fleet once a file says so, and kills itself at a step.
 DAEMON = """
 import json, os, signal, sys
-from hooklatch.service.process.daemon import run_daemon
-from hooklatch.service.process.folders import DaemonOptions
+from hooklatch.service.daemon import run_daemon
+from hooklatch.service.folders import DaemonOptions
 
 folder, step = sys.argv[1], int(sys.argv[2])
 count = 0

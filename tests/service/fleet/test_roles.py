@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.service.process.daemon import open_daemon
-from hooklatch.service.process.folders import DaemonOptions
+from hooklatch.service.daemon import open_daemon
+from hooklatch.service.folders import DaemonOptions
 from support.daemons import Client, Daemon, RpcFailure, nothing_left, running_daemon
 from support.fleets import fleet_table, link_of, token_of
 from support.records import records

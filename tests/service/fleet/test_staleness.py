@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from hooklatch.fleet.policy.manifests import RolloutTarget
+from hooklatch.fleet.manifests import RolloutTarget
 from support.daemons import Daemon, RpcFailure, child_of, running_daemon
 from support.fleets import fleet_table, link_of
 from support.pools import until

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.building import source_builder
-from hooklatch.service.building.pinning import prepare_version
-from hooklatch.service.building.sources import SourceVersion
-from hooklatch.service.reading.plan import ReloadPlan
+from hooklatch.service.loading import source_builder
+from hooklatch.service.loading.pinning import prepare_version
+from hooklatch.service.loading.plan import ReloadPlan
+from hooklatch.service.loading.sources import SourceVersion
 from support.daemons import Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, bash, is_green, is_red, reloaded, watching
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hooklatch.environments.requirements import Requirements
-from hooklatch.service.building.source_builder import SourceBuilder
-from hooklatch.service.building.sources import Sources
+from hooklatch.processes.requirements import Requirements
 from hooklatch.service.config.configuration import FileConfig
-from hooklatch.service.reading.acceptance import NOTHING
-from hooklatch.service.reading.plan import ReloadPlan
+from hooklatch.service.loading.acceptance import NOTHING
+from hooklatch.service.loading.plan import ReloadPlan
+from hooklatch.service.loading.source_builder import SourceBuilder
+from hooklatch.service.loading.sources import Sources
 from hooklatch_worker.wire import Source
 
 

@@ -9,17 +9,17 @@ import pytest
 
 from hooklatch.core.hooks.builtin_sources import LSP
 from hooklatch.core.hooks.definitions import read_definition
-from hooklatch.service.building.layer_builder import BuiltLayers
-from hooklatch.service.building.manifests import list_manifests
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceTable
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.reading.acceptance import EVERYTHING, LESS, NOTHING, REMOVAL, LossAcceptance
-from hooklatch.service.reading.declared_files import DeclaredFile, SeenFile
-from hooklatch.service.reading.plan import Manifests, ObservedFiles, ReloadPlan, is_too_weak, plan_reload
-from hooklatch.service.reading.plugins import Discovery, Plugin
+from hooklatch.service.loading.acceptance import EVERYTHING, LESS, NOTHING, REMOVAL, LossAcceptance
+from hooklatch.service.loading.declared_files import DeclaredFile, SeenFile
+from hooklatch.service.loading.layer_builder import BuiltLayers
+from hooklatch.service.loading.manifests import list_manifests
+from hooklatch.service.loading.plan import Manifests, ObservedFiles, ReloadPlan, is_too_weak, plan_reload
+from hooklatch.service.loading.plugins import Discovery, Plugin
 from hooklatch_worker.wire import Isolation
 
 MAIN, FOLDER, FILE = "/c/hooks.toml", "/c/hooks.d", "/c/hooks.d/a.toml"

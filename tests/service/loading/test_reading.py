@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.building.sources import SourceBuild, UnitError, read_source_version
-from hooklatch.service.reading.declared_files import ProjectFiles, read_project
-from hooklatch.service.reading.trust import Pins, pin_files
+from hooklatch.service.loading.declared_files import ProjectFiles, read_project
+from hooklatch.service.loading.sources import SourceBuild, UnitError, read_source_version
+from hooklatch.service.loading.trust import Pins, pin_files
 from hooklatch_worker.wire import BuildFiles, Source, SourceLoaded
 from support.fake_pool import FakePool
 
@@ -118,4 +118,4 @@ async def test_a_source_that_is_gone_is_an_error_and_no_version(unit: SourceBuil
 @pytest.fixture(autouse=True)
 def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are written right before they are read here: none of them changes meanwhile."""
-    monkeypatch.setattr("hooklatch.service.building.sources.TICK_NS", 0)
+    monkeypatch.setattr("hooklatch.service.loading.sources.TICK_NS", 0)

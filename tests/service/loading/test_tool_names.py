@@ -8,7 +8,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
-from hooklatch.service.building.tool_names import list_unknown_tools
+from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch_worker.wire import Source
 from support.tables import table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.building.unread import marks_at, marks_by
+from hooklatch.service.loading.unread import marks_at, marks_by
 from support.daemons import Daemon, running_daemon
 
 pytestmark = pytest.mark.slow  # a daemon: 0.5 s; many entries are tried on one

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.core.decisions.asks import MAX_ASKS
+from hooklatch.core.asks import MAX_ASKS
 from hooklatch.core.protocol import MAX_FRAME
 from hooklatch.record.verify import verify_record
 from hooklatch.service.config.configuration import TABLES, ConfigError, read_config

@@ -9,11 +9,11 @@ import argparse
 import os
 import shlex
 
-from hooklatch.cli.guards.adding import guard_files, write_new
+from hooklatch.cli.hooks.guards_add import guard_files, write_new
+from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.install.layouts import LAYOUTS
 from hooklatch.paths import find_config_file
 
 __all__ = ["add_init"]
@@ -75,7 +75,7 @@ def run_init(arguments: argparse.Namespace) -> int:
 
 def make_schema_file(folder: str) -> dict[str, str]:
     """Return the path and the text of the schema of hooks.toml, by which editors complete it, unless there is one."""
-    from hooklatch.cli.describing.schema import CONFIG, find_schema, format_schema
+    from hooklatch.cli.schema import CONFIG, find_schema, format_schema
 
     path = os.path.join(folder, SCHEMA)
     return {} if os.path.lexists(path) else {path: format_schema(find_schema(CONFIG) or {}) + "\n"}

@@ -46,7 +46,7 @@ def run_link(arguments: argparse.Namespace) -> int:
 
     from hooklatch.cli.daemon.link_process import LinkPaths, LinkProcess, check_link_settings
     from hooklatch.cli.fleet.settings import read_fleet
-    from hooklatch.service.process.logs import start_log
+    from hooklatch.service.logs import start_log
 
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     state = paths.state_dir(os.environ)

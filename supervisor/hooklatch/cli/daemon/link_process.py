@@ -20,8 +20,8 @@ from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
 from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.link.daemon_socket import DaemonSocket
 from hooklatch.fleet.link.link import Link
-from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.service.process.service_manager import Notifier
+from hooklatch.fleet.settings import FleetSettings
+from hooklatch.service.service_manager import Notifier
 
 __all__ = ["LinkProcess", "LinkPaths", "check_link_settings"]
 

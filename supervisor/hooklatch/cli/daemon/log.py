@@ -22,7 +22,8 @@ from hooklatch.cli.terminal.record_filters import (
 from hooklatch.cli.terminal.record_lines import LABELS, format_record, print_record
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import format_count
-from hooklatch.record.files.reading import (
+from hooklatch.record.findings import VerifyReport
+from hooklatch.record.storage.reading import (
     Filters,
     NoRecordError,
     RecordFollower,
@@ -31,7 +32,6 @@ from hooklatch.record.files.reading import (
     read_forwards,
     read_newest,
 )
-from hooklatch.record.findings import VerifyReport
 from hooklatch.record.verify import verify_record
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]

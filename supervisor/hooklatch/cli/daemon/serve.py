@@ -121,9 +121,9 @@ def serve_until_ended(
     # As process 1 of a container, SIGTERM has no default action: handle it until the daemon does.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     from hooklatch.processes.supervisor import PartFailedError, format_failure_cause
-    from hooklatch.service.process.daemon import DaemonReady, run_daemon
-    from hooklatch.service.process.folders import ConfigMissingError, DaemonOptions, StartError
-    from hooklatch.service.process.logs import start_log
+    from hooklatch.service.daemon import DaemonReady, run_daemon
+    from hooklatch.service.folders import ConfigMissingError, DaemonOptions, StartError
+    from hooklatch.service.logs import start_log
 
     log = start_log(arguments.log_level, arguments.log_format, path=log_file)
 

@@ -22,10 +22,10 @@ from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.policy.settings import FleetSettings
-    from hooklatch.fleet.policy.signing import PrivateKey, PublicKey
     from hooklatch.fleet.publishing.memory import LastSeenHead
     from hooklatch.fleet.publishing.publisher import Publisher
+    from hooklatch.fleet.settings import FleetSettings
+    from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
     "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_trust", "make_command_error", "open_seen_heads",
@@ -91,7 +91,7 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     from hooklatch.fleet.engine.addresses import add_user
     from hooklatch.fleet.engine.engine import AddressError, EngineError
     from hooklatch.fleet.engine.opening import open_engine, read_password
-    from hooklatch.fleet.policy.manifests import NAME
+    from hooklatch.fleet.manifests import NAME
 
     named = bool(arguments.to and arguments.fleet)
     settings = None if named else read_own_settings(arguments)
@@ -138,7 +138,7 @@ def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
 
 
 def list_trusted_keys(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:
-    from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, read_public
+    from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, read_public
 
     keys = [key.public] if key is not None else []
     for text in [*texts, *(settings.keys if settings is not None else ())]:
@@ -157,7 +157,7 @@ def read_private_key(name: str) -> PrivateKey:
     Raises:
         CommandError: the file does not exist, or others may have read or written it.
     """
-    from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, read_private
+    from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, read_private
 
     path = os.path.abspath(os.path.expanduser(name))
     try:
@@ -199,7 +199,7 @@ def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]
 
     from hooklatch.fleet.engine.engine import EngineError
     from hooklatch.fleet.engine.opening import open_engine
-    from hooklatch.fleet.policy.manifests import FleetError
+    from hooklatch.fleet.manifests import FleetError
 
     async def run_connected() -> T:
         opened = open_engine(access.url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT)

@@ -13,7 +13,7 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    from hooklatch.fleet.policy.bundles import Bundle
+    from hooklatch.fleet.bundles import Bundle
     from hooklatch.fleet.publishing.publisher import Publisher
 
 __all__ = ["add_diff"]
@@ -90,7 +90,7 @@ def is_version(word: str) -> bool:
 
 
 async def read_side(publisher: Publisher, word: str) -> DiffSide:
-    from hooklatch.fleet.policy.bundles import Bundle
+    from hooklatch.fleet.bundles import Bundle
     from hooklatch.fleet.publishing.folder import read_folder
 
     if not is_version(word):

@@ -14,11 +14,11 @@ BELOW = (
     ("diff", "fleet.diff", "show what two versions differ in, or a version and a folder"),
     ("reset", "daemon.fleet_reset", "let this host read all versions from the first one again; this is recorded"),
     ("history", "fleet.history", "list all versions, verified"),
-    ("status", "sink.status", "list the hosts: which version each has, when it was last seen, and what is wrong"),
-    ("log", "sink.log", "show the decisions of all hosts, as `hooklatch log` shows those of one"),
-    ("verify", "sink.verify", "find records that hosts left out, changed, or shipped differently, as far as possible"),
-    ("export", "sink.export", "send the decisions of all hosts on to another system"),
-    ("trim", "sink.trim", "remove old decisions from the engine, and keep a note of it"),
+    ("status", "fleet.status", "list the hosts: which version each has, when it was last seen, and what is wrong"),
+    ("log", "fleet.log", "show the decisions of all hosts, as `hooklatch log` shows those of one"),
+    ("verify", "fleet.verify", "find records that hosts left out, changed, or shipped differently, as far as possible"),
+    ("export", "fleet.export", "send the decisions of all hosts on to another system"),
+    ("trim", "fleet.trim", "remove old decisions from the engine, and keep a note of it"),
 )
 
 

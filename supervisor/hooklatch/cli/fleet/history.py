@@ -51,7 +51,7 @@ def run_fleet_history(arguments: argparse.Namespace) -> int:
 
 async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> list[str]:
     """Return where the versions contradict those that this machine and the hosts have seen."""
-    from hooklatch.fleet.policy.manifests import FleetError
+    from hooklatch.fleet.manifests import FleetError
 
     findings: list[str] = []
     hosts = await publisher.hosts()

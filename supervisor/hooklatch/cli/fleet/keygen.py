@@ -22,7 +22,7 @@ def add_keygen(parser: Parser) -> None:
 
 def run_keygen(arguments: argparse.Namespace) -> int:
     """Write the private key, and print the public one."""
-    from hooklatch.fleet.policy.signing import NoLibraryError, make_key
+    from hooklatch.fleet.signing import NoLibraryError, make_key
 
     path = os.path.abspath(os.path.expanduser(arguments.out))
     try:

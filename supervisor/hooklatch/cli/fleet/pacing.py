@@ -19,11 +19,11 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    from hooklatch.fleet.policy.manifests import Manifest
-    from hooklatch.fleet.policy.signing import PrivateKey
+    from hooklatch.fleet.manifests import Manifest
     from hooklatch.fleet.publishing.publisher import Publisher
     from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
     from hooklatch.fleet.publishing.rollout import RolloutPace
+    from hooklatch.fleet.signing import PrivateKey
 
 __all__ = ["Goal", "add_pace", "roll_out", "read_rollout_goal", "report_interruption", "parse_version"]
 
@@ -151,7 +151,7 @@ async def roll_out(
     Raises:
         FleetError, EngineError: it is not, or not for as many hosts as the goal has.
     """
-    from hooklatch.fleet.policy.manifests import Manifest, RolloutTarget
+    from hooklatch.fleet.manifests import Manifest, RolloutTarget
     from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
     from hooklatch.fleet.publishing.versions import find_standing_version, plan_push
 

@@ -29,7 +29,7 @@ from hooklatch.core.text import format_count
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
     from hooklatch.cli.testing.running import CaseResult
-    from hooklatch.fleet.policy.manifests import Manifest
+    from hooklatch.fleet.manifests import Manifest
     from hooklatch.fleet.publishing.folder import PolicyFolder
     from hooklatch.fleet.publishing.publisher import Publisher
 
@@ -64,7 +64,7 @@ class PushCandidate(msgspec.Struct, frozen=True):
 
 def run_fleet_push(arguments: argparse.Namespace) -> int:
     """Check a folder, and make it the newest version."""
-    from hooklatch.fleet.policy.manifests import FleetError
+    from hooklatch.fleet.manifests import FleetError
     from hooklatch.fleet.publishing.versions import check_labels
 
     goal = read_rollout_goal(arguments)
@@ -110,7 +110,7 @@ def prepare_push(arguments: argparse.Namespace) -> PushCandidate:
         CommandError, FleetError: it must not be pushed.
     """
     from hooklatch.cli.fleet.trial import try_out
-    from hooklatch.fleet.policy.bundles import encode_bundle
+    from hooklatch.fleet.bundles import encode_bundle
     from hooklatch.fleet.publishing.folder import read_folder
     from hooklatch.fleet.publishing.worktree import check_clean
 

@@ -22,7 +22,7 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    from hooklatch.fleet.policy.manifests import Manifest
+    from hooklatch.fleet.manifests import Manifest
     from hooklatch.fleet.publishing.publisher import Publisher
 
 __all__ = ["add_rollback", "add_rollout"]
@@ -84,7 +84,7 @@ def add_rollback(parser: Parser) -> None:
 
 def run_fleet_rollback(arguments: argparse.Namespace) -> int:
     """Make an earlier bundle the newest version again, at once and for all hosts of the newest one."""
-    from hooklatch.fleet.policy.manifests import Manifest
+    from hooklatch.fleet.manifests import Manifest
     from hooklatch.fleet.publishing.versions import plan_rollback
 
     access = read_engine_access(arguments)

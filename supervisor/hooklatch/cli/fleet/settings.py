@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.fleet.policy.settings import FleetSettings
+from hooklatch.fleet.settings import FleetSettings
 from hooklatch.service.config.configuration import read_config
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError

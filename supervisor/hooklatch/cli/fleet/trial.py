@@ -20,10 +20,10 @@ from hooklatch.core.text import format_count
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
     from hooklatch.core.hooks.registry import Hook
-    from hooklatch.fleet.policy.bundles import Bundle
-    from hooklatch.fleet.policy.signing import PrivateKey
+    from hooklatch.fleet.bundles import Bundle
+    from hooklatch.fleet.signing import PrivateKey
     from hooklatch.service.loading.bundle import BundleCandidate
-    from hooklatch.service.process.parts import DaemonComponents
+    from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["CaseTrial", "try_out"]
 
@@ -64,8 +64,8 @@ class CaseTrial(CaseRunner):
         await super().fire_each(parts)
 
     async def _apply(self, parts: DaemonComponents) -> None:
-        from hooklatch.fleet.policy.bundles import encode_bundle
-        from hooklatch.fleet.policy.manifests import RolloutTarget
+        from hooklatch.fleet.bundles import encode_bundle
+        from hooklatch.fleet.manifests import RolloutTarget
         from hooklatch.fleet.publishing.versions import VersionDraft, VersionHistory, encode_envelope, sign_version
 
         data = encode_bundle(self._bundle)
@@ -114,7 +114,7 @@ def try_out(bundle: Bundle, cases: list[Case], report: Callable[[CaseResult], No
     Raises:
         CommandError: hooks cannot be run here.
     """
-    from hooklatch.fleet.policy.signing import NoLibraryError, make_key
+    from hooklatch.fleet.signing import NoLibraryError, make_key
     from hooklatch.testing.daemon import make_daemon_options
 
     try:

@@ -16,22 +16,21 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import cast
 
-from hooklatch.cli.hosts import codex_trust, plugin_trial
+from hooklatch.cli.hosts import codex_trust, install_record, plugin_trial, settings_files
+from hooklatch.cli.hosts.entries import InstalledHandler, find_entries
 from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
+from hooklatch.cli.hosts.jsonc import JsoncError, parse_jsonc
+from hooklatch.cli.hosts.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
+from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
+from hooklatch.cli.hosts.refusing import is_refusal
+from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.entry.commands import make_entry_command
 from hooklatch.entry.starting import read_start_environment
 from hooklatch.errors import locate_error
 from hooklatch.hosts import canary
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import Host
-from hooklatch.install import files, record
-from hooklatch.install.entries import InstalledHandler, find_entries
-from hooklatch.install.files import FileError
-from hooklatch.install.jsonc import JsoncError, parse_jsonc
-from hooklatch.install.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
-from hooklatch.install.plugin import is_plugin
-from hooklatch.install.refusing import is_refusal
 
 __all__ = ["SettingsFileCheck", "HostFinding", "check_hosts"]
 
@@ -86,7 +85,7 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
     check = SettingsFileCheck(layout.name, host.title, path)
     again = f"hooklatch install {layout.name}"
     try:
-        data = files.read_if_present(path)
+        data = settings_files.read_if_present(path)
     except FileError as error:
         check.add_finding(f"{error}, so nothing is known of its hooks", "make it readable, then: hooklatch doctor")
         return check
@@ -145,8 +144,8 @@ def is_ours(line: str, words: tuple[str, ...]) -> bool:
 
 
 def is_unchanged(path: str, data: bytes) -> bool:
-    known = record.list_installed(os.environ).get(path)
-    return known is not None and known.digest == record.digest_bytes(data)
+    known = install_record.list_installed(os.environ).get(path)
+    return known is not None and known.digest == install_record.digest_bytes(data)
 
 
 def refuse_to_start(check: SettingsFileCheck, again: str) -> None:

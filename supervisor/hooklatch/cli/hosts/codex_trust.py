@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from hooklatch.cli.hosts.changing import FileEdit, apply_edit, diff_edit, plan_edit
+from hooklatch.cli.hosts.codex_state import CodexConfigError, add_trust, remove_trust
+from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.hosts.own_entries import is_entry
-from hooklatch.install.changing import FileEdit, apply_edit, diff_edit, plan_edit
-from hooklatch.install.codex_state import CodexConfigError, add_trust, remove_trust
-from hooklatch.install.files import FileError
 from hooklatch.version import VERSION
 from hooklatch_worker.sandbox import children
 

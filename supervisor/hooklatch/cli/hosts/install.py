@@ -1,6 +1,6 @@
 """The commands `install` and `uninstall`: connect a host with hooklatch, and undo it.  They need no daemon.
 
-The changes of a host's files are made by `hooklatch.install`.
+The changes of a host's files are made by `changing`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,21 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hooklatch.cli.hosts import codex_trust
+from hooklatch.cli.hosts import codex_trust, install_record
+from hooklatch.cli.hosts.changing import (
+    FileEdit,
+    apply_edit,
+    diff_edit,
+    plan_install,
+    plan_plugin_install,
+    plan_plugin_uninstall,
+    plan_settings_uninstall,
+)
+from hooklatch.cli.hosts.jsonc import find_beyond_json
+from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
+from hooklatch.cli.hosts.plugin import make_plugin
 from hooklatch.cli.hosts.programs import find_program, read_program_version
+from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -23,20 +36,6 @@ from hooklatch.entry.commands import Form, make_entry_command
 from hooklatch.errors import HooklatchError
 from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.hosts.host import Host, HostEventSpec
-from hooklatch.install import record
-from hooklatch.install.changing import (
-    FileEdit,
-    apply_edit,
-    diff_edit,
-    plan_install,
-    plan_plugin_install,
-    plan_plugin_uninstall,
-    plan_settings_uninstall,
-)
-from hooklatch.install.files import FileError
-from hooklatch.install.jsonc import find_beyond_json
-from hooklatch.install.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
-from hooklatch.install.plugin import make_plugin
 from hooklatch.paths import find_config_file, state_dir
 
 __all__ = ["add_install", "add_uninstall", "list_settings_files", "find_layout", "describe_unread_part"]
@@ -102,7 +101,7 @@ def run_install(arguments: argparse.Namespace) -> int:
             change = plan_install(path, layout.shape, handlers, os.environ)
         backup = None if arguments.dry_run or change.is_none else apply_edit(change, host.name, os.environ)
         if arguments.start and not arguments.dry_run:
-            record.remember_environment(os.environ)
+            install_record.remember_environment(os.environ)
     notes = [
         *list_install_notes(host, layout, scope, program, version, why),
         *list_left_out_events(host, layout, version, arguments.also),
@@ -129,7 +128,7 @@ def run_uninstall(arguments: argparse.Namespace) -> int:
         changes: list[tuple[FileEdit, str | None]] = []
         for path in paths:
             change = plan_uninstall(layout, path)
-            known = record.list_installed(os.environ).get(path)
+            known = install_record.list_installed(os.environ).get(path)
             if change.is_none and known is None:
                 continue
             backup = None if arguments.dry_run else apply_edit(change, host.name, os.environ)
@@ -170,7 +169,7 @@ def list_start_notes(arguments: argparse.Namespace) -> Iterator[str]:
     config = os.path.abspath(find_config_file(arguments.config, os.environ))
     yield (
         "a daemon that an entry starts has the PATH and HOME of this terminal: "
-        f"{record.start_environment_path(os.environ)}"
+        f"{install_record.start_environment_path(os.environ)}"
     )
     if not os.path.exists(config):
         yield f"NO DAEMON WILL START: there is no {config}; write a first one: hooklatch init"
@@ -213,7 +212,7 @@ def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) ->
     if not user and here != own:
         yield here
     if not user and not project:
-        for path, installed in record.list_installed(os.environ).items():
+        for path, installed in install_record.list_installed(os.environ).items():
             if installed.host == layout.name and path not in (own, here) and not path.endswith(codex_trust.FILE):
                 yield path
 

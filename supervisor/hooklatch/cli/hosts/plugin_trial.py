@@ -8,8 +8,8 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 
+from hooklatch.cli.hosts.jsonc import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.programs import run_host_program
-from hooklatch.install.jsonc import JsoncError, parse_jsonc
 
 __all__ = ["NoRuntimeError", "TrialError", "list_plugin_commands", "rewrite_commands", "try_plugin"]
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from hooklatch.cli.hosts.layouts import SettingsLayout, Version, read_version
 from hooklatch.errors import explain_error
-from hooklatch.install.layouts import SettingsLayout, Version, read_version
 from hooklatch_worker.sandbox import children
 
 __all__ = ["ProgramExit", "LateError", "find_program", "run_host_program", "read_program_version"]

@@ -30,7 +30,7 @@ from hooklatch.cli.terminal.record_filters import add_choices, read_filters
 from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
-from hooklatch.record.files.reading import Filters, matches_filters
+from hooklatch.record.storage.reading import Filters, matches_filters
 
 __all__ = ["add_watch"]
 

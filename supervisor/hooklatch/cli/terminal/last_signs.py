@@ -33,7 +33,7 @@ def find_last_signs(state_dir: str, tried: str, folders: Iterable[str] = ()) -> 
 
     `tried` names the sockets that were tried, and `folders` are those that hold them.
     """
-    from hooklatch.record.files.reading import Filters, NoRecordError, read_newest
+    from hooklatch.record.storage.reading import Filters, NoRecordError, read_newest
 
     fault = f"no daemon is reachable at {tried}"
     for folder in folders:

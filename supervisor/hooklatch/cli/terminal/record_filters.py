@@ -18,8 +18,8 @@ from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
 from hooklatch.paths import state_dir
-from hooklatch.record.files.reading import KINDS, MOMENTS, Filters, read_moment
 from hooklatch.record.findings import ChainWitness
+from hooklatch.record.storage.reading import KINDS, MOMENTS, Filters, read_moment
 
 __all__ = [
     "SUGGESTION_RECORDS",

@@ -26,8 +26,8 @@ from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.core.tools import UnclearToolError
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.hosts.find import UnknownHostError, find_host
+from hooklatch.hosts.generic import list_added_words
 from hooklatch.hosts.host import Host, UnreadableError
-from hooklatch.hosts.programs.generic import list_added_words
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, decode_toml_text
 from hooklatch_worker.author.ambiguity import find_ambiguity
 

@@ -24,7 +24,7 @@ from hooklatch.core.text import format_count
 if TYPE_CHECKING:
     from hooklatch.cli.terminal.look import Meaning
     from hooklatch.service.config.configuration import Diagnostic
-    from hooklatch.service.process.folders import DaemonOptions
+    from hooklatch.service.folders import DaemonOptions
 
 __all__ = ["add_check"]
 
@@ -149,9 +149,9 @@ async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list
     """Start a daemon with these hooks, note its findings, and end it."""
     import trio
 
-    from hooklatch.service.building.tool_names import list_unknown_tools
-    from hooklatch.service.process.daemon import open_daemon
-    from hooklatch.service.process.folders import StartError
+    from hooklatch.service.daemon import open_daemon
+    from hooklatch.service.folders import StartError
+    from hooklatch.service.loading.tool_names import list_unknown_tools
     from hooklatch.testing.daemon import settle_environments
 
     async with trio.open_nursery() as nursery:

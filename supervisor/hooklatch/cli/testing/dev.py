@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hooklatch.cli.testing.payloads import PayloadCase
     from hooklatch.core.messages import FireDecision
     from hooklatch.service.config.path_lookup import Stamp
-    from hooklatch.service.process.folders import DaemonOptions
-    from hooklatch.service.process.parts import DaemonComponents
+    from hooklatch.service.folders import DaemonOptions
+    from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["add_dev"]
 
@@ -59,10 +59,10 @@ class DevLoop:
 
     async def run(self, options: DaemonOptions) -> None:
         """Run the hooks on each save, or once."""
+        from hooklatch.service.daemon import open_daemon
+        from hooklatch.service.folders import StartError
+        from hooklatch.service.loading.acceptance import EVERYTHING
         from hooklatch.service.loading.files import ReloadRequest
-        from hooklatch.service.process.daemon import open_daemon
-        from hooklatch.service.process.folders import StartError
-        from hooklatch.service.reading.acceptance import EVERYTHING
 
         try:
             async with open_daemon(options) as daemon:

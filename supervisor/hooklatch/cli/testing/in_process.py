@@ -23,20 +23,20 @@ import trio
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.testing.hook_process import ENDED, INTERRUPTED
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.life import WorkerProcess
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome
-from hooklatch.service.building.sources import SourceBuild as Proven
-from hooklatch.service.building.sources import UnitError, read_source_version
 from hooklatch.service.dispatch.calls import HookRunner, HookRunners
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.loading.project_freshness import ProjectFreshness
-from hooklatch.service.process.parts import DaemonComponents
+from hooklatch.service.loading.sources import SourceBuild as Proven
+from hooklatch.service.loading.sources import UnitError, read_source_version
+from hooklatch.service.parts import DaemonComponents
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import children
 

@@ -18,7 +18,7 @@ from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.errors import explain_error
-from hooklatch.service.process.parts import DaemonComponents
+from hooklatch.service.parts import DaemonComponents
 from hooklatch.testing.events import STANDARD, event
 from hooklatch.testing.recorded import list_recorded_events
 from hooklatch.testing.workers import is_called

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hooklatch.core.messages import FireDecision
     from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
     from hooklatch.service.dispatch.dispatcher import Dispatcher
-    from hooklatch.service.process.folders import DaemonOptions
-    from hooklatch.service.process.parts import DaemonComponents
+    from hooklatch.service.folders import DaemonOptions
+    from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["FireRunner", "CaseResult", "CaseRunner", "make_own_folder", "decide_fire", "report_waiting", "run_async"]
 
@@ -70,8 +70,8 @@ class FireRunner:
         """Start a daemon, fire everything at it, and end it."""
         import trio
 
-        from hooklatch.service.process.daemon import open_daemon
-        from hooklatch.service.process.folders import StartError
+        from hooklatch.service.daemon import open_daemon
+        from hooklatch.service.folders import StartError
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(report_waiting, lambda: f"{self.done} of {self._total} done, {self._doing}")

@@ -24,7 +24,7 @@ class BuiltinSource(msgspec.Struct, frozen=True):
     is_total_bounded: bool = True
 
 
-SHELL = BuiltinSource(Source("module", "hooklatch_worker.shell.runner"), "run")
+SHELL = BuiltinSource(Source("module", "hooklatch_worker.runtime.shell_runner"), "run")
 # Language servers take the memory that the project needs.
 LSP = BuiltinSource(
     Source("module", "hooklatch_worker.lsp.diagnostics"), "diagnose", may_emit=True, is_total_bounded=False

@@ -22,9 +22,9 @@ import re2
 
 from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, translate_glob, translate_glob_set
 from hooklatch.core.text import is_unicode
-from hooklatch.guards.command import Command, UnreadableCommandError
-from hooklatch.guards.commands import commands
-from hooklatch.guards.prefixes import is_meant, normalize_program
+from hooklatch.shelltext.command import Command, UnreadableCommandError
+from hooklatch.shelltext.commands import commands
+from hooklatch.shelltext.prefixes import is_meant, normalize_program
 
 __all__ = [
     "KINDS",

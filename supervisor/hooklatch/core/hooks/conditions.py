@@ -34,8 +34,8 @@ from hooklatch.core.hooks.matchers import MatcherError
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import suggest_name
 from hooklatch.core.tools import ARGUMENTS, KEYS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
-from hooklatch.guards.command import Command
-from hooklatch.guards.prefixes import show_programs
+from hooklatch.shelltext.command import Command
+from hooklatch.shelltext.prefixes import show_programs
 
 __all__ = ["PayloadFacts", "InvalidConditionError", "UnreadableFieldError", "CompiledWhere", "compile_where"]
 

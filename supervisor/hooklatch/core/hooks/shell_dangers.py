@@ -1,7 +1,7 @@
 """The search for files that a shell hook runs and an agent can write.  Reads commands' words; looks at no file.
 
-A command runs in the agent's folder.  Its protection there (`hooklatch_worker/shell/runner.py`) covers neither a
-relative path inside a shell's text nor an interpreter that looks for code in its working directory.  A warning names
+A command runs in the agent's folder.  Its protection there (`hooklatch_worker/runtime/shell_runner.py`) covers neither
+a relative path inside a shell's text nor an interpreter that looks for code in its working directory.  A warning names
 these, so that the operator writes an absolute path or `run_in = "file"`.  A name that is only known when the command
 runs can be missed, and a warning refuses nothing.
 """
@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from hooklatch.core.hooks.shell_definitions import ShellCommand
-from hooklatch.guards.shell.languages import COMMON
-from hooklatch.guards.shell.reader import parse_script
-from hooklatch.guards.shell.tree import ShellWord, list_simple_commands
-from hooklatch.guards.words import UnreadableCommandError
+from hooklatch.shelltext.grammar.languages import COMMON
+from hooklatch.shelltext.grammar.reader import parse_script
+from hooklatch.shelltext.grammar.tree import ShellWord, list_simple_commands
+from hooklatch.shelltext.words import UnreadableCommandError
 
 __all__ = ["find_dangers"]
 

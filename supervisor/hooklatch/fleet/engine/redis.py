@@ -55,7 +55,7 @@ from hooklatch.fleet.engine.redis_connections import (
     open_redis_connection,
 )
 from hooklatch.fleet.engine.redis_lines import RedisPool
-from hooklatch.fleet.policy.manifests import NAME
+from hooklatch.fleet.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
 

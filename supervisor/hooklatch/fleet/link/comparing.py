@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hooklatch.record.files.chain import ChainLink
+from hooklatch.record.storage.chain import ChainLink
 
 __all__ = ["LocalRecords", "Resume", "ShippedHead", "compare_records"]
 

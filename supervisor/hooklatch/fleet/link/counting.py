@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hooklatch.fleet.policy.reports import GateCounts
+from hooklatch.fleet.reports import GateCounts
 
 __all__ = ["GateCounter"]
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from hooklatch.fleet.policy.manifests import START, PolicyHead
+from hooklatch.fleet.manifests import START, PolicyHead
 
 __all__ = ["LinkedDaemon", "DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "WantedBundle"]
 

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterable
 
 from hooklatch.fleet.link.daemon import FollowAnswer
-from hooklatch.fleet.policy.reports import GateCounts, HostReport, RecordHead
-from hooklatch.record.files.chain import ChainLink
+from hooklatch.fleet.reports import GateCounts, HostReport, RecordHead
+from hooklatch.record.storage.chain import ChainLink
 
 __all__ = ["LinkState"]
 

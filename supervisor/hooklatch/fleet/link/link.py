@@ -27,7 +27,7 @@ from hooklatch.fleet.link.pauses import Backoff
 from hooklatch.fleet.link.policy import PolicyFollower
 from hooklatch.fleet.link.reporting import EVERY, Gauge, HostReporter, ShippingNotifier
 from hooklatch.fleet.link.shipping import RecordShipper
-from hooklatch.fleet.policy.settings import FleetSettings
+from hooklatch.fleet.settings import FleetSettings
 from hooklatch.version import VERSION
 
 __all__ = ["Link"]

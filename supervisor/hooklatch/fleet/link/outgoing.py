@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 
+from hooklatch.fleet.batches import PackedBatch, pack_batch
 from hooklatch.fleet.link.comparing import LocalRecords, Resume, ShippedHead, compare_records
-from hooklatch.fleet.policy.batches import PackedBatch, pack_batch
-from hooklatch.record.files.anchor import read_anchor
-from hooklatch.record.files.chain import ChainLink, read_link
-from hooklatch.record.files.seeking import RecordCursor, find_newest_link, read_seq
-from hooklatch.record.files.slots import SlotError
+from hooklatch.record.storage.anchor import read_anchor
+from hooklatch.record.storage.chain import ChainLink, read_link
+from hooklatch.record.storage.seeking import RecordCursor, find_newest_link, read_seq
+from hooklatch.record.storage.slots import SlotError
 
 __all__ = ["ShippingReader"]
 

@@ -14,10 +14,10 @@ from hooklatch.fleet.link.counting import GateCounter
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, LinkedDaemon
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.pauses import Backoff
-from hooklatch.fleet.policy.reports import encode_report
-from hooklatch.record.files.reading import read_entries_of_kind
-from hooklatch.record.files.seeking import RecordChangedError, RecordCursor, find_newest_link
-from hooklatch.record.files.segments import list_segments
+from hooklatch.fleet.reports import encode_report
+from hooklatch.record.storage.reading import read_entries_of_kind
+from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
+from hooklatch.record.storage.segments import list_segments
 
 __all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier"]
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 import trio
 
 from hooklatch.errors import explain_error
+from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LostError, RecordBatch
 from hooklatch.fleet.link.asking import await_answer
 from hooklatch.fleet.link.comparing import Resume, ShippedHead
 from hooklatch.fleet.link.known import RECORD, SHIPPING, LinkState
 from hooklatch.fleet.link.outgoing import ShippingReader
 from hooklatch.fleet.link.pauses import Backoff
-from hooklatch.fleet.policy.batches import BatchError, PackedBatch, find_newest_hash
-from hooklatch.record.files.seeking import RecordChangedError
+from hooklatch.record.storage.seeking import RecordChangedError
 
 __all__ = ["RecordShipper"]
 

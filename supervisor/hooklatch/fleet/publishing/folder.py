@@ -19,8 +19,8 @@ import msgspec
 from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.core.text import is_unicode
 from hooklatch.errors import explain_error
-from hooklatch.fleet.policy.bundles import MAX_BUNDLE, Bundle, is_bundle_name
-from hooklatch.fleet.policy.manifests import FleetError
+from hooklatch.fleet.bundles import MAX_BUNDLE, Bundle, is_bundle_name
+from hooklatch.fleet.manifests import FleetError
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
 
 __all__ = ["SETTINGS", "PolicyFolder", "FolderError", "MissingFolderError", "read_folder"]

@@ -16,8 +16,8 @@ from enum import Enum
 import msgspec
 
 from hooklatch.core.text import format_count
-from hooklatch.fleet.policy.manifests import Manifest
-from hooklatch.fleet.policy.reports import GateCounts, HostReport, sum_gates
+from hooklatch.fleet.manifests import Manifest
+from hooklatch.fleet.reports import GateCounts, HostReport, sum_gates
 
 __all__ = ["StopThreshold", "CanaryComparison", "RolloutJudgement", "RolloutAction", "compare_hosts", "judge_rollout"]
 

@@ -14,7 +14,7 @@ import msgspec
 from hooklatch.directories import sync_folder
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
-from hooklatch.fleet.policy.manifests import START, FleetError, PolicyHead
+from hooklatch.fleet.manifests import START, FleetError, PolicyHead
 
 __all__ = ["LastSeenHead"]
 

@@ -14,11 +14,9 @@ from datetime import UTC, datetime
 import msgspec
 import trio
 
+from hooklatch.fleet.bundles import Bundle, read_bundle
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineError, UnreachableError
-from hooklatch.fleet.policy.bundles import Bundle, read_bundle
-from hooklatch.fleet.policy.manifests import FleetError, Manifest, SignedManifest, read_envelope, read_payload
-from hooklatch.fleet.policy.reports import HostReport, read_report
-from hooklatch.fleet.policy.signing import PrivateKey, PublicKey
+from hooklatch.fleet.manifests import FleetError, Manifest, SignedManifest, read_envelope, read_payload
 from hooklatch.fleet.publishing.memory import LastSeenHead
 from hooklatch.fleet.publishing.versions import (
     HistoryError,
@@ -28,6 +26,8 @@ from hooklatch.fleet.publishing.versions import (
     encode_envelope,
     sign_version,
 )
+from hooklatch.fleet.reports import HostReport, read_report
+from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = ["ReceivedReport", "LostRaceError", "OverwrittenError", "Publisher", "UnknownOutcomeError", "read_history"]
 

@@ -12,9 +12,7 @@ import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import UnreachableError
-from hooklatch.fleet.policy.manifests import FleetError, Manifest
-from hooklatch.fleet.policy.reports import HostReport
-from hooklatch.fleet.policy.signing import PrivateKey
+from hooklatch.fleet.manifests import FleetError, Manifest
 from hooklatch.fleet.publishing.hold import (
     CanaryComparison,
     RolloutAction,
@@ -26,6 +24,8 @@ from hooklatch.fleet.publishing.hold import (
 )
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher, ReceivedReport
 from hooklatch.fleet.publishing.versions import VersionDraft, format_percent, plan_wider_rollout
+from hooklatch.fleet.reports import HostReport
+from hooklatch.fleet.signing import PrivateKey
 
 __all__ = ["RolloutPace", "Rollout", "StoppedError", "check_steps"]
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from hooklatch.core.text import is_unicode
-from hooklatch.fleet.policy.manifests import (
+from hooklatch.fleet.manifests import (
     MAX_ENVELOPE,
     NAME,
     START,
@@ -24,8 +24,8 @@ from hooklatch.fleet.policy.manifests import (
     read_payload,
     verify_manifests,
 )
-from hooklatch.fleet.policy.reports import HostReport
-from hooklatch.fleet.policy.signing import PrivateKey, PublicKey
+from hooklatch.fleet.reports import HostReport
+from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
     "StoredVersion",

@@ -32,13 +32,13 @@ from hooklatch.guards import (
     strictest,
     strip_version,
 )
-from hooklatch.guards.effects.services import DROPS
-from hooklatch.guards.git.losses import work_lost
+from hooklatch.guards.git_losses import work_lost
 from hooklatch.guards.paths import PathResolver, PlacedPath, find_own_home, find_wide_together, may_be
 from hooklatch.guards.paths.devices import formats_disk, is_taking_disk, is_writing_device
 from hooklatch.guards.paths.finding import list_roots, measure_left_out
-from hooklatch.guards.reading.containers import mounted
-from hooklatch.guards.words import GLOB
+from hooklatch.guards.services import DROPS
+from hooklatch.shelltext.reading.containers import mounted
+from hooklatch.shelltext.words import GLOB
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()

@@ -26,9 +26,9 @@ from hooklatch.guards import (
     is_of_person,
     strictest,
 )
-from hooklatch.guards.effects.unseen import may_be
-from hooklatch.guards.git.commands import find_git_places, refs_pushed, strange_program
-from hooklatch.guards.git.repositories import is_free, read_branch, read_head
+from hooklatch.guards.git_commands import find_git_places, refs_pushed, strange_program
+from hooklatch.guards.git_repositories import is_free, read_branch, read_head
+from hooklatch.guards.unseen import may_be
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()

@@ -11,8 +11,8 @@ from typing import Any
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import UnreadableCommandError, call_of, commands, hostname_of, hosts_reached
-from hooklatch.guards.effects.hosts import REACHING_HOSTS
-from hooklatch.guards.effects.unseen import may_be
+from hooklatch.guards.hosts import REACHING_HOSTS
+from hooklatch.guards.unseen import may_be
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()

@@ -19,8 +19,8 @@ import msgspec
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, packages_installed, strictest
-from hooklatch.guards.effects.packages import INSTALLING
-from hooklatch.guards.effects.unseen import may_be
+from hooklatch.guards.packages import INSTALLING
+from hooklatch.guards.unseen import may_be
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ from hooklatch.guards.paths import (
 )
 from hooklatch.guards.paths.finding import may_find, names_told
 from hooklatch.guards.paths.patterns import is_wide, may_be, may_match
-from hooklatch.guards.words import GLOB
+from hooklatch.shelltext.words import GLOB
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hooklatch.guards.command import Command
 from hooklatch.guards.paths.paths import PathResolver, PlacedPath
 from hooklatch.guards.paths.patterns import may_be
 from hooklatch.guards.targets import paths_written
-from hooklatch.guards.words import Word
+from hooklatch.shelltext.command import Command
+from hooklatch.shelltext.words import Word
 
 __all__ = ["formats_disk", "is_taking_disk", "is_writing_device"]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from hooklatch.guards.command import Command
-from hooklatch.guards.words import Word
+from hooklatch.shelltext.command import Command
+from hooklatch.shelltext.words import Word
 
 __all__ = ["measure_left_out", "may_find", "names_told", "list_roots"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hooklatch.guards.paths.patterns import is_wide, may_be
-from hooklatch.guards.words import GLOB
+from hooklatch.shelltext.words import GLOB
 
 __all__ = ["MAX_WAYS", "TextLinks", "find_file_identity"]
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hooklatch.guards.command import Command
 from hooklatch.guards.paths.links import MAX_WAYS, TextLinks
 from hooklatch.guards.paths.patterns import is_start, is_wide, may_be, split_parts
-from hooklatch.guards.reading.places import HOME_IS_SET, MACHINES, WITH_HOMES
-from hooklatch.guards.words import Word, is_no_path
+from hooklatch.shelltext.command import Command
+from hooklatch.shelltext.reading.places import HOME_IS_SET, MACHINES, WITH_HOMES
+from hooklatch.shelltext.words import Word, is_no_path
 
 __all__ = ["HOMES", "STREAMS", "PlacedPath", "PathResolver", "find_own_home"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import translate
 from typing import Final
 
-from hooklatch.guards.words import GLOB
+from hooklatch.shelltext.words import GLOB
 
 __all__ = ["is_match", "is_start", "is_wide", "may_be", "may_match", "split_parts", "find_wide_together"]
 

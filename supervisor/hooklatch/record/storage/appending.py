@@ -12,11 +12,11 @@ import time
 import trio
 
 from hooklatch.core.messages import ChainHead
-from hooklatch.record.files.segments import NO_SPACE
 from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.faults import RecordFaults
 from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.recovery import RecordError
+from hooklatch.record.storage.segments import NO_SPACE
 
 __all__ = ["Appender"]
 

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.errors import explain_error
-from hooklatch.record.files.mark import MarkFile
 from hooklatch.record.storage.journal import ChainWriter
+from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError
 from hooklatch.record.storage.syncing import RecordSync
 

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.messages import ChainHead
-from hooklatch.record.files.chain import WITNESS, format_timestamp, make_head, seal_entry
-from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.files.segments import Segment, SegmentFile, read_segment_start
+from hooklatch.record.storage.chain import WITNESS, format_timestamp, make_head, seal_entry
+from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import Recovery
+from hooklatch.record.storage.segments import Segment, SegmentFile, read_segment_start
 
 __all__ = ["FORMAT", "ChainWriter"]
 

@@ -16,14 +16,14 @@ import msgspec
 
 from hooklatch import directories
 from hooklatch.directories import sync_folder
-from hooklatch.record.files.anchor import read_anchor
-from hooklatch.record.files.chain import GENESIS, ChainLink
-from hooklatch.record.files.mark import BLOCK, HighWaterMark, read_mark
-from hooklatch.record.files.reading import read_entries_of_kind
-from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail, set_aside
-from hooklatch.record.files.slots import SlotError
+from hooklatch.record.storage.anchor import read_anchor
+from hooklatch.record.storage.chain import GENESIS, ChainLink
+from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_mark
+from hooklatch.record.storage.reading import read_entries_of_kind
 from hooklatch.record.storage.resuming import RecordEnd, resume_numbers
 from hooklatch.record.storage.retention import find_missing_beginning, read_retired
+from hooklatch.record.storage.segments import SegmentFile, list_segments, read_tail, set_aside
+from hooklatch.record.storage.slots import SlotError
 from hooklatch.version import VERSION
 
 __all__ = ["Recovery", "RecordError", "collect_host_facts", "lock_record", "recover_record"]

@@ -16,10 +16,9 @@ from typing import Any
 import trio
 
 from hooklatch.core.messages import ChainHead
-from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.files.segments import SegmentFile, list_segments
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.journal import ChainWriter
+from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError
 from hooklatch.record.storage.retention import (
     SegmentRetirement,
@@ -29,6 +28,7 @@ from hooklatch.record.storage.retention import (
     plan_retirement,
     remove_segments,
 )
+from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.syncing import RecordSync
 
 __all__ = ["SegmentRemover"]

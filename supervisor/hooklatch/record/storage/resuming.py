@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hooklatch.record.files.mark import BLOCK, HighWaterMark
+from hooklatch.record.storage.mark import BLOCK, HighWaterMark
 
 __all__ = ["RecordEnd", "Resumption", "resume_numbers"]
 

@@ -19,10 +19,10 @@ import msgspec
 
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular_file
-from hooklatch.record.files.chain import GENESIS, ChainLink, read_link
-from hooklatch.record.files.mark import HighWaterMark
-from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.chain import GENESIS, ChainLink, read_link
+from hooklatch.record.storage.mark import HighWaterMark
+from hooklatch.record.storage.segments import SegmentFile, list_segments, read_tail
 
 __all__ = [
     "RetiredEntry",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.decisions.asks import NotAskedError, Verdict
+from hooklatch.core.asks import NotAskedError, Verdict
 from hooklatch.core.hooks.names import AmbiguousNameError
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.hooks.suspension import SuspensionError
@@ -25,10 +25,10 @@ from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
+from hooklatch.service.loading.acceptance import EVERYTHING, LESS, LossAcceptance
 from hooklatch.service.loading.files import Reloader, ReloadRequest, ReloadResult
-from hooklatch.service.reading.acceptance import EVERYTHING, LESS, LossAcceptance
-from hooklatch.service.reading.projects import ProjectRegistry
-from hooklatch.service.reading.trust import Pins, pin_files, project_hooks_folder
+from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.trust import Pins, pin_files, project_hooks_folder
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import find_real_path, look_up_directory
 from hooklatch.service.registry.registries import FleetHookError, Registries, find_named_hook

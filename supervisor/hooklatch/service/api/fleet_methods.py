@@ -11,11 +11,11 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.api.status_report import StatusReport
-from hooklatch.service.building.sources import Sources
 from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
 from hooklatch.service.loading.files import Reloader
+from hooklatch.service.loading.sources import Sources
 from hooklatch.service.transport.connection import Connection
 
 __all__ = ["FleetMethods"]

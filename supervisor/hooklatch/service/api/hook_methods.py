@@ -24,14 +24,14 @@ from hooklatch.importing.registering import read_definitions
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar, RegistrationAnswer
 from hooklatch.service.api.session_methods import check_live
-from hooklatch.service.building.binding import HookBinder, add_way_out, make_stand_in
-from hooklatch.service.building.sources import Sources, UnitError
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.fleet.fleet_layer import FleetLayer
+from hooklatch.service.loading.acceptance import LossAcceptance
+from hooklatch.service.loading.binding import HookBinder, add_way_out, make_stand_in
 from hooklatch.service.loading.files import Reloader, ReloadRequest
-from hooklatch.service.reading.acceptance import LossAcceptance
+from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection

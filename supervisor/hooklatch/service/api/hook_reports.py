@@ -6,20 +6,20 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.decisions.phases import order_hooks
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import EventHooks, Snapshot, compute_budget, find_tool_kind
 from hooklatch.core.hooks.suspension import find_suspension, split_suspended
 from hooklatch.core.payload import Payload, PayloadError
+from hooklatch.core.phases import order_hooks
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
 from hooklatch.processes.pool_limits import HookLoad
 from hooklatch.service.api.methods import ApiMethod, MethodTable, select_viewed_session
 from hooklatch.service.api.status_report import StatusReport
-from hooklatch.service.building.tool_names import list_unknown_tools
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
 

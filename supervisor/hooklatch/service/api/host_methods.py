@@ -26,7 +26,7 @@ from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.duplicate_events import DuplicateEvents
 from hooklatch.service.dispatch.fires import DecisionAdapter
-from hooklatch.service.reading.projects import ProjectRegistry
+from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.registry.statistics import Statistics

@@ -23,12 +23,12 @@ from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, ServedTarget,
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.registration import NativeHook
-from hooklatch.service.building.binding import HookBinder
-from hooklatch.service.building.sources import Sources, UnitError
 from hooklatch.service.config.configuration import find_definition_target
 from hooklatch.service.dispatch.dialect_fires import Dialects, read_native_hooks
 from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.loading.binding import HookBinder
 from hooklatch.service.loading.files import Reloader
+from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection

@@ -29,12 +29,10 @@ from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find_suspension
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.record.files.reading import Filters, NoRecordError, query_record
+from hooklatch.record.storage.reading import Filters, NoRecordError, query_record
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
-from hooklatch.service.building.sources import Sources
-from hooklatch.service.building.tool_names import list_unknown_tools
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.looks import look_in_thread
 from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
@@ -43,8 +41,10 @@ from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.files import Reloader
-from hooklatch.service.reading.plugins import Plugin
-from hooklatch.service.reading.projects import ProjectRegistry
+from hooklatch.service.loading.plugins import Plugin
+from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.sources import Sources
+from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions

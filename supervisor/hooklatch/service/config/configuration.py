@@ -18,7 +18,7 @@ from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidHookError, define_hooks
 from hooklatch.core.tables import InvalidTableError, describe_unknown_key
-from hooklatch.fleet.policy.settings import FleetTable
+from hooklatch.fleet.settings import FleetTable
 from hooklatch.processes.pool_limits import TOTAL_BYTES, PoolLimits
 from hooklatch.record.settings import MIB
 from hooklatch.service.config.main_tables import LspTable, Override, OverrideTable, PersonalityTable

@@ -17,7 +17,7 @@ from hooklatch.core.hooks.matchers import MatcherError, compile_matcher, compile
 from hooklatch.core.hooks.snapshots import MAX_BUDGET
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration
-from hooklatch.fleet.policy.settings import FleetSettings
+from hooklatch.fleet.settings import FleetSettings
 from hooklatch.record.settings import MIB, Durability, PayloadMode, RecordSettings
 from hooklatch_worker.wire import Isolation
 

@@ -14,8 +14,8 @@ import re
 from contextlib import closing
 
 from hooklatch.errors import locate_error
-from hooklatch.record.files.mark import mark_path
-from hooklatch.record.files.slots import SlotError, SlotFile, read_form
+from hooklatch.record.storage.mark import mark_path
+from hooklatch.record.storage.slots import SlotError, SlotFile, read_form
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, list_directory, look_up_path
 
 __all__ = ["BEGIN", "GO_ON", "NOTHING", "StateWitness"]

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import CallOutcome

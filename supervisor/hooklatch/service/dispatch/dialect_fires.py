@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import msgspec
 
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.registry import ServedTarget
 from hooklatch.core.limits import CallId

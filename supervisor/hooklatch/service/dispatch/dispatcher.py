@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import msgspec
 import trio
 
-from hooklatch.core.decisions import decision as decisions
-from hooklatch.core.decisions import phases
-from hooklatch.core.decisions.asks import STRANGERS, AskResolution, apply_resolution
-from hooklatch.core.decisions.decision import Machine
+from hooklatch.core import decision as decisions
+from hooklatch.core import phases
+from hooklatch.core.asks import STRANGERS, AskResolution, apply_resolution
+from hooklatch.core.decision import Machine
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.names import read_full_name

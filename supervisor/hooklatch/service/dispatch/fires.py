@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.core.decisions.call import Call, EventEnvelope
+from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, is_plugin_allowed

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.keyspace import (
     GarbageStepError,

@@ -18,8 +18,8 @@ from typing import Any
 
 import trio
 
-from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.fleet.policy.staleness import (
+from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.staleness import (
     ClockReading,
     EngineContact,
     carry_contact,

@@ -26,16 +26,16 @@ import trio
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
-from hooklatch.fleet.policy.bundles import read_bundle
-from hooklatch.fleet.policy.manifests import (
+from hooklatch.fleet.bundles import read_bundle
+from hooklatch.fleet.manifests import (
     START,
     FleetError,
     Manifest,
     PolicyHead,
     read_payload,
 )
-from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.fleet.policy.signing import NoLibraryError
+from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.fleet.following import (
@@ -57,7 +57,7 @@ from hooklatch.service.fleet.policy_file import (
 )
 from hooklatch.service.fleet.proving import list_bundle_files, prove_envelope, read_proven_files
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
-from hooklatch.service.reading.declared_files import FleetFiles, read_fleet
+from hooklatch.service.loading.declared_files import FleetFiles, read_fleet
 
 __all__ = ["FleetLayer", "PolicyRejectedError"]
 

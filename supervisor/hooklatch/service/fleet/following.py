@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklatch.fleet.policy.manifests import (
+from hooklatch.fleet.manifests import (
     START,
     SignedManifest,
     read_envelope,
@@ -14,7 +14,7 @@ from hooklatch.fleet.policy.manifests import (
     select_newest,
     verify_manifests,
 )
-from hooklatch.fleet.policy.settings import FleetSettings
+from hooklatch.fleet.settings import FleetSettings
 from hooklatch.service.fleet.policy_file import PolicyFile
 from hooklatch.service.fleet.proving import index_keys
 

@@ -20,7 +20,7 @@ import msgspec
 
 from hooklatch.directories import sync_folder
 from hooklatch.errors import explain_error
-from hooklatch.fleet.policy.manifests import START, FleetError, PolicyHead, SignedManifest, read_payload
+from hooklatch.fleet.manifests import START, FleetError, PolicyHead, SignedManifest, read_payload
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.files import create_anew
-from hooklatch.fleet.policy.settings import FleetSettings
+from hooklatch.fleet.settings import FleetSettings
 from hooklatch.paths import FLEET_TOKEN
 
 __all__ = ["LinkToken"]

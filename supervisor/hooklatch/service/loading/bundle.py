@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from hooklatch.service.building.pinning import is_below
-from hooklatch.service.building.source_builder import BuildResults
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.reading.declared_files import FleetFiles
+from hooklatch.service.loading.declared_files import FleetFiles
+from hooklatch.service.loading.pinning import is_below
+from hooklatch.service.loading.source_builder import BuildResults
 
 __all__ = ["BundleError", "BundleCandidate", "Fleet", "find_bundle_faults"]
 

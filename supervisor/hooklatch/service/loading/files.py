@@ -24,25 +24,25 @@ from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import SnapshotDiff
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.scratch import scratch_root
-from hooklatch.service.building.layer_builder import BuiltLayers, assemble_layers
-from hooklatch.service.building.manifests import list_manifests
-from hooklatch.service.building.pinning import prepare_version, verify_fleet_files
-from hooklatch.service.building.source_builder import BuildResults, SourceBuilder, aim_at_build, aim_at_nothing
-from hooklatch.service.building.sources import SourceBuild, Sources, UnitError, read_source_version
-from hooklatch.service.building.unread import UnreadEntries, UsedPaths, find_unread_entries
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
+from hooklatch.service.loading import trust
+from hooklatch.service.loading.acceptance import NOTHING, LossAcceptance
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
-from hooklatch.service.reading import trust
-from hooklatch.service.reading.acceptance import NOTHING, LossAcceptance
-from hooklatch.service.reading.declared_files import SeenFile, list_hook_files, read_files, read_project
-from hooklatch.service.reading.plan import ObservedFiles, ReloadPlan, list_known_files, plan_reload
-from hooklatch.service.reading.plugins import Discovery, discover_plugins
-from hooklatch.service.reading.projects import ProjectRegistry
-from hooklatch.service.reading.trust import project_hooks_folder, stamp_tree
+from hooklatch.service.loading.declared_files import SeenFile, list_hook_files, read_files, read_project
+from hooklatch.service.loading.layer_builder import BuiltLayers, assemble_layers
+from hooklatch.service.loading.manifests import list_manifests
+from hooklatch.service.loading.pinning import prepare_version, verify_fleet_files
+from hooklatch.service.loading.plan import ObservedFiles, ReloadPlan, list_known_files, plan_reload
+from hooklatch.service.loading.plugins import Discovery, discover_plugins
+from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.source_builder import BuildResults, SourceBuilder, aim_at_build, aim_at_nothing
+from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError, read_source_version
+from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
+from hooklatch.service.loading.unread import UnreadEntries, UsedPaths, find_unread_entries
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 

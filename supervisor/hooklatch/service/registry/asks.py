@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.decisions.asks import Ask, AskResolution, OpenAsks, Verdict, resolve_unanswered
+from hooklatch.core.asks import Ask, AskResolution, OpenAsks, Verdict, resolve_unanswered
 from hooklatch.core.messages import Cause
 from hooklatch.record.writer import RecordError
 from hooklatch.service.registry.admission import Admission, FairQueueKey

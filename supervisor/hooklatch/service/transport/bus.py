@@ -11,10 +11,10 @@ from typing import Protocol
 
 import msgspec
 
-from hooklatch.core.decisions.call import EventEnvelope
+from hooklatch.core.call import EventEnvelope
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.protocol import encode_notification
-from hooklatch.record.files.chain import format_timestamp
+from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.service.registry.announcing import RegistryChange
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.transport.connection import Connection, ConnectionTasks, RequestHandler, Role

@@ -36,7 +36,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 import trio
 
-from hooklatch.core.decisions.call import Call
+from hooklatch.core.call import Call
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import (

@@ -1,1 +1,0 @@
-"""The command that stands between an agent and a server: `mcp`."""

@@ -1,0 +1,126 @@
+"""The commands `fleet export`: send the fleet log on to another system, from the position of a cursor on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_with_engine
+from hooklatch.cli.fleet.following import PAUSES, follow_fleet_log
+from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.core.text import format_count
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.engine.engine import Engine
+    from hooklatch.fleet.logs.cursors import ExportCursor
+    from hooklatch.fleet.logs.exporting import OtlpExporter
+    from hooklatch.fleet.logs.logs import ReceivedBatch
+
+__all__ = ["add_export", "add_otlp"]
+
+OTLP = (("otlp", "fleet.export", "send them as OpenTelemetry logs over OTLP/HTTP; needs hooklatch[otel]"),)
+
+
+def add_export(parser: Parser) -> None:
+    parser.explain(example="hooklatch fleet export otlp --cursor ~/fleet.cursor")
+    parser.add_commands(OTLP, required=True)
+
+
+def add_otlp(parser: Parser) -> None:
+    example = "hooklatch fleet export otlp --cursor ~/fleet.cursor --follow"
+    parser.runs(run_fleet_export, example=example, exits=(*EXITS, Exit.FINDINGS))
+    parser.add_argument(
+        "--cursor", metavar="FILE", required=True, help="keeps what the receiver has; made if it is not there"
+    )
+    parser.add_argument(
+        "--endpoint", metavar="URL", help="such as http://collector:4318/v1/logs (else OTEL_EXPORTER_OTLP_ENDPOINT)"
+    )
+    parser.add_argument("--follow", action="store_true", help="then send new records as they arrive, until Ctrl-C")
+    add_hosts(parser)
+    add_access(parser)
+
+
+def run_fleet_export(arguments: argparse.Namespace) -> int:
+    """Send records on, from the position of the cursor."""
+    from hooklatch.fleet.logs.cursors import CursorError, open_cursor
+    from hooklatch.fleet.logs.exporting import ExportError, NoSdkError, open_exporter
+
+    access = read_engine_access(arguments)
+    path = os.path.abspath(os.path.expanduser(arguments.cursor))
+    try:
+        with open_cursor(path, access.fleet) as cursor, open_exporter(arguments.endpoint, access.fleet) as exporter:
+            if cursor.is_new:
+                output.print_error(f"{path} is new: all that the engine has is exported")
+            run = ExportRun(cursor, exporter, arguments)
+            try:
+                run_with_engine(access, run.send)
+            except KeyboardInterrupt:
+                if not arguments.follow:
+                    raise
+            run.report()
+            return Exit.FINDINGS if run.findings or exporter.refused else Exit.OK
+    except CursorError as error:
+        raise CommandError(Exit.BAD_DATA, str(error)) from None
+    except (ExportError, NoSdkError) as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+
+
+class ExportRun:
+    """One run of `fleet export`, and the number of its findings."""
+
+    def __init__(self, cursor: ExportCursor, exporter: OtlpExporter, arguments: argparse.Namespace) -> None:
+        self.findings = 0
+        self._cursor = cursor
+        self._exporter = exporter
+        self._hosts: list[str] = arguments.host
+        self._follows: bool = arguments.follow
+        self._is_json: bool = arguments.json
+
+    async def send(self, engine: Engine) -> None:
+
+        from hooklatch.fleet.logs.reading import FleetReader
+
+        await select_hosts(engine, self._hosts)
+        reader = FleetReader(engine, set(self._hosts) or None)
+        reader.resume(self._cursor.positions)
+        async with aclosing(follow_fleet_log(reader) if self._follows else reader.new()) as arrivals:
+            async for arrival in arrivals:
+                await self._deliver(arrival)
+
+    async def _deliver(self, arrival: ReceivedBatch) -> None:
+        import trio
+
+        from hooklatch.fleet.logs.exporting import ExportError
+
+        for finding in arrival.findings:
+            self.findings += 1
+            output.print_error(finding.text)
+        attempt = 0
+        while True:
+            try:
+                await trio.to_thread.run_sync(self._exporter.export, arrival)
+                break
+            except ExportError as error:
+                if not self._follows:
+                    raise
+                output.print_error(str(error))
+                await trio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+                attempt += 1
+        # Only now: after a crash a batch is sent twice, and none is left out.
+        self._cursor.advance((arrival.host, arrival.epoch), arrival.batch.last)
+
+    def report(self) -> None:
+        if self._exporter.refused:
+            output.print_error(
+                f"the receiver took {format_count(self._exporter.refused, 'record')} and threw them away:"
+                f" {self._exporter.why_refused or 'it does not say why'}"
+            )
+        if self._is_json:
+            output.say_json({"exported": self._exporter.exported, "refused": self._exporter.refused})
+        else:
+            output.print_line(f"exported {format_count(self._exporter.exported, 'record')}")

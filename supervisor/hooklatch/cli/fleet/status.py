@@ -1,0 +1,102 @@
+"""The command `fleet status`: each host as the engine knows it, with its faults."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_with_engine
+from hooklatch.cli.fleet.hosts import add_hosts, describe_value, select_hosts
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.durations import parse_duration
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.core.text import format_count, format_duration
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.engine.engine import Engine
+    from hooklatch.fleet.logs.statuses import HostStatus
+
+__all__ = ["add_status"]
+
+SILENT = 60.0  # seconds without a report after which a host is silent
+WIDEST = 20  # characters of a host's health, which the host itself reports
+SKEW = 60.0  # seconds by which a clock may be off before it is shown
+DROP = ("RECORD", "LABELS", "HEAD", "UNSHIPPED", "WANTED", "STALE")
+TITLES = ("HOST", "LABELS", "HEAD", "WANTED", "APPLIED", "BEHIND", "STALE", "SEEN", "HEALTH", "RECORD", "UNSHIPPED")
+
+
+def add_status(parser: Parser) -> None:
+    parser.runs(run_fleet_status, example="hooklatch fleet status", exits=(*EXITS, Exit.FINDINGS))
+    add_hosts(parser)
+    parser.add_argument(
+        "--silent",
+        metavar="TIME",
+        type=parse_duration,
+        default=SILENT,
+        help="a host is silent without a report for so long (60s)",
+    )
+    add_access(parser)
+
+
+def run_fleet_status(arguments: argparse.Namespace) -> int:
+    """Print each host, those that are silent first."""
+    access = read_engine_access(arguments)
+
+    async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus]]:
+        from hooklatch.fleet.logs.statuses import list_host_statuses
+
+        hosts = set(await select_hosts(engine, arguments.host))
+        newest, facts = await engine.newest_version(), await engine.facts()
+        reports = [report async for report in engine.reports() if report.host in hosts]
+        logs = [log async for log in engine.logs() if log[0] in hosts]
+        now = int(facts["clock"])
+        return newest, facts, list_host_statuses(reports, logs, newest=newest, now=now, silent_after=arguments.silent)
+
+    newest, facts, statuses = run_with_engine(access, work)
+    wrong = sum(1 for status in statuses if status.wrong)
+    if arguments.json:
+        output.say_json(
+            {"fleet": access.fleet, "newest": newest, "engine": facts, "ok": not wrong,
+             "hosts": [describe_value(status) for status in statuses]}
+        )  # fmt: skip
+        return Exit.FINDINGS if wrong else Exit.OK
+    output.say_lines(*list_status_head(access.fleet, newest, facts, statuses), width=10)
+    if statuses:
+        output.print_line()
+        output.say_table(TITLES, [host_row(status) for status in statuses], drop=DROP)
+    for status in statuses:
+        for text in (*status.wrong, *describe_clock_skew(status)):
+            output.print_line(f"{status.host}: {text}")
+    return Exit.FINDINGS if wrong else Exit.OK
+
+
+def list_status_head(
+    fleet: str, newest: int, facts: dict[str, str], hosts: list[HostStatus]
+) -> Iterator[tuple[str, Any]]:
+    silent, wrong = (sum(1 for host in hosts if getattr(host, name)) for name in ("is_silent", "wrong"))
+    yield "fleet", f"{fleet}, version {newest}" if newest else f"{fleet}, nothing was ever pushed"
+    yield "hosts", f"{format_count(len(hosts), 'host')}, {silent} silent, {wrong} with something wrong"
+    syncs = facts.get("appendfsync", "unknown") if facts.get("appendonly") == "yes" else facts.get("appendonly")
+    yield "engine", f"{facts.get('engine')} {facts.get('version')}, writes to its log: {syncs}"
+
+
+def host_row(status: HostStatus) -> tuple[object, ...]:
+    unshipped = f"{status.unshipped}" + (f" ({status.lost} lost)" if status.lost else "")
+    return (
+        status.host, " ".join(status.labels) or None, status.head or None, status.wanted, status.applied,
+        status.behind or None, format_since(status.stale_s),
+        format_since(status.seen_s) + (" SILENT" if status.is_silent else ""), status.health[:WIDEST],
+        f"{status.record.seq}:{status.record.hash[:16]}" if status.record is not None else None, unshipped,
+    )  # fmt: skip
+
+
+def format_since(seconds: float | None) -> str:
+    return format_duration(seconds) if seconds is not None else "never"
+
+
+def describe_clock_skew(status: HostStatus) -> Iterator[str]:
+    if abs(status.skew_s) > SKEW:
+        off = "ahead of" if status.skew_s > 0 else "behind"
+        yield f"its clock is {format_duration(abs(status.skew_s))} {off} the engine's, or its link is slow"

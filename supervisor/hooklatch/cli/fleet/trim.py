@@ -1,0 +1,62 @@
+"""The command `fleet trim`: remove old records from the engine, and keep a note of it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from hooklatch.cli.fleet.access import EXITS, add_access, find_publisher_name, read_engine_access, run_with_engine
+from hooklatch.cli.fleet.hosts import add_hosts, describe_value, select_hosts
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.durations import parse_duration
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.core.text import format_duration
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.engine.engine import Engine
+    from hooklatch.fleet.logs.trimming import TrimNote
+
+__all__ = ["add_trim"]
+
+
+def add_trim(parser: Parser) -> None:
+    example = 'hooklatch fleet trim --older 30d --reason "kept by the archive"'
+    parser.runs(run_fleet_trim, example=example, exits=(*EXITS, Exit.FINDINGS))
+    parser.add_argument(
+        "--older", metavar="TIME", type=parse_duration, required=True, help="what arrived longer ago: 30d"
+    )
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it is kept, and fleet verify shows it")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    add_hosts(parser)
+    add_access(parser)
+
+
+def run_fleet_trim(arguments: argparse.Namespace) -> int:
+    """Remove old records from the engine, and keep a note."""
+    from hooklatch.fleet.logs.trimming import trim_hosts
+
+    access = read_engine_access(arguments)
+
+    async def work(engine: Engine) -> tuple[list[tuple[str, TrimNote]], list[str]]:
+        hosts = await select_hosts(engine, arguments.host)
+        return await trim_hosts(
+            engine, hosts, older=arguments.older, by=find_publisher_name(), reason=arguments.reason,
+            is_dry=arguments.dry_run,
+        )  # fmt: skip
+
+    removed, reasons = run_with_engine(access, work)  # and why the records of other hosts stay
+    for text in reasons:
+        output.print_error(text)
+    code = Exit.FINDINGS if reasons else Exit.OK
+    if arguments.json:
+        output.say_json([{"host": host, **describe_value(note)} for host, note in removed])
+        return code
+    would = "would be removed" if arguments.dry_run else "are removed"
+    for host, note in removed:
+        output.print_line(f"{host}: records through {note.seq} of epoch {note.epoch} {would}")
+    if not removed:
+        output.print_line(
+            f"nothing arrived longer than {format_duration(arguments.older)} ago, but the newest batches, which stay"
+        )
+    return code

@@ -1,0 +1,144 @@
+"""The command `fleet verify`: the fleet log against itself, the hosts' reports and the record on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hooklatch import paths
+from hooklatch.cli.fleet.access import (
+    EXITS,
+    EngineAccess,
+    add_access,
+    read_engine_access,
+    read_own_settings,
+    run_with_engine,
+)
+from hooklatch.cli.fleet.hosts import add_hosts, describe_value, select_hosts
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.record_filters import parse_witness
+from hooklatch.cli.terminal.record_lines import LABELS
+from hooklatch.core.text import format_count
+from hooklatch.record.storage.reading import NoRecordError
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.engine.engine import Engine
+    from hooklatch.fleet.logs.chains import HostVerified
+    from hooklatch.fleet.logs.local import LocalReport
+
+__all__ = ["add_verify"]
+
+RANGES = 20  # unbroken ranges to print
+
+
+def add_verify(parser: Parser) -> None:
+    parser.runs(run_fleet_verify, example="hooklatch fleet verify", exits=(*EXITS, Exit.FINDINGS))
+    add_hosts(parser)
+    parser.add_argument(
+        "--record", metavar="DIR",
+        help="this machine's record (default, if this machine is one of the hosts: $XDG_STATE_HOME/hooklatch/record)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--witness", metavar="SEQ:HASH", action="append", type=parse_witness, default=[],
+        help="a head that a client of the one --host kept (a reply's `record`); may be repeated",
+    )  # fmt: skip
+    add_access(parser)
+
+
+def run_fleet_verify(arguments: argparse.Namespace) -> int:
+    """Verify the logs of all hosts, or of those that are named."""
+    access = read_engine_access(arguments)
+    if arguments.witness and len(arguments.host) != 1:
+        raise CommandError(Exit.USAGE, "a witness is of one host: name that one with --host")
+    local = find_local_record(arguments, access)
+
+    async def work(engine: Engine) -> list[HostVerified]:
+        from hooklatch.fleet.logs.verifying import verify_hosts
+
+        await select_hosts(engine, arguments.host)
+        return await verify_hosts(engine, set(arguments.host) or None, local=local, witnesses=arguments.witness)
+
+    try:
+        results = run_with_engine(access, work)
+    except NoRecordError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
+    if local is not None and arguments.record and all(result.host != local[0] for result in results):
+        raise CommandError(Exit.NO_INPUT, f"the engine knows no host {local[0]!r}, which this machine is")
+    print_verification(results, is_json=arguments.json)
+    return Exit.OK if all(result.ok for result in results) else Exit.FINDINGS
+
+
+def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tuple[str, str] | None:
+    """Return the name of this host and the folder of its record; None if it is not one of the hosts to verify.
+
+    Raises:
+        CommandError: a record was named without its host.
+    """
+    settings = read_own_settings(arguments)
+    # The machine's own [fleet] has its name, if it is about the fleet that is verified.
+    host = settings.host if settings is not None and settings.name == access.fleet else None
+    if arguments.record:
+        if len(arguments.host) == 1:
+            return arguments.host[0], arguments.record
+        if host is None or arguments.host:
+            raise CommandError(Exit.USAGE, "say whose record it is: name one --host")
+        return host, arguments.record
+    if host is None or (arguments.host and host not in arguments.host):
+        return None
+    folder = os.path.join(paths.state_dir(os.environ), "record")
+    return (host, folder) if os.path.isdir(folder) else None
+
+
+def print_verification(results: list[HostVerified], *, is_json: bool) -> None:
+    from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES
+
+    is_sound = all(result.ok for result in results)
+    if is_json:
+        output.say_json(
+            {"ok": is_sound, "hosts": [{**describe_value(result), "ok": result.ok} for result in results],
+             "proves": PROVES, "does_not_prove": list(DOES_NOT_PROVE)}
+        )  # fmt: skip
+        return
+    for result in results:
+        output.say_lines(*format_host_verification(result), width=LABELS)
+        output.print_line()
+    if not results:
+        output.print_line("no host has reported or shipped anything")
+    output.say_lines(("proves", PROVES if is_sound else f"{PROVES} (WRONG)"), width=LABELS)
+    output.say_lines(*(("cannot", text) for text in DOES_NOT_PROVE), width=LABELS)
+
+
+def format_host_verification(verified: HostVerified) -> Iterator[tuple[str, str]]:
+    whole = f"; of {verified.whole} nothing was left out, and they match their hashes" if verified.whole else ""
+    repeated = f"; {verified.repeated} more came again" if verified.repeated else ""
+    yield "host", f"{verified.host}: {format_count(verified.records, 'record')}{whole}{repeated}"
+    for epoch, first, last in verified.ranges[:RANGES]:
+        yield "whole", f"{first} to {last}" + (f" (epoch {epoch})" if verified.epoch > 1 else "")
+    if verified.head is not None:
+        yield "head", f"{verified.head.seq}:{verified.head.hash}"
+    for note in verified.notes:
+        yield "note", note
+    for finding in verified.findings:
+        yield "WRONG", f"{finding.what}: {finding.text}"
+    if verified.omitted:
+        yield "WRONG", f"and {verified.omitted} more"
+    if verified.local is not None:
+        yield from format_local_verification(verified.local)
+
+
+def format_local_verification(local: LocalReport) -> Iterator[tuple[str, str]]:
+    absent = f"; {local.absent} are in the engine only" if local.absent else ""
+    yield "local", f"{local.folder}: {format_count(local.compared, 'record')} compared with what was shipped{absent}"
+    results = [witness["result"] for witness in local.record.witnesses]
+    retired = f"; {results.count('retired')} are of records that retention has removed" if "retired" in results else ""
+    yield "witness", f"{results.count('confirmed')} of {len(results)} heads that the engine has are confirmed{retired}"
+    for finding in local.record.findings:
+        yield "WRONG", f"local record: {finding.what}: {finding.text}"
+    for text in local.differences:
+        yield "WRONG", f"local record: {text}"
+    if local.omitted + local.record.findings_omitted:
+        yield "WRONG", f"local record: and {local.omitted + local.record.findings_omitted} more"

@@ -1,1 +1,0 @@
-"""Commands for the gallery of guards: list and show what there is, put guards into hooks.d, test them."""

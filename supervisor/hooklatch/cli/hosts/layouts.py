@@ -1,0 +1,192 @@
+"""The place and the form of each program's hooks.  Data with small functions: opens no file, starts no program.
+
+The sources are the programs themselves, as measured with the versions named here, and their documentation.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+
+from hooklatch.cli.hosts.entries import SettingsShape
+from hooklatch.hosts.host import HostEventSpec
+
+__all__ = [
+    "LAYOUTS",
+    "SettingsLayout",
+    "Scope",
+    "Version",
+    "make_handler",
+    "is_known",
+    "read_version",
+    "format_version",
+]
+
+Scope: TypeAlias = Literal["user", "project"]
+Version: TypeAlias = tuple[int, ...]
+
+ON_FAILURE: Final = (2, 1, 295)  # Claude Code: from here on a hook that cannot start or is killed can block
+ALL_EVENTS: Final = (2, 1, 240)  # Claude Code: the first whose documentation has all 33 events
+# Claude Code: what every version with hooks knows.
+FIRST_EVENTS: Final = frozenset(
+    {
+        *("PreToolUse", "PostToolUse", "Notification", "UserPromptSubmit", "Stop", "SubagentStop", "PreCompact"),
+        *("SessionStart", "SessionEnd"),
+    }
+)
+# Claude Code continues after any failure of a hook at these, with `onFailure` or without.
+NO_ON_FAILURE: Final = frozenset({"Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"})
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsLayout:
+    """One program's settings.
+
+    `programs` are the names of its command; `variable` names the environment variable that moves the user's `folder`.
+    `user` and `project` are paths below that folder and below the project.  `unit` is the handler's unit of time.
+    `oldest` is the first version whose hooks are known to be as described here.
+    """
+
+    name: str
+    programs: tuple[str, ...]
+    folder: str
+    user: str
+    project: str
+    variable: str = ""
+    variable_names_home: bool = False  # the folder is below what the variable names
+    shape: SettingsShape = field(default_factory=SettingsShape)
+    unit: Literal["s", "ms"] = "s"
+    command: str = "command"
+    timeout: str = "timeout"
+    has_type: bool = True
+    oldest: Version = ()
+    measured: str = ""
+    skip: Callable[[str], bool] = lambda event: False
+    more: Callable[[str, HostEventSpec, Version | None], Mapping[str, Any]] = lambda event, spec, version: {}
+    knows: Callable[[str, Version | None], bool] = lambda event, version: True
+    gate: str = "PreToolUse"  # the event of the canary
+    canary: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    is_plugin: bool = False
+    # Whether it accepts comments in its settings; None: not tried.  None of the programs accepts a comma too many.
+    has_comments: bool | None = False
+
+    def file(self, scope: Scope, environ: Mapping[str, str], folder: str) -> str:
+        """Return the path of the user's settings, or of those of the project in `folder`."""
+        if scope == "project":
+            return os.path.join(folder, self.project)
+        named = environ.get(self.variable, "") if self.variable else ""
+        if os.path.isabs(named):
+            base = os.path.join(named, os.path.basename(self.folder)) if self.variable_names_home else named
+        else:
+            base = os.path.join(os.path.expanduser("~"), self.folder)
+        return os.path.join(base, self.user)
+
+
+def list_claude_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
+    # An invalid value would make Claude Code drop the whole file; an unknown key it accepts.
+    knows = version is None or version >= ON_FAILURE
+    return {"onFailure": "block"} if knows and spec.kind == "gate" and event not in NO_ON_FAILURE else {}
+
+
+def knows_claude_event(event: str, version: Version | None) -> bool:
+    return version is None or version >= ALL_EVENTS or event in FIRST_EVENTS
+
+
+def list_gemini_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
+    return {"name": f"hooklatch-{event}"}
+
+
+def list_cursor_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
+    return {"failClosed": True} if spec.kind == "gate" else {}
+
+
+CALL: Final = {"session_id": "hooklatch-doctor", "tool_name": "Bash", "tool_input": {"command": "true"}}
+VERSIONED: Final = (("version", 1),)
+
+LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
+    {
+        layout.name: layout
+        for layout in (
+            SettingsLayout(
+                name="claude-code", programs=("claude",), folder=".claude", variable="CLAUDE_CONFIG_DIR",
+                # Not .claude/settings.json, which is shared: an entry names this machine's Python.
+                user="settings.json", project=".claude/settings.local.json", measured="2.1.330",
+                more=list_claude_extras, knows=knows_claude_event, canary={**CALL, "tool_use_id": "hooklatch-doctor"},
+            ),
+            SettingsLayout(
+                name="codex", programs=("codex",), folder=".codex", variable="CODEX_HOME",
+                user="hooks.json", project=".codex/hooks.json", oldest=(0, 146), measured="0.169.0",
+                canary={**CALL, "turn_id": "hooklatch-doctor", "tool_use_id": "hooklatch-doctor"},
+            ),
+            SettingsLayout(
+                name="gemini", programs=("gemini",), folder=".gemini", variable="GEMINI_CLI_HOME",
+                variable_names_home=True, user="settings.json", project=".gemini/settings.json", unit="ms",
+                measured="0.61.0", has_comments=True, more=list_gemini_extras, gate="BeforeTool",
+                canary={**CALL, "tool_name": "run_shell_command"},
+            ),
+            SettingsLayout(
+                name="copilot", programs=("copilot",), folder=".copilot", variable="COPILOT_HOME",
+                has_comments=None, user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
+                timeout="timeoutSec", shape=SettingsShape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
+                measured="1.0.102", skip=lambda event: event[:1].isupper(), gate="preToolUse",
+                canary={"sessionId": "hooklatch-doctor", "toolName": "bash", "toolArgs": {"command": "true"}},
+            ),
+            SettingsLayout(
+                name="cursor", programs=("cursor-agent", "cursor"), folder=".cursor", user="hooks.json",
+                has_comments=None,
+                project=".cursor/hooks.json", shape=SettingsShape(is_grouped=False, root=VERSIONED), has_type=False,
+                more=list_cursor_extras, gate="preToolUse",
+                canary={
+                    "conversation_id": "hooklatch-doctor", "generation_id": "hooklatch-doctor", "tool_name": "Shell",
+                    "tool_input": {"command": "true"}, "tool_use_id": "hooklatch-doctor", "workspace_roots": [],
+                },
+            ),
+            SettingsLayout(
+                name="opencode", programs=("opencode",), folder=".config/opencode", variable="XDG_CONFIG_HOME",
+                variable_names_home=True, user="plugins/hooklatch.js", project=".opencode/plugins/hooklatch.js",
+                measured="1.18.33", gate="tool.execute.before", is_plugin=True,
+            ),
+            SettingsLayout(
+                name="qwen", programs=("qwen",), folder=".qwen", user="settings.json",
+                project=".qwen/settings.json", unit="ms", measured="0.15.10", has_comments=True,
+                more=list_gemini_extras,
+                canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
+            ),
+        )
+    }
+)  # fmt: skip
+
+
+def make_handler(
+    layout: SettingsLayout, event: str, spec: HostEventSpec, words: list[str], version: Version | None
+) -> dict[str, Any]:
+    """Return the handler of an event, with nothing in it that the program could do without."""
+    # A shell line, not Claude Code's `args`: other programs read its settings too, and would drop the arguments.
+    limit = round(spec.limit * 1000) if layout.unit == "ms" else round(spec.limit)
+    kind = {"type": "command"} if layout.has_type else {}
+    return {
+        **kind,
+        layout.command: shlex.join(words),
+        layout.timeout: limit,
+        **layout.more(event, spec, version),
+    }
+
+
+def read_version(text: str) -> Version | None:
+    """Return the version that a program prints, None if it prints none."""
+    match = re.search(r"(?<![\d.])(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(number) for number in match.groups() if number is not None) if match else None
+
+
+def is_known(layout: SettingsLayout, version: Version) -> bool:
+    """Return whether the hooks of a version are known to work as described here."""
+    return version >= layout.oldest
+
+
+def format_version(version: Version) -> str:
+    return ".".join(map(str, version))

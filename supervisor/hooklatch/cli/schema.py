@@ -1,0 +1,121 @@
+"""The command `schema`: JSON Schemas of hooks.toml and of each command's `--json`, made from the structs themselves.
+
+The keys of a schema stay.  A later version may add keys, so no schema forbids others.  hooks.toml is the exception: the
+daemon too refuses a key that it does not know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+from typing import Any
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+__all__ = [
+    "CONFIG",
+    "UNDESCRIBED",
+    "add_schema",
+    "list_schema_names",
+    "schema_file_name",
+    "find_schema",
+    "format_schema",
+]
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+CONFIG = "hooks.toml"
+UNDESCRIBED = ("mcp", "schema")  # they print another program's lines, and schemas
+
+
+def add_schema(parser: Parser) -> None:
+    parser.runs(run_schema, example="hooklatch schema hooks.toml", exits=(Exit.NO_INPUT, Exit.CANNOT_CREATE))
+    parser.add_argument(
+        "name", metavar="NAME", nargs="*", help="hooks.toml, or a command such as `hooks show`; without one, list them"
+    )
+    parser.add_argument("--to", metavar="DIR", help="write all of them to files in this directory")
+
+
+def run_schema(arguments: argparse.Namespace) -> int:
+    """Print a schema, or the names of all."""
+    name = " ".join(arguments.name)
+    if arguments.to is not None:
+        return write_schemas(arguments.to)
+    if not name:
+        output.say_json(list_schema_names()) if arguments.json else output.say_text("\n".join(list_schema_names()))
+        return Exit.OK
+    schema = find_schema(name)
+    if schema is None:
+        from hooklatch.core.text import suggest_name
+
+        suggestion = suggest_name(name, list_schema_names())
+        raise CommandError(Exit.NO_INPUT, f"there is no schema of {name!r}{suggestion} (see: hooklatch schema)")
+    output.say_json(schema) if arguments.json else output.say_text(format_schema(schema))
+    return Exit.OK
+
+
+def write_schemas(folder: str) -> int:
+    try:
+        for name in list_schema_names():
+            with open(os.path.join(folder, schema_file_name(name)), "w", encoding="utf-8") as file:
+                file.write(format_schema(find_schema(name) or {}) + "\n")
+    except OSError as error:
+        raise CommandError(Exit.CANNOT_CREATE, f"{error.filename} cannot be written: {error.strerror}") from None
+    return Exit.OK
+
+
+def schema_file_name(name: str) -> str:
+    """Return the name of a schema's file, such as `hooks-show.schema.json`."""
+    return f"{name.replace(' ', '-')}.schema.json"
+
+
+def format_schema(schema: dict[str, Any]) -> str:
+    """Return the text of a schema, indented since it is read in editors and compared by git."""
+    import json
+
+    return json.dumps(schema, indent=2, ensure_ascii=False)
+
+
+def list_outputs() -> dict[str, tuple[Any, ...]]:
+    from hooklatch.cli import daemon_outputs, fleet_outputs, hook_outputs, live_outputs, setup_outputs
+
+    return {
+        **setup_outputs.OUTPUTS,
+        **daemon_outputs.OUTPUTS,
+        **hook_outputs.OUTPUTS,
+        **live_outputs.OUTPUTS,
+        **fleet_outputs.OUTPUTS,
+    }
+
+
+def list_schema_names() -> list[str]:
+    """Return the names of all schemas: hooks.toml, and the commands."""
+    return [CONFIG, *list_outputs()]
+
+
+def find_schema(name: str) -> dict[str, Any] | None:
+    """Return the schema of hooks.toml, or of a command's output; None if there is none of that name."""
+    import msgspec
+
+    from hooklatch.service.config.configuration import ConfigFile
+
+    if name == CONFIG:
+        shapes: tuple[Any, ...] = (ConfigFile,)
+        title = "hooks.toml, of hooklatch"
+    elif (known := list_outputs().get(name)) is not None:
+        shapes = known
+        title = f"hooklatch {name} --json"
+    else:
+        return None
+    schemas, definitions = msgspec.json.schema_components(shapes, ref_template="#/$defs/{name}")
+    if name == CONFIG:
+        from hooklatch.cli.config_keys import describe_tables
+
+        describe_tables(definitions)
+    shape = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = inspect.cleandoc(definition["description"])
+    return {"$schema": DRAFT, "title": title, **shape, "$defs": dict(sorted(definitions.items()))}

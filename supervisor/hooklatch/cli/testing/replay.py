@@ -1,0 +1,263 @@
+"""The command `replay`: fire kept payloads at another set of hooks, and show which decisions would change.
+
+The daemon runs in this process, in temporary directories, as for `test`: no agent gets an answer, and no other daemon's
+state is read or changed.  The effects of hooks besides their answers are real.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.record_filters import parse_record_time
+from hooklatch.cli.testing.kept_payloads import (
+    LOST,
+    KeptFire,
+    SelectedFires,
+    add_choice,
+    read_kept_fires,
+    select_fires,
+)
+from hooklatch.cli.testing.running import FireRunner, decide_fire, make_own_folder, run_async
+from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.protocol import RpcError
+from hooklatch.core.text import format_count
+
+if TYPE_CHECKING:
+    from hooklatch.core.messages import FireDecision
+    from hooklatch.service.parts import DaemonComponents
+
+__all__ = ["ReplayReport", "add_replay"]
+
+SINCE = "7d"
+SHOWN = 30  # changed decisions that are shown; --json has all
+
+
+class DecisionSummary(msgspec.Struct, frozen=True):
+    """A decision that was or would be made: its verdict, its hook, and its cause."""
+
+    verdict: str
+    hook: str | None
+    cause: str | None
+    reason: str | None
+
+    @property
+    def text(self) -> str:
+        by = f" by {self.hook}" if self.hook else ""
+        return f"{self.verdict}{by}" + (f" ({self.cause})" if self.cause not in (None, "policy") else "")
+
+
+class VerdictChangeCount(msgspec.Struct, frozen=True):
+    """The number of decisions like `then` that became decisions like `now`."""
+
+    then: str
+    now: str
+    times: int
+
+
+class ReplayedDecision(msgspec.Struct, frozen=True):
+    """A decision that was fired again; `redacted` are places of its payload where the hooks of now saw less."""
+
+    seq: int
+    at: str | None
+    decision_id: str
+    session: str | None
+    host: str | None
+    event: str
+    tool: str | None
+    then: DecisionSummary
+    now: DecisionSummary
+    changed: bool
+    redacted: list[str]
+
+
+class ReplayReport(msgspec.Struct, frozen=True):
+    """`replay`: the number of decisions that were fired again, that would change, and that have no kept payload.
+
+    `lost` of these had one.
+    """
+
+    fired: int
+    changed: int
+    unkept: int
+    lost: int
+    redacted: int
+    diagnostics: list[str]
+    changes: list[VerdictChangeCount]
+    fires: list[ReplayedDecision]
+
+
+class DecisionPair(NamedTuple):
+    """A decision, then and now; `redacted` are places where the hooks of now saw less."""
+
+    fire: KeptFire
+    then: DecisionSummary
+    now: DecisionSummary
+    redacted: tuple[str, ...]
+
+    @property
+    def is_changed(self) -> bool:
+        return (self.then.verdict, self.find_failure(self.then)) != (self.now.verdict, self.find_failure(self.now))
+
+    @staticmethod
+    def find_failure(summary: DecisionSummary) -> str | None:
+        return None if summary.cause == "policy" else summary.cause
+
+
+class Replay(FireRunner):
+    """A runner of kept payloads, the oldest first."""
+
+    def __init__(self, selected: SelectedFires) -> None:
+        super().__init__(len(selected.records), "decision")
+        self.pairs: list[DecisionPair] = []
+        self._selected = selected
+
+    async def fire_each(self, parts: DaemonComponents) -> None:
+        try:
+            for fire in read_kept_fires(self._selected):
+                self._doing = f"firing record {fire.seq}"
+                self.pairs.append(
+                    DecisionPair(fire, summarize_record(fire.record), await replay_decision(fire, parts), fire.redacted)
+                )
+                self.done = len(self.pairs)
+                parts.breakers.clear()  # a hook that died in earlier ones must not be quarantined in this one
+        except CommandError as error:
+            self.error = error
+
+
+def summarize_record(record: dict[str, Any]) -> DecisionSummary:
+    hook = read_full_name(record.get("layer"), record.get("hook"), record.get("name"))
+    return DecisionSummary(str(record.get("verdict")), hook or None, record.get("cause"), record.get("reason"))
+
+
+async def replay_decision(fire: KeptFire, parts: DaemonComponents) -> DecisionSummary:
+    try:
+        decision: FireDecision = await decide_fire(fire.kept.params, parts, parts.dispatcher, parts.native)
+    except RpcError as error:
+        return DecisionSummary("error", None, None, error.message)
+    hook = read_full_name(decision.layer, decision.hook, decision.name)
+    return DecisionSummary(decision.verdict, hook or None, decision.cause, decision.reason)
+
+
+def add_replay(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
+    parser.runs(run_replay, example="hooklatch replay --since 7d --against ~/new-hooks", exits=exits)
+    parser.add_argument(
+        "--against", metavar="DIR", required=True,
+        help="the folder of the hooks to try, with a hooks.toml or hooks.d; they run with all that they do",
+    )  # fmt: skip
+    add_choice(parser)
+
+
+def run_replay(arguments: argparse.Namespace) -> int:
+    """Fire kept payloads at other hooks, and show which decisions would change."""
+    config = replay_config_path(arguments.against)
+    if arguments.since is None:
+        arguments.since = parse_record_time(SINCE)
+    selected = select_fires(arguments)
+    run = Replay(selected)
+    with make_own_folder() as scratch:
+        from hooklatch.testing.daemon import make_daemon_options
+
+        run_async(run.fire_all, make_daemon_options(config, scratch))
+    for diagnostic in run.diagnostics:
+        output.print_error(f"wrong with the hooks: {diagnostic}")
+    if run.error is not None:
+        raise run.error
+    if arguments.json:
+        output.say_json(describe_replay(run, selected))
+    else:
+        print_replay(run, selected)
+    return Exit.FINDINGS if run.diagnostics or any(pair.is_changed for pair in run.pairs) else Exit.OK
+
+
+def replay_config_path(folder: str) -> str:
+    folder = os.path.abspath(os.path.expanduser(folder))
+    config = folder if folder.endswith(".toml") else os.path.join(folder, "hooks.toml")
+    if not os.path.exists(config) and not os.path.isdir(os.path.join(os.path.dirname(config), "hooks.d")):
+        raise CommandError(
+            Exit.NO_INPUT, f"{folder} holds neither a hooks.toml nor a hooks.d; name the folder of hooks"
+        )
+    return config
+
+
+def count_verdict_changes(run: Replay) -> list[VerdictChangeCount]:
+    """Return the number of changes from each decision to each other one, the most frequent first."""
+    counted_pairs = Counter((change.then.text, change.now.text) for change in list_decision_changes(run))
+    return [VerdictChangeCount(*pair, times) for pair, times in counted_pairs.most_common()]
+
+
+def list_decision_changes(run: Replay) -> list[DecisionPair]:
+    return [pair for pair in run.pairs if pair.is_changed]
+
+
+def print_replay(run: Replay, selected: SelectedFires) -> None:
+    changed = list_decision_changes(run)
+    if changed:
+        output.say_table(
+            ("then", "now", "times"), [(change.then, change.now, change.times) for change in count_verdict_changes(run)]
+        )
+        output.print_line()
+        rows = [
+            (
+                pair.fire.record.get("at", ""), pair.fire.seq, pair.fire.record.get("session") or "",
+                pair.fire.kept.event, pair.fire.tool or "", pair.then.text, pair.now.text,
+                "redacted" if pair.redacted else "",
+            )
+            for pair in changed[-SHOWN:]
+        ]  # fmt: skip
+        output.say_table(("time", "record", "session", "event", "tool", "then", "now", ""), rows)
+        if len(changed) > SHOWN:
+            output.print_line(f"and {len(changed) - SHOWN} before these; --json has all")
+        output.print_line()
+    for text in list_replay_notes(run, selected):
+        output.print_error(text)
+    output.print_line(f"{format_count(len(run.pairs), 'decision')} fired again, {len(changed)} would change")
+
+
+def list_replay_notes(run: Replay, selected: SelectedFires) -> list[str]:
+    redacted = sum(bool(pair.redacted) for pair in run.pairs)
+    notes: list[str] = []
+    if redacted:
+        notes.append(f"{redacted} of them had something redacted, which the hooks saw then and did not see now")
+    if never := selected.unkept - selected.lost:
+        notes.append(f"{format_count(never, 'decision')} had no payload that is kept, and could not be fired again")
+    if selected.lost:
+        notes.append(f"{format_count(selected.lost, 'decision')} had a payload that is not there any more: {LOST}")
+    return notes
+
+
+def describe_replay(run: Replay, selected: SelectedFires) -> ReplayReport:
+    fires = [
+        ReplayedDecision(
+            seq=pair.fire.seq,
+            at=pair.fire.record.get("at"),
+            decision_id=pair.fire.kept.decision_id,
+            session=pair.fire.record.get("session"),
+            host=pair.fire.record.get("host"),
+            event=pair.fire.kept.event,
+            tool=pair.fire.tool,
+            then=pair.then,
+            now=pair.now,
+            changed=pair.is_changed,
+            redacted=list(pair.redacted),
+        )
+        for pair in run.pairs
+    ]
+    return ReplayReport(
+        fired=len(fires),
+        changed=sum(fire.changed for fire in fires),
+        unkept=selected.unkept,
+        lost=selected.lost,
+        redacted=sum(bool(fire.redacted) for fire in fires),
+        diagnostics=run.diagnostics,
+        changes=count_verdict_changes(run),
+        fires=fires,
+    )

@@ -1,0 +1,373 @@
+"""The state machine of one fire.  Knows hooks and verdicts; does not know workers, sockets or clocks.
+
+`next_calls()` returns the calls to start now: one, several where their order cannot matter, or none when the fire is
+settled.  `receive()` takes a call's outcome.  `decide()` returns the decision.
+
+    start(...) ─▶ next_calls() ─▶ [Call] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
+
+Outcomes of calls that run at the same time may come in any order, and are taken in firing order: an early outcome waits
+for those before it.  So the decision is the same as if the hooks had been called in order.  A hook that was called
+although one before it settled the fire is on record as `unneeded`, and has no part in the decision.
+
+A gate is denied by default.  Only combining its answers can change that, so a machine that has to decide too early, or
+that never got an answer, refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hooklatch.core.call import Call
+from hooklatch.core.combining import find_fault, join_reasons, join_texts
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
+from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, DecisionVerdict, FireDecision
+from hooklatch.core.payload import Payload, PayloadError
+from hooklatch_worker.author.verdicts import Answer, GarbageError, decode_answer
+
+__all__ = ["Machine", "format_failure", "refuse_fire", "deny_unrecorded"]
+
+FAILURES: dict[Cause, str] = {
+    "crash": "hook crashed (fail-safe deny)",
+    "timeout": "hook timed out (fail-safe deny)",
+    "overload": "no worker was free (fail-safe deny)",
+    "protocol": "hook gave an illegal answer (fail-safe deny)",
+    "quarantined": "hook is quarantined after repeated crashes (fail-safe deny)",
+    "load": "hook could not be loaded (fail-safe deny)",
+    "payload": "the payload cannot be judged (fail-safe deny)",
+    "unsettled": "hooks did not settle on one payload (fail-safe deny)",
+    "unanswered": "nobody approved it (fail-safe deny)",
+    "draining": "the daemon is shutting down (fail-safe deny)",
+    "abandoned": "the client left while the hook ran",
+    "audit": "the decision could not be recorded (fail-safe deny)",
+}
+
+
+class HookOpinion(msgspec.Struct):
+    """The last answer of a hook, and the version of the payload that it is about."""
+
+    hook: Hook
+    answer: Answer
+    version: int
+
+
+class Machine:
+    """The part that all four models share: the walk over the hooks, their outcomes and opinions, and the decision."""
+
+    verdict: DecisionVerdict = "deny"
+    cause: Cause | None = "protocol"
+    reason: str | None = "undecided"
+    decider: Hook | None = None
+    patch: dict[str, msgspec.Raw] | None = None
+    value: msgspec.Raw | None = None
+    is_settled = False
+    pending_calls: tuple[Call, ...] = ()  # in firing order
+    taken = 0  # the number of pending calls whose outcome was taken
+    early: dict[int, CallOutcome] | None = None  # by index: outcomes that wait for those before them
+
+    def __init__(
+        self,
+        chain: EventHooks,
+        selection: HookSelection,
+        payload: Payload,
+        context: dict[str, Any],
+        folder: str | None = None,
+    ) -> None:
+        self.chain = chain
+        self.spec = chain.spec
+        self.selection = selection  # the hooks that match the current payload
+        self.original = self.payload = payload
+        self.context = context
+        self.folder = folder  # the agent's, to which paths in conditions are relative
+        self.walk = iter(selection.call_groups)
+        self.seen_versions: dict[Hook, int] = {}  # the version of the payload that each called hook has seen
+        self.outcomes: list[CallOutcome] = []
+        self.opinions: dict[int, HookOpinion] = {}
+        self.notes: dict[int, list[str]] = {}  # by a hook's index: what it adds to the warnings
+        self.warnings: list[str] = []  # of the fire as a whole
+        if not chain.spec.fails_closed:
+            self.verdict, self.cause, self.reason = "pass", None, None
+
+    def next_calls(self) -> Sequence[Call]:
+        """Return the calls to start now; empty while some are pending, and when the fire is settled."""
+        if self.pending_calls:
+            return ()
+        while not self.is_settled:
+            for hooks, following in self.walk:
+                self.pending_calls = tuple(map(self.call, hooks, repeat(following)))
+                return self.pending_calls
+            self.end_walk()
+        return ()
+
+    def call(self, hook: Hook, following: tuple[Hook, ...]) -> Call:
+        """Return the call of a hook whose turn has come; the `following` hooks can share its worker."""
+        return Call(self.chain.indices[hook], hook, self.payload, self.context, following=following)
+
+    def end_walk(self) -> None:
+        """Settle the fire, since no hook remains, or begin another walk."""
+        self.is_settled = True
+
+    def receive(self, call: Call, outcome: CallOutcome) -> None:
+        """Take the outcome of a pending call; the outcome of any other call comes too late to count."""
+        calls = self.pending_calls
+        if len(calls) > 1:
+            self._receive_among(calls, call, outcome)
+        elif calls and call is calls[0]:
+            if outcome.earlier_ms:
+                call = self._take_run(call, outcome.earlier_ms)
+            # Before `take`, which may begin the next walk: `next_calls` returns nothing while a call is pending.
+            self.pending_calls = ()
+            self.take(call, outcome)
+
+    def _receive_among(self, calls: tuple[Call, ...], call: Call, outcome: CallOutcome) -> None:
+        """Take the outcome of one of several calls when those before it are here."""
+        early = self.early = {} if self.early is None else self.early
+        if call is not calls[self.taken]:
+            if call in calls[self.taken :]:
+                early.setdefault(call.index, outcome)
+            return
+        self._take_next(calls, outcome)
+        while early and calls[self.taken].index in early:
+            self._take_next(calls, early.pop(calls[self.taken].index))
+
+    def _take_next(self, calls: tuple[Call, ...], outcome: CallOutcome) -> None:
+        call = calls[self.taken]
+        self.taken += 1
+        if self.taken == len(calls):
+            self.pending_calls, self.taken = (), 0
+        self.take(call, outcome)
+
+    def _take_run(self, call: Call, durations_ms: Sequence[float]) -> Call:
+        """Take the outcomes of the calls that a worker ran before the last one, and return the last one."""
+        for duration, hook in zip(durations_ms, call.following, strict=False):
+            self.pending_calls = ()
+            self.take(call, CallOutcome(cause="policy", duration_ms=duration))
+            (call,) = self.next_calls()
+            assert call.hook is hook, "a hook without an opinion changed which hook comes next"
+        return call
+
+    def take(self, call: Call, outcome: CallOutcome) -> None:
+        """Record an outcome as clients see it, with its hook and without the daemon's own fields, and let it count."""
+        hook = call.hook
+        public_outcome = replace(
+            outcome,
+            layer=hook.layer.label,
+            hook=hook.id,
+            outcome="answered",
+            reinvoked=call.reinvoked,
+            observed=hook.observe,
+            command=hook.target.command,
+            name=hook.name_of_several,
+            unneeded=self.is_settled,
+            answer=b"",
+            traceback="",
+            is_lost=False,
+            is_orphaned=False,
+            earlier_ms=(),
+        )
+        if outcome.cause != "policy" or outcome.answer:
+            answer, cause, message = check_answer(self.spec, hook, outcome)
+            self.outcomes.append(accept_answer(public_outcome, answer, cause, message))
+            if not self.is_settled:
+                self.weigh(call, answer, cause, message)
+            return
+        self.outcomes.append(public_outcome)
+        if call.reinvoked and not self.is_settled:  # its answer about an earlier payload no longer counts
+            self.opinions.pop(call.index, None)
+            self.notes.pop(call.index, None)
+
+    def weigh(self, call: Call, answer: Answer | None, cause: Cause, message: str) -> None:
+        """Let an answer or a failure count, if its hook does."""
+        hook = call.hook
+        if hook.observe:
+            self.notes[call.index] = self._describe_observation(hook, answer, cause, message)
+        elif answer is not None:
+            self.notes[call.index] = list(answer.warnings)
+            self.opinions[call.index] = HookOpinion(hook, answer, call.payload.version)
+            if answer.context:
+                self.context = {**self.context, **answer.context}
+            self.accept(call, answer)
+        elif hook.optional and self.spec.fails_closed:
+            skipped = f"{hook.name} is optional and was skipped: {format_failure(cause, message)}"
+            self.notes.setdefault(call.index, []).append(skipped)
+        else:
+            if not self.spec.fails_closed:  # no reason reports a hook that cannot be called, or whose answer is illegal
+                if hook.problem is not None:
+                    self.notes[call.index] = [f"{hook.name} was skipped: {hook.problem}"]
+                elif cause == "protocol" and hook.target.native:
+                    self.notes[call.index] = [message]
+            self.fail(call, cause, message)
+
+    def accept(self, call: Call, answer: Answer) -> None:
+        """Take a legal answer of a hook that counts."""
+        raise NotImplementedError
+
+    def fail(self, call: Call, cause: Cause, message: str) -> None:
+        """Take a failure of a hook that counts; it passes unless the model denies."""
+
+    def settle(
+        self,
+        verdict: DecisionVerdict,
+        hook: Hook | None = None,
+        reason: str | None = None,
+        cause: Cause = "policy",
+    ) -> None:
+        self.verdict = verdict
+        self.decider = hook
+        self.reason = reason
+        self.cause = cause if hook is not None or cause != "policy" else None
+
+    def _describe_observation(self, hook: Hook, answer: Answer | None, cause: Cause, message: str) -> list[str]:
+        if answer is None and self.spec.fails_closed:
+            return [f"{hook.name} (observe) would have denied: {format_failure(cause, message)}"]
+        if answer is not None and answer.verdict in ("deny", "ask", "halt"):
+            return [f"{hook.name} (observe) would have said {answer.verdict}: {answer.reason}"]
+        return []
+
+    def opinions_in_order(self) -> list[HookOpinion]:
+        """Return the last opinions of the hooks, in firing order."""
+        return [self.opinions[index] for index in sorted(self.opinions)]
+
+    def questions(self) -> list[tuple[str, str]]:
+        """Return the full names and reasons of all hooks that ask, in firing order."""
+        opinions = self.opinions_in_order()
+        return [(opinion.hook.name, opinion.answer.reason) for opinion in opinions if opinion.answer.verdict == "ask"]
+
+    def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> FireDecision:
+        """Return the decision on everything received so far."""
+        hook, verdict, cause = self.decider, self.verdict, self.cause
+        is_refusal = verdict in ("deny", "halt") and self.spec.fails_closed
+        append = resume = None
+        inject: list[dict[str, Any]] = []
+        warnings = self.warnings
+        if self.opinions:
+            answers = [opinion.answer for opinion in self.opinions_in_order()]
+            if not is_refusal:
+                append = join_texts(text for answer in answers for text in answer.append)
+            resume = join_reasons(answer.resume for answer in answers)
+            inject = [message for answer in answers for message in answer.inject]
+        if self.notes:
+            warnings = [*warnings, *(note for index in sorted(self.notes) for note in self.notes[index])]
+        # By position: 21 keywords take 1.8 us more, 1 % of a fire.
+        return FireDecision(
+            decision_id,
+            self.spec.name,
+            verdict,
+            cause,
+            self.reason,
+            hook.layer.label if hook is not None else None,
+            hook.id if hook is not None else None,
+            cause in RETRYABLE and verdict == "deny",
+            None if is_refusal else self.patch,
+            self.payload.digest(),
+            append,
+            resume,
+            self.value,
+            revision,
+            duration_ms,
+            inject,
+            hook.name_of_several if hook is not None else "",
+            self.context,
+            self.outcomes,
+            warnings,
+        )
+
+
+def check_answer(spec: EventSpec, hook: Hook, outcome: CallOutcome) -> tuple[Answer | None, Cause, str]:
+    """Return the answer if the event and the hook's own declaration allow it, or the cause and text of the failure."""
+    if outcome.cause != "policy":
+        return None, outcome.cause, outcome.message
+    try:
+        answer = decode_answer(outcome.answer)
+    except GarbageError as error:
+        return None, "protocol", str(error)
+    fault = find_fault(spec, answer, only_judges=hook.only_judges)
+    if fault is not None:
+        return None, "protocol", fault
+    return answer, "policy", answer.reason
+
+
+def accept_answer(outcome: CallOutcome, answer: Answer | None, cause: Cause, message: str) -> CallOutcome:
+    """Return an outcome with the hook's answer, or with the reason why that does not count."""
+    if answer is not None:
+        return replace(outcome, verdict=answer.verdict, message=message, patch=answer.patch, last=answer.last)
+    is_dropped = cause in ("overload", "quarantined", "draining")
+    return replace(outcome, outcome="dropped" if is_dropped else "failed", cause=cause, message=message)
+
+
+def format_failure(cause: Cause, message: str, hook: Hook | None = None) -> str:
+    """Describe a failure in one text that starts with what happened and names the hook."""
+    named = f": {hook.name}" if hook is not None else ""
+    return f"{FAILURES.get(cause, cause)}{named}" + (f": {message}" if message else "")
+
+
+def digest_payload(payload: Payload | None) -> str | None:
+    return payload.digest() if payload is not None else None
+
+
+def refuse_fire(
+    spec: EventSpec,
+    cause: Cause,
+    message: str,
+    *,
+    decision_id: str,
+    revision: int | None = None,
+    payload: Payload | None = None,
+    context: dict[str, Any] | None = None,
+) -> FireDecision:
+    """Return the decision on a fire that calls no hook: a gate denies, everything else passes with a warning."""
+    is_closed = spec.fails_closed
+    text = format_failure(cause, message)
+    return FireDecision(
+        decision_id=decision_id,
+        event=spec.name,
+        verdict="deny" if is_closed else "pass",
+        cause=cause if is_closed else None,
+        reason=text if is_closed else None,
+        layer=None,
+        hook=None,
+        retryable=is_closed and cause in RETRYABLE,
+        patch=None,
+        payload_digest=digest_payload(payload),
+        append=None,
+        resume=None,
+        value=None,
+        revision=revision,
+        duration_ms=0.0,
+        context=context or {},
+        warnings=[] if is_closed else [text],
+    )
+
+
+def deny_unrecorded(decision: FireDecision, message: str) -> FireDecision:
+    """Return the denial that replaces a decision that could not be recorded, with the reason of a refusal."""
+    is_refused = decision.is_refusal and decision.reason
+    own_reason = f" (it was refused in any case: {decision.reason})" if is_refused else ""
+    return replace(
+        decision,
+        verdict="deny",
+        cause="audit",
+        reason=format_failure("audit", message) + own_reason,
+        layer=None,
+        hook=None,
+        name="",
+        retryable=False,
+        patch=None,
+        append=None,
+        value=None,
+        record=None,
+    )
+
+
+def apply_patch(payload: Payload, patch: dict[str, msgspec.Raw]) -> Payload | str:
+    """Return a payload with a patch applied, or the reason why that is impossible."""
+    try:
+        return payload.with_patch(patch)
+    except PayloadError as error:
+        return str(error)

@@ -1,0 +1,170 @@
+"""The pages to read.  Each sends its requests to the daemon when it is read, and shows where it got no response."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, get_args
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.dashboard.answers import HookAnswer, HooksAnswer, RecordPage, SessionsAnswer, StatusSummary
+from hooklatch.dashboard.asker import DaemonQueries, QueryResult
+from hooklatch.dashboard.decisions import RecordRow, build_record_row
+from hooklatch.dashboard.feed import fetch_status_sample
+from hooklatch.dashboard.revisions import compare_revisions, list_revisions
+from hooklatch.dashboard.samples import LENGTH
+from hooklatch.dashboard.site import DashboardSite
+from hooklatch.dashboard.sources import SourceFile, read_sources
+from hooklatch.record.storage.reading import KINDS, read_moment
+
+__all__ = ["PageHandlers"]
+
+LATEST = 30  # decisions that the overview begins with
+ROWS = 50  # records on a page
+REVISIONS = 200
+FILTERS = ("session", "hook", "event", "verdict", "cause", "kind", "since", "until")
+ENTERED = '<!doctype html><html lang="en"><meta charset="utf-8"><title>hooklatch</title>'
+
+
+class PageHandlers:
+    """The handlers of GET requests."""
+
+    def __init__(self, site: DashboardSite) -> None:
+        self._site = site
+
+    async def enter(self, request: Request) -> Response:
+        """Take the token, and set the cookie for it.
+
+        The response is a page that leads on by itself, and no redirect. After a redirect from elsewhere, such as
+        from a mail, a browser would not send a cookie that is SameSite=Strict.
+        """
+        has_entered = self._site.keys.admits(request.headers.get("cookie", ""))  # such as one that goes back to it
+        if not has_entered and not self._site.keys.enter(request.query_params.get("token", "")):
+            text = "this address was used already, or it is not whole; stop `hooklatch dashboard` and start it again"
+            return Response(f"{ENTERED}<p>{text}</p></html>", 403, media_type="text/html")
+        start = f"{self._site.keys.base}/"
+        icon = f'<link rel="icon" href="{start}static/icon.svg">'
+        page = f'{ENTERED}{icon}<meta http-equiv="refresh" content="0; url={start}"><a href="{start}">Go on</a></html>'
+        return Response(page, headers={"set-cookie": self._site.keys.cookie}, media_type="text/html")
+
+    async def overview(self, request: Request) -> Response:
+        """Show the daemon's status, the open asks, and the last decisions."""
+        async with self._site.asking() as asker:
+            pulse = await fetch_status_sample(asker)
+            log = await asker.ask("log", RecordPage, kind="decision", limit=LATEST)
+        self._note_head(pulse.status)
+        return self._site.page("overview.html", title="Overview", pulse=pulse, log=log, entries=list_record_rows(log))
+
+    async def hooks(self, request: Request) -> Response:
+        """List the hooks in firing order: the shared ones, or those of one session's snapshot."""
+        session = request.query_params.get("session") or None
+        async with self._site.asking() as asker:
+            hooks = await asker.ask("hooks", HooksAnswer, session=session)
+        return self._site.page("hooks.html", title="Hooks", place="hooks", hooks=hooks, session=session)
+
+    async def hook(self, request: Request) -> Response:
+        """Show one hook: its state, its timings, its last failures and its source."""
+        name = request.query_params.get("name", "")
+        async with self._site.asking() as asker:
+            answer = await asker.ask("hook", HookAnswer, id=name)
+            log = await asker.ask("log", RecordPage, hook=name, limit=10)
+        files: dict[str, list[SourceFile]] = {}
+        for hook in answer.value.hooks if answer.value is not None else ():
+            reading = partial(read_sources, hook.digests or {}, hook.origin)
+            files[hook.name] = await trio.to_thread.run_sync(reading)
+        return self._site.page(
+            "hook.html", title=f"Hook {name}", place="hooks", status=404 if answer.fault else 200, name=name,
+            answer=answer, files=files, log=log, entries=list_record_rows(log), samples=self._site.samples,
+            interval=LENGTH,
+        )  # fmt: skip
+
+    async def sessions(self, request: Request) -> Response:
+        """List the agents that are connected."""
+        async with self._site.asking() as asker:
+            sessions = await asker.ask("sessions", SessionsAnswer)
+        return self._site.page("sessions.html", title="Sessions", place="sessions", sessions=sessions, now=time.time())
+
+    async def revisions(self, request: Request) -> Response:
+        """List the revisions of the hooks, or the difference of two of them."""
+        async with self._site.asking() as asker:
+            log = await asker.ask("log", RecordPage, kind="registry", limit=REVISIONS)
+        known = list_revisions(log.value.records) if log.value is not None else []
+        first, last = (parse_page_number(request.query_params.get(key)) for key in ("from", "to"))
+        compared = compare_revisions(known, first, last) if first is not None and last is not None else None
+        return self._site.page(
+            "revisions.html", title="Revisions", place="revisions", log=log, revisions=known, first=first, last=last,
+            compared=compared,
+        )  # fmt: skip
+
+    async def record(self, request: Request) -> Response:
+        """Show the record, newest first, and the result of its check."""
+        given = {key: value.strip() for key in FILTERS if (value := request.query_params.get(key, "")).strip()}
+        async with self._site.asking() as asker:
+            log = await request_log(asker, given)
+            status = await asker.ask("status", StatusSummary)
+        self._note_head(status)
+        entries = list_record_rows(log)
+        older = {**given, "until": str(entries[-1].at)} if log.value is not None and log.value.more and entries else {}
+        return self._site.page(
+            "record.html", title="Record", place="record", log=log, entries=entries, given=given, older=older,
+            status_answer=status, checks=self._site.checks, kinds=KINDS, verdicts=get_args(DecisionVerdict),
+            causes=get_args(Cause),
+        )  # fmt: skip
+
+    async def decision(self, request: Request) -> Response:
+        """Show all that the record has of one decision."""
+        name = request.query_params.get("id", "")
+        async with self._site.asking() as asker:
+            log = await asker.ask("log", RecordPage, decision_id=name, limit=10)
+        entries = list_record_rows(log)
+        return self._site.page(
+            "decision.html", title=f"Decision {name}", place="record", status=200 if entries else 404, name=name,
+            log=log, entries=entries,
+        )  # fmt: skip
+
+    async def suspensions(self, request: Request) -> Response:
+        """Show the hooks that are left out: suspended, quarantined or disabled."""
+        async with self._site.asking() as asker:
+            status = await asker.ask("status", StatusSummary)
+            hooks = await asker.ask("hooks", HooksAnswer)
+        return self._site.page(
+            "suspensions.html", title="Suspensions", place="suspensions", status_answer=status, hooks=hooks
+        )
+
+    async def asks(self, request: Request) -> Response:
+        """List the decisions that wait for a person."""
+        async with self._site.asking() as asker:
+            pulse = await fetch_status_sample(asker)
+        return self._site.page("asks.html", title="Asks", place="asks", pulse=pulse)
+
+    def _note_head(self, status: QueryResult[StatusSummary]) -> None:
+        if status.value is not None:
+            self._site.checks.note_head(status.value.record.head.seq, status.value.record.head.hash)
+
+
+async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryResult[RecordPage]:
+    """Request the records that filters choose. A moment may also be given as a time ago."""
+    chosen: dict[str, Any] = dict(given)
+    for key in ("since", "until"):
+        if key in chosen:
+            try:
+                chosen[key] = read_moment(chosen[key], datetime.now(UTC))
+            except ValueError as error:
+                return QueryResult(fault=str(error))
+    return await asker.ask("log", RecordPage, limit=ROWS, **chosen)
+
+
+def list_record_rows(log: QueryResult[RecordPage]) -> list[RecordRow]:
+    """Return the records of a response, newest first, or none if there is no response."""
+    records: Sequence[Mapping[str, Any]] = log.value.records if log.value is not None else ()
+    return [build_record_row(record) for record in reversed(records)]
+
+
+def parse_page_number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None

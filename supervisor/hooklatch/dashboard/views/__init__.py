@@ -1,1 +1,0 @@
-"""The values that pages show: texts made harmless, decisions, differences, charts.  Pure."""

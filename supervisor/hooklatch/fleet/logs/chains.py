@@ -1,0 +1,310 @@
+"""The check of one host's log against itself and against the host's report.  Pure.
+
+An entry's hash covers its whole line, and most fields of it never leave the machine.  So the chain is checked here:
+each entry names the hash of the entry before it, and numbers have no holes but those that the record declares.  Only
+for entries from which nothing was left out the content is checked as well.  `DOES_NOT_PROVE` names the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from hooklatch.core.text import format_count
+from hooklatch.fleet.engine.engine import LogFacts, RecordBatch
+from hooklatch.fleet.logs.local import LocalReport
+from hooklatch.fleet.logs.logs import HostLog, LogFinding, ReceivedBatch
+from hooklatch.fleet.logs.places import ChainPosition, SeenRecords
+from hooklatch.fleet.logs.trimming import TrimNote
+from hooklatch.fleet.reports import HostReport
+from hooklatch.record.findings import ChainWitness
+from hooklatch.record.storage.chain import GENESIS
+from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
+
+__all__ = ["DOES_NOT_PROVE", "PROVES", "HostCheck", "HostVerified"]
+
+MAX_FINDINGS = 1000  # findings of a host; the rest is counted
+SETTLED = 60_000  # ms between a batch and a report after which the report must include the batch
+PROVES = (
+    "that the records which the engine has of these hosts are whole chains: none was left out, moved, exchanged or"
+    " inserted after a later one was shipped, but for those that are named"
+)
+DOES_NOT_PROVE = (
+    "that a record is true: where fields were left out, what a record says is the host's word.  On the host itself,"
+    " fleet verify compares each shipped record with the local one",
+    "that all was shipped: a host that is silent, or whose link was stopped, ships nothing.  fleet status names it",
+    "what a host decided without recording it: its hooks and its daemon are the host's own",
+    "that it was that host which shipped them: every process with its credentials for the engine can",
+)
+
+
+class HostVerified(msgspec.Struct):
+    """The result of the check of one host.  `ranges` are unbroken runs of each epoch; `whole` had nothing left out."""
+
+    host: str
+    records: int = 0
+    whole: int = 0
+    repeated: int = 0
+    ranges: list[tuple[int, int, int]] = []  # epoch, first, last
+    head: ChainWitness | None = None
+    epoch: int = 0
+    findings: list[LogFinding] = []
+    omitted: int = 0
+    notes: list[str] = []
+    local: LocalReport | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings and (self.local is None or self.local.ok)
+
+
+class HostCheck:
+    """The check of one host: it takes all of its batches, then the report, and returns the findings."""
+
+    def __init__(self, host: str) -> None:
+        self._log = HostLog(host)
+        self._host = host
+        self._trimmed: Mapping[int, TrimNote] = {}
+        self._records = self._whole = 0
+        self._skipped: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and number of the segment's record
+        self._retired: dict[int, list[RetiredEntry]] = {}
+        self._arrivals: list[tuple[int, int, int]] = []  # at, epoch and last number of each batch
+        self._verified = HostVerified(host)
+
+    def add_finding(self, what: str, text: str, epoch: int | None = None, seq: int | None = None) -> None:
+        self._keep_finding(LogFinding(self._host, what, text, epoch, seq))
+
+    def _keep_finding(self, finding: LogFinding) -> None:
+        if len(self._verified.findings) < MAX_FINDINGS:
+            self._verified.findings.append(finding)
+        else:
+            self._verified.omitted += 1
+
+    def take(self, epoch: int, batch: RecordBatch) -> ReceivedBatch:
+        """Take a batch, and return it as it was read."""
+        arrival = self._log.take(epoch, batch)
+        for finding in arrival.findings:
+            self._keep_finding(finding)
+        self._records += len(arrival.entries)
+        self._arrivals.append((batch.at, epoch, batch.last))
+        for entry in arrival.entries:
+            record = entry.record
+            self._whole += record.is_whole
+            if record.kind == "segment" and (skipped := read_skipped_range(record.document)) is not None:
+                self._skipped[epoch, record.seq] = skipped
+            elif record.kind == "retired" and (retired := read_retired(record.document)) is not None:
+                self._retired.setdefault(epoch, []).append(retired)
+        return arrival
+
+    def take_trim_notes(self, notes: Mapping[int, TrimNote]) -> None:
+        """Take the notes on trimmed batches, as they are when all batches are read."""
+        self._trimmed = notes
+
+    def heads(self, epoch: int) -> list[ChainWitness]:
+        """Return the newest entry of each batch of an epoch: the record on the host must still have it."""
+        places = self._log.seen_records.get(epoch, SeenRecords())
+        lasts = [last for _, arrived, last in self._arrivals if arrived == epoch]
+        return [ChainWitness(last, own) for last in lasts if (own := places.hash_of(last)) is not None]
+
+    def check_times(self, now: int) -> None:
+        """Find batches with impossible times; `now` is the engine's time after the batches were read.
+
+        The host appends the time itself, and could pass a new batch off as an old one: shown last, removed first.
+        """
+        newest: dict[int, int] = {}
+        for at, epoch, last in self._arrivals:
+            before = newest.get(epoch, 0)
+            newest[epoch] = max(before, at)
+            if at + SETTLED < before:
+                text = (
+                    f"the batch up to record {last} (epoch {epoch}) says that it arrived well before the one before it"
+                )
+                self.add_finding("time", text, epoch, last)
+            elif at > now + SETTLED:
+                text = f"the batch up to record {last} (epoch {epoch}) says that it arrives in the future"
+                self.add_finding("time", text, epoch, last)
+
+    def check_engine(self, epoch: int, facts: LogFacts) -> None:
+        """Find batches that were removed without a note; `facts` are from before the batches were read."""
+        noted = self._trimmed[epoch].batches if epoch in self._trimmed else 0
+        read = sum(1 for _, arrived, _ in self._arrivals if arrived == epoch)
+        removed = facts.added - facts.batches - noted
+        if removed > 0:
+            text = (
+                f"{removed} of the batches of epoch {epoch} were removed from the engine, and no operator's note"
+                " says so"
+            )
+            self.add_finding("engine", f"{text}: every process with the credentials of {self._host} can do that", epoch)
+        if facts.batches > read:
+            text = f"the engine has {facts.batches} batches of epoch {epoch}, of which only {read} can be reached"
+            self.add_finding("engine", f"{text}: another process than a link wrote to the log", epoch)
+
+    def end(self, report: HostReport | None, witnesses: Sequence[ChainWitness] = ()) -> HostVerified:
+        """Finish the check."""
+        verified = self._verified
+        verified.records, verified.whole, verified.repeated = self._records, self._whole, self._log.repeated
+        epochs = sorted({*self._log.seen_records, *self._trimmed})
+        for epoch in epochs:
+            self._check_epoch(epoch, self._log.seen_records.get(epoch, SeenRecords()))
+        for before, epoch in pairwise(epochs):
+            self._compare_epochs(before, epoch)
+        if report is not None:
+            self._check_report(report)
+        for witness in witnesses:
+            self._check_witness(witness)
+        return verified
+
+    # -- one epoch -----------------------------------------------------------------------------------------------------
+
+    def _check_epoch(self, epoch: int, seen: SeenRecords) -> None:
+        last: ChainPosition | None = None
+        for position in seen:
+            if last is None:
+                self._check_beginning(epoch, position)
+                self._verified.ranges.append((epoch, position.seq, position.seq))
+            elif self._follows(epoch, last, position):
+                first = self._verified.ranges[-1][1]
+                self._verified.ranges[-1] = (epoch, first, position.seq)
+            else:
+                self._verified.ranges.append((epoch, position.seq, position.seq))
+            last = position
+        if last is not None:
+            self._verified.epoch, self._verified.head = epoch, ChainWitness(last.seq, last.hash)
+        elif epoch in self._trimmed:
+            self._verified.notes.append(self._trimmed[epoch].text)
+
+    def _check_beginning(self, epoch: int, first: ChainPosition) -> None:
+        trimmed = self._trimmed.get(epoch)
+        if trimmed is not None:
+            self._verified.notes.append(trimmed.text)
+            if first.seq <= trimmed.seq:
+                return  # the note comes first: these batches are about to be removed
+            self._follows(epoch, ChainPosition(trimmed.seq, trimmed.hash[:32], ""), first)
+            return
+        skipped = self._skipped.get((epoch, first.seq))
+        if first.prev == GENESIS[:32] and (first.seq == 1 or skipped == (1, first.seq - 1)):
+            return
+        for retired in self._retired.get(epoch, []):
+            if (retired.kept_seq, retired.kept_prev[:32]) == (first.seq, first.prev):
+                self._verified.notes.append(
+                    f"epoch {epoch} begins with record {first.seq}: those before it were removed by the host's"
+                    f" retention, says its record {retired.seq}"
+                )
+                return
+        text = f"epoch {epoch} begins with record {first.seq}, and no record explains where those before it are"
+        self.add_finding("missing", text, epoch, 1)
+
+    def _follows(self, epoch: int, last: ChainPosition, place: ChainPosition) -> bool:
+        """Return whether one record directly follows another; a gap that is not declared is a finding."""
+        first, end = last.seq + 1, place.seq - 1
+        if first > end:
+            if place.prev == last.hash:
+                return True
+            text = f"record {place.seq} (epoch {epoch}) does not follow the record {last.seq} that was shipped"
+            self.add_finding("altered", text, epoch, last.seq)
+            return False
+        if place.prev == last.hash and self._skipped.get((epoch, place.seq)) == (first, end):
+            self._verified.notes.append(f"numbers {first} to {end} were never used: the daemon had crashed")
+            return True
+        for retired in self._retired.get(epoch, []):
+            if (retired.kept_seq, retired.kept_prev[:32]) == (place.seq, place.prev) and retired.first_seq <= first:
+                text = (
+                    f"{format_range(first, end)} removed by retention before they were shipped, says record "
+                    f"{retired.seq}"
+                )
+                self.add_finding("lost", f"{text} (epoch {epoch})", epoch, first)
+                return False
+        trimmed = self._trimmed.get(epoch)
+        if trimmed is not None and end <= trimmed.seq:
+            if end == trimmed.seq and place.prev != trimmed.hash[:32]:
+                text = f"record {place.seq} (epoch {epoch}) does not follow the record {end} that was trimmed"
+                self.add_finding("altered", text, epoch, end)
+            return False  # the range was removed while the log was read
+        if trimmed is not None and last.seq < trimmed.seq:
+            return self._follows(epoch, ChainPosition(trimmed.seq, trimmed.hash[:32], ""), place)
+        self.add_finding("missing", f"{format_range(first, end)} missing (epoch {epoch})", epoch, first)
+        return False
+
+    # -- epochs, the report, witnesses ---------------------------------------------------------------------------------
+
+    def _compare_epochs(self, before: int, epoch: int) -> None:
+        """Find the entries that a record that began anew no longer has."""
+        old, new = self._log.seen_records.get(before, SeenRecords()), self._log.seen_records.get(epoch, SeenRecords())
+        if not old.count and before in self._trimmed:
+            return  # the operator removed all that it had, and the note says so
+        kept = max((place.seq for place in old if new.hash_of(place.seq) == place.hash), default=0)
+        unknown = self._trimmed[epoch].seq if epoch in self._trimmed else 0
+        removed = [place.seq for place in old if place.seq > max(kept, unknown)]
+        common = f"the same through {kept}" if kept else "nothing in common"
+        text = f"the record began anew: epochs {before} and {epoch} have {common}"
+        if removed:
+            text += (
+                f"; {format_count(len(removed), 'record')} from {removed[0]} on were shipped once and are not "
+                "in the new one: the"
+                f" record on {self._host} was truncated, rewritten or removed.  This log still has them"
+            )
+        self.add_finding("anew", text, epoch, removed[0] if removed else None)
+
+    def _check_report(self, report: HostReport) -> None:
+        for text in report.findings:
+            self.add_finding("told", f"{self._host} says: {text}")
+        if report.lost:
+            self.add_finding(
+                "lost", f"{self._host} says that {report.lost} records were removed before they were shipped"
+            )
+        epoch, head = self._verified.epoch, self._verified.head
+        if report.epoch > epoch or (head is None and report.shipped):
+            text = f"{self._host} was told that records through {report.shipped} of epoch {report.epoch} are here"
+            self.add_finding(
+                "engine", f"{text}; the engine has none of that epoch: it lost what it had taken", report.epoch
+            )
+        elif report.epoch == epoch and head is not None and report.shipped > head.seq:
+            text = f"{self._host} was told that records through {report.shipped} are here, and the last is {head.seq}"
+            self.add_finding("engine", f"{text}: the engine lost what it had taken", epoch, head.seq + 1)
+        if report.record is None:
+            return
+        if report.record.seq < report.shipped:
+            text = f"the record of {self._host} ends at {report.record.seq}, and {report.shipped} were shipped"
+            self.add_finding("report", f"{text}: it went back", epoch, report.record.seq)
+        known_hash = self._log.seen_records.get(report.epoch, SeenRecords()).hash_of(report.record.seq)
+        if known_hash is not None and not agree_on_hash(known_hash, report.record.hash):
+            text = f"{self._host} says that its record {report.record.seq} is not the one that it shipped"
+            self.add_finding("report", text, report.epoch, report.record.seq)
+
+    def check_arrivals(self, report: HostReport, at: int) -> None:
+        """Find batches that arrived well before a report, at `at`, that does not include them."""
+        if report.record is None:
+            return
+        for arrived, epoch, last in self._arrivals:
+            if epoch == report.epoch and arrived + SETTLED < at and last > report.record.seq:
+                text = f"{self._host} says that its record ends at {report.record.seq}, and it had shipped {last}"
+                self.add_finding("report", f"{text}: it went back", epoch, report.record.seq)
+                return
+
+    def _check_witness(self, witness: ChainWitness) -> None:
+        hashes = [
+            hash_ for places in self._log.seen_records.values() if (hash_ := places.hash_of(witness.seq)) is not None
+        ]
+        head = self._verified.head
+        if any(agree_on_hash(hash_, witness.hash) for hash_ in hashes):
+            self._verified.notes.append(f"the witness {witness.seq}:{witness.hash[:16]} is confirmed")
+        elif hashes:
+            self.add_finding("altered", f"record {witness.seq} is not the one that the witness saw", None, witness.seq)
+        elif head is not None and witness.seq > head.seq:
+            self._verified.notes.append(f"the witness's record {witness.seq} was not shipped yet")
+        elif any(witness.seq <= note.seq for note in self._trimmed.values()):
+            self._verified.notes.append(f"the witness's record {witness.seq} was trimmed, and cannot be compared")
+        else:
+            self.add_finding("missing", f"record {witness.seq}, which the witness saw, is not here", None, witness.seq)
+
+
+def agree_on_hash(text: str, other: str) -> bool:
+    """Return whether two beginnings of a hash may be of one hash; too short ones never agree."""
+    length = min(len(text), len(other))
+    return length >= 16 and text[:length] == other[:length]
+
+
+def format_range(first: int, last: int) -> str:
+    return f"record {first} is" if first == last else f"records {first} to {last} are"

@@ -1,0 +1,141 @@
+"""The export of entries as OpenTelemetry logs over OTLP/HTTP, through OpenTelemetry's SDK.
+
+It exports at least once and in order: the next batch is sent when the receiver has confirmed the one before, and only
+then does the cursor move.  The SDK's own batching is not used, since it drops records that it cannot send in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hooklatch.errors import format_install_command
+from hooklatch.fleet.logs.logs import ReceivedBatch
+from hooklatch.fleet.logs.telemetry import OtelLogRecord, describe_resource, encode_finding, encode_log_record
+from hooklatch.version import VERSION
+
+if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    from opentelemetry.sdk._logs import ReadableLogRecord
+
+__all__ = ["ExportError", "NoSdkError", "OtlpExporter", "open_exporter"]
+
+AT_ONCE = 500  # records in one request
+FULL = 2 * 2**20  # characters of a request's values, about: collectors take 20 MiB unless told otherwise
+
+
+class NoSdkError(Exception):
+    """OpenTelemetry's SDK is not installed."""
+
+    def __init__(self, missing: str | None) -> None:
+        super().__init__(f"the package {missing} is not installed: {format_install_command('hooklatch[otel]')}")
+
+
+class ExportError(Exception):
+    """The receiver did not take a batch.  The cursor is still before it."""
+
+
+class OtlpExporter:
+    """A connection to a receiver.  `exported` counts log records, `refused` those that it took and threw away."""
+
+    def __init__(self, exporter: OTLPLogExporter, fleet: str, endpoint: str | None) -> None:
+        self._exporter = exporter
+        self._fleet = fleet
+        self._endpoint = endpoint or "the endpoint of OTEL_EXPORTER_OTLP_ENDPOINT"
+        self.exported = 0
+        self.refused = 0
+        self.why_refused = ""
+
+    def export(self, arrival: ReceivedBatch) -> None:
+        """Send a batch's entries and findings; block until the receiver has them.
+
+        Raises:
+            ExportError: it does not have them; the SDK has tried for as long as OTEL_EXPORTER_OTLP_TIMEOUT says.
+        """
+        telemetry = [encode_log_record(self._fleet, entry) for entry in arrival.entries]
+        telemetry += [encode_finding(self._fleet, finding, arrival.batch.at) for finding in arrival.findings]
+        for request in split_requests(telemetry):
+            self._send([make_otlp_record(self._fleet, arrival.host, log_record) for log_record in request])
+        self.exported += len(telemetry)
+
+    def _send(self, records: Sequence[ReadableLogRecord]) -> None:
+        from opentelemetry.sdk._logs.export import LogRecordExportResult
+
+        if self._exporter.export(records) is not LogRecordExportResult.SUCCESS:
+            raise ExportError(
+                f"{self._endpoint} did not take {len(records)} records; nothing is lost: run the same command again"
+            )
+
+    def note_answer(self, response: Any, *_: Any, **__: Any) -> None:
+        """Count the log records that the receiver refused: OTLP forbids to send them again, and the SDK is silent."""
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+
+        if response.status_code != 200 or "protobuf" not in response.headers.get("content-type", ""):
+            return
+        try:
+            partial = ExportLogsServiceResponse.FromString(response.content).partial_success
+        except Exception as error:  # of any kind its decoder raises: the status has said that the records are taken
+            self.why_refused = f"an answer that cannot be read: {error}"
+            return
+        self.refused += partial.rejected_log_records
+        self.why_refused = partial.error_message or self.why_refused
+
+
+def split_requests(telemetry: Sequence[OtelLogRecord]) -> Iterator[list[OtelLogRecord]]:
+    """Yield the log records of each request: as many as receivers take, and at least one."""
+    request: list[OtelLogRecord] = []
+    size = 0
+    for log_record in telemetry:
+        length = sum(len(str(value)) for value in log_record.attributes.values())
+        if request and (len(request) == AT_ONCE or size + length > FULL):
+            yield request
+            request, size = [], 0
+        request.append(log_record)
+        size += length
+    if request:
+        yield request
+
+
+def make_otlp_record(fleet: str, host: str, otel_log_record: OtelLogRecord) -> ReadableLogRecord:
+    from opentelemetry._logs import LogRecord, SeverityNumber
+    from opentelemetry.sdk._logs import ReadableLogRecord
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    number, text = otel_log_record.severity
+    record = LogRecord(
+        timestamp=otel_log_record.time or None,
+        observed_timestamp=otel_log_record.observed,
+        severity_number=SeverityNumber(number),
+        severity_text=text,
+        body=otel_log_record.body,
+        attributes=otel_log_record.attributes,
+        event_name=otel_log_record.name,
+    )
+    # No detectors: they would describe this machine, and the records are another's.
+    return ReadableLogRecord(
+        record, Resource(describe_resource(fleet, host)), InstrumentationScope("hooklatch.fleet", VERSION)
+    )
+
+
+@contextmanager
+def open_exporter(endpoint: str | None, fleet: str) -> Generator[OtlpExporter]:
+    """Open an exporter; without an endpoint the SDK's environment variables say where the receiver is.
+
+    Raises:
+        NoSdkError: the SDK is not installed.
+    """
+    try:
+        import requests
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    except ModuleNotFoundError as error:
+        raise NoSdkError(error.name) from None
+    with requests.Session() as session:
+        exporter = OTLPLogExporter(endpoint=endpoint, session=session)
+        otlp_exporter = OtlpExporter(exporter, fleet, endpoint)
+        session.hooks["response"].append(otlp_exporter.note_answer)
+        try:
+            yield otlp_exporter
+        finally:
+            exporter.shutdown()  # type: ignore[no-untyped-call]

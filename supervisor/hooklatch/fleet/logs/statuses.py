@@ -1,0 +1,126 @@
+"""The status of each host and its problems: from its report, its log and the engine's clock.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from hooklatch.core.text import format_count, format_duration
+from hooklatch.fleet.engine.engine import StoredReport
+from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.reports import HostReport, RecordHead, read_report
+
+__all__ = ["HostStatus", "list_host_statuses"]
+
+LONGEST = 1e10  # seconds, some 300 years: a host may report any number
+
+
+class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of a host.  `wrong` are its problems, in words; empty: all is well.
+
+    `seen_s` is the age of its report, None if it has none.  `stale_s` are the seconds since the host was last at the
+    engine's head.  `behind` is how many versions it has not read.
+    """
+
+    host: str
+    labels: tuple[str, ...] = ()
+    is_silent: bool = False
+    seen_s: float | None = None
+    head: int = 0
+    wanted: int | None = None
+    applied: int | None = None
+    bundle: str = ""
+    behind: int = 0
+    stale_s: float | None = None
+    health: str = "unknown"
+    record: RecordHead | None = None
+    epoch: int = 0
+    shipped: int = 0
+    unshipped: int = 0
+    lost: int = 0
+    skew_s: float = 0.0
+    link: str = ""
+    wrong: tuple[str, ...] = ()
+
+
+def list_host_statuses(
+    reports: Iterable[StoredReport], logs: Iterable[tuple[str, int]], *, newest: int, now: int, silent_after: float
+) -> list[HostStatus]:
+    """Return each host's status: silent ones first, then those with something wrong, each group by name.
+
+    `newest` is the fleet's newest version.  `now` is the engine's time in ms since the epoch, and is compared with
+    times of the engine's clock only.  A host is silent after `silent_after` seconds without a report.
+    """
+    epochs: dict[str, int] = {}
+    for host, epoch in logs:
+        epochs[host] = max(epoch, epochs.get(host, 0))
+    statuses: dict[str, HostStatus] = {}
+    for report in reports:
+        statuses[report.host] = find_host_status(report, epochs.get(report.host, 0), newest, now, silent_after)
+    for host, epoch in epochs.items():
+        if host not in statuses:
+            problems = ("it has a log and no report: its link has never reported, or its report was removed",)
+            statuses[host] = HostStatus(host=host, is_silent=True, epoch=epoch, behind=newest, wrong=problems)
+    return sorted(statuses.values(), key=lambda status: (not status.is_silent, not status.wrong, status.host))
+
+
+def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, silent_after: float) -> HostStatus:
+    seconds_ago = max(0.0, (now - report.at) / 1000)
+    is_silent = seconds_ago > silent_after
+    try:
+        host_report = read_report(report.data, report.host)
+    except FleetError as error:
+        return HostStatus(
+            host=report.host, is_silent=is_silent, seen_s=seconds_ago, behind=newest, epoch=epoch,
+            wrong=(str(error),),
+        )  # fmt: skip
+    problems = (
+        [f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"]
+        if is_silent
+        else []
+    )
+    return HostStatus(
+        host=report.host,
+        labels=host_report.labels,
+        is_silent=is_silent,
+        seen_s=seconds_ago,
+        head=host_report.head.version,
+        wanted=host_report.wanted,
+        applied=host_report.applied,
+        bundle=host_report.bundle,
+        behind=max(0, newest - host_report.head.version),
+        stale_s=min(max(0.0, host_report.stale_s), LONGEST) + seconds_ago if host_report.stale_s is not None else None,
+        health=host_report.health,
+        record=host_report.record,
+        epoch=max(epoch, host_report.epoch),
+        shipped=host_report.shipped,
+        unshipped=host_report.unshipped,
+        lost=host_report.lost,
+        skew_s=max(-LONGEST, min((host_report.clock - report.at) / 1000, LONGEST)) if host_report.clock else 0.0,
+        link=host_report.link,
+        wrong=(*problems, *list_report_problems(host_report, newest, epoch)),
+    )
+
+
+def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterable[str]:
+    if report.problem:
+        yield report.problem
+    if report.head.version < newest:
+        yield f"it has not read {format_count(newest - report.head.version, 'version')} of the policy"
+    elif report.head.version > newest:
+        yield f"it has read version {report.head.version}, and the engine's newest is {newest}: the engine lost some"
+    if report.wanted != report.applied:
+        yield f"version {report.wanted} should be active there, and {report.applied or 'none'} is"
+    if report.health != "ready":
+        yield f"its daemon is {report.health}"
+    if report.lost:
+        yield f"{format_count(report.lost, 'record')} were removed there before they were shipped"
+    if report.epoch > 1 or epoch > 1:
+        yield (
+            f"its record began anew ({max(report.epoch, epoch)} epochs); see: hooklatch fleet verify --host "
+            f"{report.host}"
+        )
+    if report.shipped and report.epoch > epoch:
+        yield f"it was told that epoch {report.epoch} of its log is here, and it is not: the engine lost it"
+    yield from report.findings

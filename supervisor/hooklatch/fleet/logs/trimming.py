@@ -1,0 +1,175 @@
+"""The trimming of the engine's logs by an operator, and the notes on it.
+
+A note is written before anything is removed: the number and hash of the last removed entry, how many batches, when, by
+whom and why.  So a trimmed log can be distinguished from a log with a hole.  The newest batch of the epoch that a host
+ships to always stays: the link continues from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hooklatch.fleet.batches import BatchError, ShippedRecord, unpack_batch
+from hooklatch.fleet.engine.engine import Engine, RecordBatch
+from hooklatch.fleet.manifests import FleetError, Sha256
+from hooklatch.fleet.reports import read_report
+
+__all__ = ["TrimRange", "TrimNote", "choose_trim_range", "read_trimmed", "trim_hosts"]
+
+AT_ONCE = 8  # batches in memory
+
+
+class TrimNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A note on one epoch of a host's log: everything through `seq` was removed, `batches` of them in all."""
+
+    epoch: int
+    seq: Annotated[int, Meta(ge=1)]
+    hash: Sha256
+    batches: Annotated[int, Meta(ge=0)]
+    at: int  # ms since the epoch, by the engine's clock
+    by: str = ""
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        return f"epoch {self.epoch} was trimmed through record {self.seq} by {self.by or 'an operator'}{why}"
+
+
+class TrimRange(msgspec.Struct, frozen=True):
+    """The batches to remove from one epoch: the `count` oldest, the last of which is `batch`."""
+
+    batch: RecordBatch
+    count: int
+
+
+def choose_trim_range(batches: Sequence[RecordBatch], older_than: int, *, keeps_newest: bool) -> TrimRange | None:
+    """Choose the batches that arrived before a moment, in ms by the engine's clock, from the beginning on.
+
+    `batches` are all of an epoch, or its oldest; the last of them stays where `keeps_newest`.
+    """
+    trim_range = None
+    latest = 0
+    candidates = batches[:-1] if keeps_newest else batches
+    for count, batch in enumerate(candidates, 1):
+        # A host may claim any time, but a later batch did not arrive earlier.
+        latest = max(latest, batch.at)
+        if latest >= older_than:
+            break
+        trim_range = TrimRange(batch, count)
+    return trim_range
+
+
+def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
+    """Read the notes on a host's log, by epoch.
+
+    Raises:
+        FleetError: a note cannot be read; only operators can write them.
+    """
+    notes_by_epoch: dict[int, TrimNote] = {}
+    for epoch, data in notes.items():
+        try:
+            notes_by_epoch[epoch] = msgspec.json.decode(data, type=TrimNote)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise FleetError(f"the note on what was trimmed from epoch {epoch} cannot be read: {error}") from None
+        if notes_by_epoch[epoch].epoch != epoch:
+            raise FleetError(
+                f"the note on what was trimmed from epoch {epoch} is of epoch {notes_by_epoch[epoch].epoch}"
+            )
+    return notes_by_epoch
+
+
+async def trim_hosts(
+    engine: Engine, hosts: Iterable[str], *, older: float, by: str, reason: str, is_dry: bool = False
+) -> tuple[list[tuple[str, TrimNote]], list[str]]:
+    """Remove batches that arrived more than `older` seconds ago, by the engine's clock.
+
+    Return the notes, with their hosts, and a text for each log that was kept though it is old enough.
+
+    Raises:
+        EngineError: the engine does not allow it.
+    """
+    now = int((await engine.facts())["clock"])
+    chosen_hosts = set(hosts)
+    logs = sorted([log async for log in engine.logs() if log[0] in chosen_hosts])
+    ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await list_reported_epochs(engine)
+    written_notes: list[tuple[str, TrimNote]] = []
+    kept_texts: list[str] = []
+    for host, epoch in logs:
+        batches = await list_bare_batches(engine, host, epoch)
+        cut = choose_trim_range(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
+        if cut is None:
+            continue
+        try:
+            before = read_trimmed(await engine.notes(host)).get(epoch)
+            last, count = await find_readable_record(engine, host, epoch, batches[: cut.count])
+        except FleetError as error:
+            kept_texts.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
+            continue
+        note = make_note(epoch, last, batches[:count], before, at=now, by=by, reason=reason)
+        if not is_dry:
+            await engine.trim(host, epoch, note.seq, msgspec.json.encode(note))
+        written_notes.append((host, note))
+    return written_notes, kept_texts
+
+
+def make_note(
+    epoch: int,
+    last: ShippedRecord,
+    batches: Sequence[RecordBatch],
+    before: TrimNote | None,
+    *,
+    at: int,
+    by: str,
+    reason: str,
+) -> TrimNote:
+    """Return the note on batches through this entry; `before` is the present note.
+
+    A trim that was killed after its note has left batches that this note has counted, and another operator may just
+    have removed more.  A note that counts too many would cover what a host removes.
+    """
+    if before is not None and before.seq >= last.seq:
+        return before
+    noted, through = (before.batches, before.seq) if before is not None else (0, 0)
+    noted += sum(batch.last > through for batch in batches)
+    return TrimNote(epoch=epoch, seq=last.seq, hash=last.hash, batches=noted, at=at, by=by, reason=reason)
+
+
+async def list_reported_epochs(engine: Engine) -> set[tuple[str, int]]:
+    """Return the epoch that each host reports to ship to."""
+    epochs = set[tuple[str, int]]()
+    async for report in engine.reports():
+        with suppress(FleetError):  # the newest epoch counts then
+            epochs.add((report.host, read_report(report.data, report.host).epoch))
+    return epochs
+
+
+async def list_bare_batches(engine: Engine, host: str, epoch: int) -> list[RecordBatch]:
+    """Return the batches of a log without their data, which may be gigabytes."""
+    bare_batches: list[RecordBatch] = []
+    while batches := await engine.batches(host, epoch, bare_batches[-1].last if bare_batches else 0, limit=AT_ONCE):
+        bare_batches += [msgspec.structs.replace(batch, data=b"") for batch in batches]
+    return bare_batches
+
+
+async def find_readable_record(
+    engine: Engine, host: str, epoch: int, batches: Sequence[RecordBatch]
+) -> tuple[ShippedRecord, int]:
+    """Return the last entry of the newest of these batches that can be read, and how many batches end with it.
+
+    Raises:
+        BatchError: none can be read.
+    """
+    for count in range(len(batches), 0, -1):
+        for batch in await engine.batches_before(host, epoch, batches[count - 1].last + 1, limit=1):
+            try:
+                records = unpack_batch(batch.data, host=host, epoch=epoch, first=batch.first, last=batch.last)
+            except BatchError:
+                continue
+            return records[-1], count
+    raise BatchError("none of the batches that are old enough can be read, and the note needs the last record's hash")

@@ -1,0 +1,215 @@
+"""The versions of a fleet's policy: a hash chain of signed manifests.
+
+A manifest names a bundle, the hosts that it is for, and the manifest before it.  Every host reads all of them in order,
+from version 1 or from the one that it read last, so none can be left out, repeated or exchanged.
+
+    bytes (as stored)  ─▶  read_envelope  ─▶  verify_manifests(fleet, head, envelopes, keys)  ─▶  VerifiedManifests
+                                                              select_newest(manifests, host, labels)  ◀─┘
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hooklatch.fleet.signing import PublicKey
+
+__all__ = [
+    "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead", "Manifest", "RolloutTarget",
+    "VerifiedManifests", "find_bucket", "select_newest",
+    "encode_signed_text", "read_envelope", "read_payload", "read_manifest", "find_signer", "verify_manifests",
+]  # fmt: skip
+
+BUCKETS = 10_000  # a percentage has two decimals
+MAX_ENVELOPE = 64 * 1024  # bytes of a manifest as stored
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # of a fleet, a host or a label; safe in keys, paths and patterns
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z")]
+
+
+class FleetError(Exception):
+    """Data that was read from the engine, or is about to be written there, is not valid.  The text says what to do."""
+
+
+class PolicyHead(msgspec.Struct, frozen=True):
+    """The newest manifest that was read: its version (0: none) and the sha256 of its envelope."""
+
+    version: int = 0
+    digest: str = ""
+
+
+START = PolicyHead()
+
+
+class RolloutTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The hosts that a version is for: those that have all `labels`, and of these a share of `percent`."""
+
+    labels: tuple[Name, ...] = ()
+    percent: Annotated[float, Meta(gt=0, le=100)] = 100.0
+
+    def includes(self, host: str, labels: Collection[str]) -> bool:
+        """Return whether the version is for a host with these labels."""
+        return set(self.labels) <= set(labels) and find_bucket(host) < self.percent * (BUCKETS / 100)
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One version of a fleet's policy.
+
+    `previous` is the sha256 of the envelope of the version before, empty for version 1.  `bundle` is the sha256 of the
+    bundle's bytes and `size` how many they are.  `created` is a moment in UTC, for people.  `same_as` is the version
+    whose bundle this is, if it is not a new one: a rollback, or a wider rollout.
+    """
+
+    fleet: Name
+    version: Annotated[int, Meta(ge=1)]
+    previous: str
+    bundle: Sha256
+    size: Annotated[int, Meta(ge=0)]
+    rollout: RolloutTarget = RolloutTarget()
+    created: str = ""
+    publisher: str = ""
+    message: str = ""
+    same_as: int | None = None
+
+
+class SignedManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A manifest as stored: the text that was signed, the id of the key, and the signature in base64."""
+
+    payload: str
+    key: str
+    signature: str
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of the whole envelope, by which the next version names this one.
+
+        The payload alone is not enough: a writer to the engine could then exchange the id of an older version's key
+        for an unknown one, and a new host would pass over that version.
+        """
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+class VerifiedManifests(msgspec.Struct, frozen=True):
+    """The result of a run of manifests: the new head, and the manifests that a listed key has signed, in order."""
+
+    head: PolicyHead
+    manifests: tuple[Manifest, ...]
+
+
+def find_bucket(host: str) -> int:
+    """Return the place of a host among 10,000.
+
+    It depends on the name alone and never changes, so a wider rollout has all hosts of a narrower one.
+    """
+    return int.from_bytes(hashlib.sha256(host.encode()).digest()[:8]) % BUCKETS
+
+
+def encode_signed_text(manifest: Manifest) -> str:
+    """Return the text to sign: compact JSON in the order of the fields."""
+    return msgspec.json.encode(manifest).decode()
+
+
+def read_envelope(data: bytes) -> SignedManifest:
+    """Read a stored manifest.
+
+    Raises:
+        FleetError: the bytes are not a manifest.
+    """
+    if len(data) > MAX_ENVELOPE:
+        raise FleetError(f"a manifest has {len(data)} bytes; the most is {MAX_ENVELOPE}")
+    try:
+        return msgspec.json.decode(data, type=SignedManifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FleetError(f"a manifest cannot be read: {error}") from None
+
+
+def read_payload(envelope: SignedManifest) -> Manifest:
+    """Read the manifest in an envelope without looking at its signature.
+
+    Raises:
+        FleetError: the payload is not a manifest.
+    """
+    try:
+        return msgspec.json.decode(envelope.payload, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise FleetError(f"a manifest's payload cannot be read: {error}") from None
+
+
+def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:
+    """Read the manifest in an envelope, which must be one of this fleet.
+
+    Raises:
+        FleetError: the payload is not a manifest, or is one of another fleet.
+    """
+    manifest = read_payload(envelope)
+    if manifest.fleet != fleet:
+        raise FleetError(f"version {manifest.version} is of the fleet {manifest.fleet!r}, not of {fleet!r}")
+    return manifest
+
+
+def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str, PublicKey]) -> PublicKey | None:
+    """Return the key, of these, that has signed a manifest; None if its envelope names another.
+
+    Raises:
+        FleetError: the signature is not that of the key that it names.
+    """
+    key = keys.get(envelope.key)
+    if key is not None and not key.verifies(envelope.payload.encode(), decode_signature(envelope.signature)):
+        raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
+    return key
+
+
+def verify_manifests(
+    fleet: str, head: PolicyHead, envelopes: Sequence[SignedManifest], keys: Mapping[str, PublicKey]
+) -> VerifiedManifests:
+    """Verify the manifests that follow `head`; `keys` are the trusted ones, by id.
+
+    A listed key must have signed the last manifest.  The hash chain vouches for those before it, so a manifest of a key
+    that was revoked since is passed over: it is in the history and is never applied.
+
+    Raises:
+        FleetError: they do not follow `head`, or no listed key has signed the last.  None of them may be used.
+    """
+    signed: list[Manifest] = []
+    is_vouched = True
+    for envelope in envelopes:
+        manifest = read_manifest(fleet, envelope)
+        if manifest.version != head.version + 1:
+            raise FleetError(f"version {manifest.version} cannot follow version {head.version}")
+        if manifest.previous != head.digest:
+            raise FleetError(
+                f"version {manifest.version} does not follow the version {head.version} that this host has read:"
+                " the history was rewritten; if that was the operator's doing, run: hooklatch fleet reset"
+            )
+        is_vouched = find_signer(manifest, envelope, keys) is not None
+        if is_vouched:
+            signed.append(manifest)
+        head = PolicyHead(manifest.version, envelope.digest)
+    if not is_vouched:
+        raise FleetError(
+            f"version {head.version} is signed by the key {envelopes[-1].key}, which [fleet] keys does not list"
+        )
+    return VerifiedManifests(head, tuple(signed))
+
+
+def select_newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) -> Manifest | None:
+    """Return the newest of these versions that is for a host, if any is."""
+    newest = None
+    for manifest in manifests:
+        if manifest.rollout.includes(host, labels):
+            newest = manifest
+    return newest
+
+
+def decode_signature(signature: str) -> bytes:
+    """Return the bytes of a signature; none if the text is not base64, which no key verifies."""
+    try:
+        return base64.b64decode(signature, validate=True)
+    except ValueError:
+        return b""

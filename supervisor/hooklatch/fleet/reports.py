@@ -1,0 +1,125 @@
+"""A host's report on itself: the JSON that its link puts into the engine.
+
+The link writes it, `fleet status` and `fleet verify` show it, and the publisher compares hosts by it.  A process with a
+host's credentials can write that host's report, so the report proves nothing: it can hold a rollout, or hide a fault of
+that host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hooklatch.fleet.manifests import FleetError, Name, PolicyHead
+
+__all__ = ["FAULTS", "GateCounts", "HostReport", "RecordHead", "encode_report", "read_report", "sum_gates"]
+
+MAX_REPORT = 64 * 1024  # bytes of a report as stored
+# Causes of a denial that blame the hooks: they broke, hung, do not load, gave an answer that no hook may give, or are
+# quarantined because of it.  The others blame the load, the disk or the request, or are a hook's own decision.
+FAULTS = frozenset({"crash", "timeout", "load", "protocol", "quarantined"})
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+class GateCounts(msgspec.Struct, frozen=True):
+    """The decisions of gates since the active bundle took effect, and those of them that denied, by their cause.
+
+    `since` is the seq of the first entry that was counted.  Two reports with one `since` are of one count, so the later
+    less the earlier is what happened between them.  A version with the bundle that is active already begins no new
+    count.  `denied` has the causes of the record: "policy", "crash", "timeout", "load", …
+    """
+
+    since: Count = 0
+    decided: Count = 0
+    denied: dict[str, Count] = {}
+
+    @property
+    def faults(self) -> int:
+        """Return how many decisions denied because a hook is broken."""
+        return sum(count for cause, count in self.denied.items() if cause in FAULTS)
+
+    def after(self, before: GateCounts | None) -> GateCounts:
+        """Return the counts since an earlier report; all of them if a new count has begun since."""
+        if before is None or before.since != self.since or before.decided > self.decided:
+            return self
+        denied = {cause: max(0, count - before.denied.get(cause, 0)) for cause, count in self.denied.items()}
+        return GateCounts(self.since, self.decided - before.decided, denied)
+
+
+class RecordHead(msgspec.Struct, frozen=True):
+    """The newest entry on the host: a change of the record up to it is noticed from now on."""
+
+    seq: Count
+    hash: str
+
+
+class HostReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A host's last report on itself.  A field that this version does not know is passed over.
+
+    `head`     the newest version that it has read, and its digest
+    `wanted`   the version that it should have, None if none is for it; `applied` the active one, with its `bundle`
+    `problem`  why `wanted` is not active, or why the newest versions were refused
+    `health`   the daemon's: "ready", "red", "draining", or "unreachable" if the link cannot reach it
+    `stale_s`  seconds since the daemon was last at the engine's head; None if it never was
+    `epoch`    of its log in the engine: each epoch after 1 is a record that began anew
+    `record`   the newest entry on the host; `shipped` the seq up to which the engine has the entries
+    `unshipped`, `lost`  how many entries wait, and how many were removed before they were shipped
+    `findings` what is wrong with the record, as for `fleet verify`: "the record was truncated to 17", …
+    `clock`    the host's, in ms since the epoch; the engine stores its own clock of that moment with the report
+    """
+
+    host: Name
+    labels: tuple[Name, ...] = ()
+    head: PolicyHead = PolicyHead()
+    wanted: int | None = None
+    applied: int | None = None
+    bundle: str = ""
+    problem: str | None = None
+    health: str = "unreachable"
+    revision: int = 0
+    stale_s: float | None = None
+    gates: GateCounts = GateCounts()
+    epoch: Count = 0
+    record: RecordHead | None = None
+    shipped: Count = 0
+    unshipped: Count = 0
+    lost: Count = 0
+    findings: tuple[str, ...] = ()
+    link: str = ""
+    clock: int = 0
+
+
+def encode_report(report: HostReport) -> bytes:
+    """Return the JSON of a report."""
+    return msgspec.json.encode(report)
+
+
+def read_report(data: bytes, host: str) -> HostReport:
+    """Read the bytes that the engine has as the report of a host.
+
+    Raises:
+        FleetError: they are not a report, or another host's.
+    """
+    if len(data) > MAX_REPORT:
+        raise FleetError(f"the report of {host!r} has {len(data)} bytes; the most is {MAX_REPORT}")
+    try:
+        report = msgspec.json.decode(data, type=HostReport)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FleetError(f"the report of {host!r} cannot be read: {error}") from None
+    if report.host != host:
+        raise FleetError(f"the report of {host!r} says that it is of {report.host!r}")
+    return report
+
+
+def sum_gates(counts: Iterable[GateCounts]) -> GateCounts:
+    """Return the sum of several hosts' counts; its `since` means nothing."""
+    decided, denied = 0, dict[str, int]()
+    for gates in counts:
+        decided += gates.decided
+        for cause, count in gates.denied.items():
+            denied[cause] = denied.get(cause, 0) + count
+    return GateCounts(0, decided, denied)

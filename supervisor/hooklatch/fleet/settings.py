@@ -1,0 +1,182 @@
+"""The [fleet] table: the fleet that this host follows, the keys that it trusts, and the fields that leave the machine.
+
+The daemon keeps the settings in its state file, so that a broken main file takes nothing from a host that is in a
+fleet.  The link reads the same table for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from hooklatch.core.tables import InvalidTableError
+from hooklatch.core.text import read_duration, suggest_name
+from hooklatch.fleet.manifests import NAME
+from hooklatch.fleet.signing import KeyFormatError, decode_key
+
+__all__ = ["ALWAYS", "DEFAULT_FIELDS", "RECORD_FIELDS", "FleetSettings", "FleetTable"]
+
+MIB = 2**20
+MAX_LABELS = 64
+MAX_KEYS = 64
+PASSWORD_VARIABLE = "HOOKLATCH_FLEET_PASSWORD"
+
+ALWAYS = ("seq", "at", "kind", "hash", "prev")  # of each entry, even if `fields` lacks them: they are its proof
+# The fields that leave the machine by default: who decided what, when and why.  None is a part of a payload, but for
+# what a hook chose to put into a reason, a message or a warning (after the record's redaction).
+OF_DECISIONS = (
+    "decision_id", "event", "gate", "verdict", "cause", "reason", "layer", "hook", "name", "session", "run", "call_id",
+    "host", "revision", "payload_digest", "payload_bytes", "outputs", "outcomes", "outcomes_omitted", "warnings",
+    "warnings_omitted", "duration_ms", "payload_kept", "payload_unkept",
+)  # fmt: skip
+OF_OTHER_KINDS = (
+    # started, stopped
+    "version", "pid", "uid", "system", "python", "boot_id", "durability", "after", "failure",
+    # registry, source, quarantined, released, suspended, resumed
+    "previous", "digest", "added", "removed", "changed", "kind_of_source", "sha256", "build", "why", "until",
+    # segment, retired, recovered, fault, mended, acknowledged
+    "format", "skipped", "first_seq", "kept_seq", "kept_prev", "lost", "segments", "segment", "bytes", "keep_bytes",
+    "keep_seconds", "unshipped", "text", "faults", "fault_seq", "after_seq",
+    # payloads
+    "files",
+    # skipped, disk, unrecorded
+    "events", "stage", "free_bytes",
+    # fleet
+    "action", "bundle", "fleet", "head", "labels", "problem", "wanted",
+)  # fmt: skip
+DEFAULT_FIELDS = (*OF_DECISIONS, *OF_OTHER_KINDS)
+BY_CHOICE = (
+    "excerpt",
+    "excerpt_cut",
+    "patch",
+    "claimed_session",
+    "cwd",
+    "location",
+    "to",
+)  # of payloads, folders
+RECORD_FIELDS = (*ALWAYS, *DEFAULT_FIELDS, *BY_CHOICE)
+
+FORM = "at most 63 letters, digits, '.', '_' and '-', the first a letter or a digit"
+NAMED = {"is": f"a name: {FORM}"}
+PATTERN = rf"^{NAME.pattern}\Z"
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
+Duration: TypeAlias = Annotated[str, Meta(extra={"is": 'a duration like "500ms", "90s", "15m" or "24h"'})]
+WhenStale: TypeAlias = Literal["serve", "deny"]
+
+
+class FleetSettings(msgspec.Struct, frozen=True):
+    """The settings of this host as part of a fleet.  `max_staleness` and `reconnect` are seconds, paths are absolute.
+
+    `fields` are the fields of an entry that leave the machine, besides those that always do.
+    """
+
+    name: str
+    url: str
+    host: str
+    keys: tuple[str, ...]
+    user: str | None = None
+    password_file: str | None = None
+    ca: str | None = None
+    labels: tuple[str, ...] = ()
+    max_staleness: float = 24 * 3600.0
+    when_stale: WhenStale = "serve"
+    fields: tuple[str, ...] = DEFAULT_FIELDS
+    keep_unshipped_bytes: int = 1024 * MIB
+    reconnect: float = 0.5
+
+
+class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[fleet]: the fleet that this host is in."""
+
+    name: Annotated[str, Meta(pattern=PATTERN, extra=NAMED, examples=["acme"])]
+    url: Annotated[str, Meta(min_length=1, examples=["rediss://engine.example:6379"])]
+    keys: Annotated[tuple[Text, ...], Meta(examples=[["ed25519:…"]], extra={"is": "a list of public keys"})]
+    user: Text | None = None
+    password_file: FilePath | None = None
+    ca: FilePath | None = None
+    host: Annotated[str, Meta(pattern=PATTERN, extra=NAMED)] | None = None
+    labels: Annotated[
+        tuple[Annotated[str, Meta(pattern=PATTERN)], ...], Meta(extra={"is": f"a list of names, each {FORM}"})
+    ] = ()
+    max_staleness: Duration = "24h"
+    when_stale: WhenStale = "serve"
+    fields: tuple[Text, ...] = DEFAULT_FIELDS
+    keep_unshipped_mib: Annotated[float, Meta(gt=0, lt=2**40)] = 1024
+    reconnect: Duration = "500ms"
+
+    def __post_init__(self) -> None:
+        check_url(self.url)
+        check_keys(self.keys)
+        for key in ("max_staleness", "reconnect"):
+            try:
+                read_duration(getattr(self, key))
+            except ValueError as error:
+                raise InvalidTableError(f"{key}: {error}", (key,)) from None
+        if len(self.labels) > MAX_LABELS:
+            raise InvalidTableError(f"labels has {len(self.labels)} labels; the most is {MAX_LABELS}", ("labels",))
+        for field in self.fields:
+            if field not in RECORD_FIELDS:
+                suggestion = suggest_name(field, RECORD_FIELDS) or "; docs/reference/record.md has those that there are"
+                raise InvalidTableError(f"fields: a record has no field {field!r}{suggestion}", ("fields",))
+
+    def settings(self, machine: str, absolute: Callable[[str], str]) -> FleetSettings:
+        """Return the settings; `machine` is this machine's own name, `absolute` resolves a path of the file.
+
+        Raises:
+            InvalidTableError: the table names no host, and the machine's name cannot be a host's.
+        """
+        if self.host is None and NAME.fullmatch(machine) is None:
+            reason = f'the machine is called {machine!r}, which cannot be a host\'s name: add host = "…" ({FORM})'
+            raise InvalidTableError(reason, ("host",))
+        return FleetSettings(
+            name=self.name,
+            url=self.url,
+            host=self.host or machine,
+            keys=tuple(key.strip() for key in self.keys),
+            user=self.user,
+            password_file=absolute(self.password_file) if self.password_file is not None else None,
+            ca=absolute(self.ca) if self.ca is not None else None,
+            labels=tuple(dict.fromkeys(self.labels)),
+            max_staleness=read_duration(self.max_staleness),
+            when_stale=self.when_stale,
+            fields=self.fields,
+            keep_unshipped_bytes=int(self.keep_unshipped_mib * MIB),
+            reconnect=read_duration(self.reconnect),
+        )
+
+
+def check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        has_password = parts.password is not None
+    except ValueError as error:
+        raise InvalidTableError(f"url is not a URL: {error}", ("url",)) from None
+    if has_password:
+        reason = (
+            "url holds a password, which every reader of this file would know; write it into a file of mode 600,"
+            f' and name that: password_file = "…" (or set {PASSWORD_VARIABLE} for the link)'
+        )
+        raise InvalidTableError(reason, ("url",))
+    is_plain = url.isascii() and url.isprintable() and " " not in url
+    if not is_plain or not parts.scheme or not url.lower().startswith(f"{parts.scheme}://"):
+        # The value is not shown: it may hold a password after all.
+        raise InvalidTableError('url says how the engine is reached: url = "rediss://engine.example:6379"', ("url",))
+
+
+def check_keys(keys: tuple[str, ...]) -> None:
+    if not 0 < len(keys) <= MAX_KEYS:
+        raise InvalidTableError(
+            f"keys has {len(keys)} keys; list from 1 to {MAX_KEYS} public keys whose signatures this host trusts;"
+            " make a pair with: hooklatch fleet keygen",
+            ("keys",),
+        )
+    for number, key in enumerate(keys, 1):
+        try:
+            decode_key(key)
+        except KeyFormatError as error:
+            raise InvalidTableError(f"keys: number {number} is not a public key: {error}", ("keys",)) from None

@@ -1,1 +1,0 @@
-"""Git for guards: its commands with their settings and options, and the state of a repository."""

@@ -1,0 +1,294 @@
+"""The reader of the record: forwards, backwards, filtered, or as it grows.  It changes no file.
+
+Nothing read is trusted: a line that is not JSON is skipped (`verify` reports those), and the last line may still be
+incomplete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, BinaryIO
+
+import msgspec
+
+from hooklatch.core.hooks.names import is_like_a_name, strip_scope
+from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.text import read_duration
+from hooklatch.files import open_regular_file
+from hooklatch.record.storage.chain import read_link
+from hooklatch.record.storage.segments import SegmentFile, list_segments
+
+__all__ = [
+    "KINDS",
+    "MOMENTS",
+    "Filters",
+    "NoRecordError",
+    "list_field_values",
+    "read_entries_of_kind",
+    "RecordFollower",
+    "read_backwards",
+    "read_forwards",
+    "matches_filters",
+    "filter_entries",
+    "list_entry_values",
+    "read_newest",
+    "query_record",
+    "read_moment",
+]
+
+BLOCK = 256 * 1024
+MAX_RECORDS = 10_000
+MAX_ANSWER = 4 * 2**20  # bytes per response over a socket
+KINDS = (
+    *("decision", "abandoned", "started", "stopped", "registry", "source", "suspended", "resumed", "quarantined"),
+    "released",
+    *("settings", "segment", "retired", "recovered", "disk", "unrecorded", "mended", "fault", "acknowledged"),
+    *("skipped", "fleet", "ask", "operation", "payloads"),
+)
+MOMENTS = "2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"  # how they are written
+EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
+DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+ENCODER = msgspec.json.Encoder()
+
+
+class NoRecordError(Exception):
+    """A directory holds no record; the text says what to do."""
+
+
+class Filters(msgspec.Struct, frozen=True):
+    """A query; a record must match everything that is given.  Times are texts as in `at`, compared as strings.
+
+    `run` identifies one live session, while a `session` id may be reused.  `hook` is a full name (`global/x`,
+    `project:/srv/x`) or an id, which several hooks may share; it matches every hook that was called, not just the one
+    that decided.
+    """
+
+    session: str | None = None
+    run: str | None = None
+    hook: str | None = None
+    verdict: DecisionVerdict | None = None
+    cause: Cause | None = None
+    event: str | None = None
+    kind: str | None = None
+    decision_id: str | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: int = 100
+
+
+def read_moment(text: str, now: datetime) -> str:
+    """Return a moment as the record spells it; it is given as one, or as how long ago it was.
+
+    Raises:
+        ValueError: it is neither; the text says how to write one.
+    """
+    try:
+        if text[-1:].isdigit() or text.endswith("Z"):
+            read = datetime.fromisoformat(text).astimezone(UTC)
+        else:
+            read = (now - timedelta(seconds=read_duration(text))).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is not a time; write {MOMENTS}") from None
+    return f"{read:%Y-%m-%dT%H:%M:%S}.{read.microsecond // 1000:03d}Z"
+
+
+def list_needles(filters: Filters) -> list[bytes]:
+    """Return what each line that matches contains, so that most others are rejected before any JSON is parsed."""
+    needles = [
+        b'"%b":%b' % (key.encode(), ENCODER.encode(value))
+        for key in EXACT
+        if (value := getattr(filters, key)) is not None
+    ]
+    if filters.hook is not None:
+        hook_id = strip_scope(filters.hook) if is_like_a_name(filters.hook) else filters.hook
+        needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
+    return needles
+
+
+def matches_filters(record: dict[str, Any], filters: Filters) -> bool:
+    """Return whether a record is one of those that the filters choose."""
+    if any((wanted := getattr(filters, key)) is not None and record.get(key) != wanted for key in EXACT):
+        return False
+    at = str(record.get("at"))
+    if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
+        return False
+    return filters.hook is None or any(
+        is_outcome_of_hook(filters.hook, outcome) for outcome in [record, *record.get("outcomes", [])]
+    )
+
+
+def is_outcome_of_hook(hook: str, outcome: dict[str, Any]) -> bool:
+    return hook in (outcome.get("hook"), f"{outcome.get('layer')}/{outcome.get('hook')}", outcome.get("name"))
+
+
+def list_record_segments(folder: str) -> list[SegmentFile]:
+    try:
+        segments = list_segments(folder)
+    except OSError as error:
+        raise NoRecordError(
+            f"there is no record in {folder} ({error.strerror}); a daemon creates it there, or name the right folder"
+        ) from None
+    if not segments:
+        raise NoRecordError(f"{folder} holds no record; name the folder that does")
+    return segments
+
+
+def read_forwards(folder: str) -> Iterator[bytes]:
+    """Yield every complete line, oldest first.
+
+    Raises:
+        NoRecordError: there is no record.
+    """
+    for place in list_record_segments(folder):
+        with suppress(FileNotFoundError), open_regular_file(place.path) as file:  # it may be retired in the meantime
+            yield from (line for line in file if line.endswith(b"\n"))
+
+
+def read_backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
+    """Yield complete lines, newest first; lines that lack one of the needles may be skipped.
+
+    Raises:
+        NoRecordError: there is no record.
+    """
+    for place in reversed(list_record_segments(folder)):
+        with suppress(FileNotFoundError), open_regular_file(place.path) as file:
+            yield from read_lines_backwards(file, needles)
+
+
+def read_lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
+    position = file.seek(0, os.SEEK_END)
+    rest: bytes | None = None  # the end of a line whose start is not read yet; None until the last newline is found
+    while position > 0:
+        start = max(0, position - BLOCK)
+        file.seek(start)
+        block = file.read(position - start)
+        position = start
+        if rest is None:
+            end = block.rfind(b"\n")
+            if end < 0:
+                continue
+            block = block[:end]
+            rest = b""
+        text = block + rest
+        if all(needle in text for needle in needles):
+            rest, *whole = text.split(b"\n")
+            yield from reversed(whole)
+        else:  # most blocks hold no match, and splitting them into lines is what costs time
+            rest = text[:end] if (end := text.find(b"\n")) >= 0 else text
+    if rest:
+        yield rest
+
+
+def read_entries_of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
+    """Yield the valid records of one kind with numbers above `since`, newest first; skip older segments."""
+    needle = b'"kind":"%b"' % kind.encode()
+    for place in reversed(segments):
+        with suppress(FileNotFoundError), open_regular_file(place.path) as file:
+            for line in read_lines_backwards(file, [needle]):
+                link = read_link(line) if needle in line else None
+                if link is not None and link.kind == kind and link.seq > since:
+                    yield DOCUMENTS.decode(line)
+        if place.first <= since:
+            return
+
+
+def read_newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
+    """Return the matching records, newest first.
+
+    Raises:
+        NoRecordError: there is no record.
+    """
+    return filter_entries(read_backwards(folder, list_needles(filters)), filters)
+
+
+def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any]]:
+    """Yield the matching records, without a limit."""
+    needles = list_needles(filters)
+    for line in lines:
+        if not all(needle in line for needle in needles):
+            continue
+        try:
+            record = DOCUMENTS.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if matches_filters(record, filters):
+            yield record
+
+
+def query_record(folder: str, filters: Filters) -> dict[str, Any]:
+    """Return the newest matching records in ascending order; `more` tells whether older ones match too.
+
+    Raises:
+        NoRecordError: there is no record.
+    """
+    records: list[dict[str, Any]] = []
+    size = 0
+    for record in read_newest(folder, filters):
+        size += len(ENCODER.encode(record))
+        if len(records) >= max(0, min(filters.limit, MAX_RECORDS)) or size > MAX_ANSWER:
+            return {"records": records[::-1], "more": True}
+        records.append(record)
+    return {"records": records[::-1], "more": False}
+
+
+def list_field_values(folder: str, field: str, maximum: int) -> set[str]:
+    """Return the values of a field in the newest `maximum` records (`hook`: with and without its layer).
+
+    Raises:
+        NoRecordError: there is no record.
+    """
+    values: set[str] = set()
+    for record in islice(read_newest(folder, Filters()), maximum):
+        values.update(list_entry_values(record, field))
+    return values
+
+
+def list_entry_values(record: dict[str, Any], field: str) -> Iterator[str]:
+    """Yield the values of a field in a record and its outcomes (`hook`: with and without its layer)."""
+    for outcome in (record, *record.get("outcomes", [])):
+        if isinstance(name := outcome.get(field), str):
+            yield name
+            if field == "hook" and "layer" in outcome:
+                yield f"{outcome['layer']}/{name}"
+
+
+class RecordFollower:
+    """Follows a record: returns the lines appended from now on, across segments."""
+
+    def __init__(self, folder: str) -> None:
+        """Start at the current end.
+
+        Raises:
+            NoRecordError: there is no record.
+        """
+        self._folder = folder
+        self._place = list_record_segments(folder)[-1]
+        self._position = measure_whole_lines(self._place)
+
+    def new(self) -> Iterator[bytes]:
+        """Yield the lines appended since the last call."""
+        yield from self._read_appended()
+        for place in list_record_segments(self._folder):
+            if place.first > self._place.first:
+                yield from self._read_appended()  # lines appended to the old segment before it ended
+                self._place, self._position = place, 0
+        yield from self._read_appended()
+
+    def _read_appended(self) -> Iterator[bytes]:
+        with suppress(FileNotFoundError), open_regular_file(self._place.path) as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._position += len(line)
+                yield line
+
+
+def measure_whole_lines(place: SegmentFile) -> int:
+    with open_regular_file(place.path) as file:
+        data = file.read()
+    return data.rfind(b"\n") + 1

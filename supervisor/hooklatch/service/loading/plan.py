@@ -1,0 +1,418 @@
+"""The plan of a reload: what it changes, and what it leaves as it was.  Pure: it reads nothing.
+
+    plan_reload(active, seen, …)  the version of each file, the events, plugins and projects, and the wanted sources
+    is_too_weak(held, …)          whether a build must go although its source has no other
+
+The plan that was committed last is active.  A file with an error changes nothing, since its last good version stays.
+Only a file that does not exist and was never active counts as empty. One that has lost its hooks, or has vanished,
+keeps them until the operator accepts that (`acceptance`). The loss of an unreadable file is never accepted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TypeAlias
+
+import msgspec
+
+from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES, LSP
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.tables import InvalidTableError
+from hooklatch.core.text import is_unicode
+from hooklatch.dialects.dialect import Dialect, InvalidDialectError
+from hooklatch.dialects.find import build_dialect, describe_undefined_event
+from hooklatch.processes.pool_limits import PoolLimits
+from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
+from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
+from hooklatch.service.config.state_file import ManifestHook
+from hooklatch.service.loading.acceptance import REMOVAL, LossAcceptance
+from hooklatch.service.loading.declared_files import (
+    DeclaredFile,
+    FleetFiles,
+    ProjectFiles,
+    SeenFile,
+    list_hook_files,
+)
+from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin, select_active_plugins
+from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
+
+__all__ = [
+    "Manifests",
+    "ReloadPlan",
+    "ObservedFiles",
+    "list_known_files",
+    "plan_reload",
+    "list_remembered_plugins",
+    "is_too_weak",
+]
+
+Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
+
+
+class ObservedFiles(msgspec.Struct, frozen=True):
+    """The present files, each read once. `manifests` are from when each file was last good."""
+
+    listing: DirectoryNames | PathAbsent | PathFault
+    files: Mapping[str, SeenFile]
+    packages: Discovery
+    manifests: Manifests = {}
+    projects: list[ProjectFiles] = []
+    fleet: FleetFiles | None = None
+
+
+class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The plan of a reload, which is the active plan after the commit.
+
+    `main` is the main file's version that applies, `packages` the directories whose plugins are known.  `vanished` are
+    the files and plugins that have active hooks, or at least a place, and are gone. `removed` are those whose loss was
+    accepted.
+    """
+
+    main: FileConfig
+    temporary: str = ""  # where isolated workers have their own directories
+    files: list[DeclaredFile] = []
+    catalogue: Catalogue = msgspec.field(default_factory=Catalogue.standard)
+    dialects: dict[str, Dialect] = {}
+    levels: dict[str, str] = {}  # the isolation of sources with their own level
+    pythons: dict[str, str] = {}  # the interpreters that files name for sources
+    named: dict[str, list[str]] = {}  # the paths of the files that are named as the data of sources
+    plugins: dict[str, Plugin] = {}
+    packages: set[str] = set()
+    unreadable: dict[str, str] = {}
+    projects: list[ProjectFiles] = []
+    fleet: FleetFiles | None = None
+    wanted: dict[str, Source] = {}  # by location
+    workers: dict[str, int] = {}  # the number of workers of sources with their own
+    diagnostics: list[Diagnostic] = []
+    vanished: set[str] = set()
+    removed: list[str] = []
+    is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
+
+    @cached_property
+    def folder(self) -> str:
+        """Return the path of hooks.d, beside the main file."""
+        return os.path.join(os.path.dirname(self.main.path), "hooks.d")
+
+    @cached_property
+    def configs(self) -> list[FileConfig]:
+        return list_configs(
+            [
+                *self.files,
+                *list_bundled_files(self.fleet),
+                *(file for project in self.projects for file in project.files),
+            ]
+        )
+
+    @cached_property
+    def good(self) -> dict[str, FileConfig]:
+        """Return the active version of each file; the listing of hooks.d is one of these."""
+        return {file.path: file.config for file in self.files if file.config and not file.is_accepted_absence}
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Return the sha256 of each active file that declares hooks."""
+        return {config.path: config.digest for config in self.configs if config.digest}
+
+    def is_ours(self, path: str) -> bool:
+        """Return whether a file is the main one, or in hooks.d."""
+        return path in (self.main.path, self.folder) or os.path.dirname(path) == self.folder
+
+    def is_of_fleet(self, path: str) -> bool:
+        """Return whether a file is of the fleet's bundle."""
+        return self.fleet is not None and path.startswith(f"{self.fleet.root}/")
+
+    @property
+    def absent(self) -> set[str]:
+        return {file.path for file in self.files if file.is_accepted_absence}
+
+    def limits_of(self, source: Source) -> PoolLimits:
+        """Return a source's limits: the common ones, with its own on top."""
+        common, isolation = self.main.limits, self.main.settings.isolation
+        level = self.levels.get(source.location, isolation.level)
+        isolation = msgspec.structs.replace(isolation, level=level, temporary=self.temporary)
+        ours = BUILTIN_SOURCES.get(source)
+        return msgspec.structs.replace(
+            common,
+            workers=self.workers.get(source.location, common.workers),
+            worker=msgspec.structs.replace(common.worker, isolation=isolation),
+            total_bytes=common.total_bytes if ours is None or ours.is_total_bounded else None,
+            may_emit=ours is not None and ours.may_emit,
+        )
+
+
+def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> ReloadPlan:
+    """Decide what a reload changes, and which losses it takes."""
+    read = list_declared_files(active, seen, accepts)
+    catalogue, clashes = build_catalogue(list_configs(read))
+    files = refuse_unknown_events(read, catalogue, active.good)
+    if files != read:  # without the events of the refused files
+        catalogue, clashes = build_catalogue(list_configs(files))
+    dialects, unusable = build_dialects(list_configs(files), catalogue)
+    # If the main file has an error and no last good version, its last good switches must at least not be undone.
+    main, left = keep_fleet_settings(active.main, files[0].config or active.main, accepts)
+    remembered = list_remembered_plugins(seen.manifests)
+    plugins, plugin_faults = select_active_plugins(active.plugins, remembered, seen.packages, accepts)
+    projects = [
+        msgspec.structs.replace(project, files=refuse_unknown_events(project.files, catalogue, {}))
+        for project in seen.projects
+    ]
+    configs = list_configs(
+        [*files, *list_bundled_files(seen.fleet), *(file for project in projects for file in project.files)]
+    )
+    extra = [plugin.source for plugin in plugins if plugin.fault is None]
+    gone = (
+        {PLUGIN + name for name in remembered - seen.packages.plugins.keys()}
+        if not seen.packages.faults
+        else set[str]()
+    )
+    vanished = {file.path for file in files if file.is_absent and file.fault is not None}
+    known = {active.main.path, active.folder, *list_known_files(active, seen.manifests)}
+    known = {path for path in known if path in active.good or path in seen.manifests}
+    present = {file.path for file in files if not file.is_accepted_absence} | {plugin.key for plugin in plugins}
+    looked_at = (seen.listing, *seen.files.values(), *seen.packages.faults.values())
+    return ReloadPlan(
+        main=main,
+        temporary=active.temporary,
+        files=files,
+        catalogue=catalogue,
+        dialects=dialects,
+        levels=list_isolation_levels(configs, active, main),
+        pythons=list_interpreters(configs),
+        named=list_named_data(configs),
+        plugins={plugin.name: plugin for plugin in plugins},
+        packages=seen.packages.known(active.packages),
+        unreadable=seen.packages.unread(active.packages),
+        projects=projects,
+        fleet=seen.fleet,
+        workers={
+            source.source.location: source.workers for config in configs for source in config.sources if source.workers
+        },
+        wanted=list_wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
+        diagnostics=[
+            *(file.fault for file in files if file.fault is not None),
+            *left,
+            *clashes,
+            *unusable,
+            *plugin_faults,
+            *find_contradictions(configs),
+        ],
+        vanished=vanished | (gone & present),
+        removed=sorted((known | gone) - present),
+        is_to_retry=any(isinstance(file, PathFault) and file.is_passing for file in looked_at)
+        or (seen.fleet is not None and seen.fleet.is_to_retry),
+    )
+
+
+def keep_fleet_settings(
+    last: FileConfig, main: FileConfig, accepts: LossAcceptance
+) -> tuple[FileConfig, list[Diagnostic]]:
+    """Return the main file with the [fleet] that it had, until the operator accepts that it holds less.
+
+    Otherwise half of a file would be enough to let a stale host pass, and to remove unshipped entries of the record.
+    """
+    before, now = last.settings, main.settings
+    if accepts.less or before.fleet is None or now.fleet is not None:
+        return main, []
+    record = msgspec.structs.replace(now.record, keep_unshipped_bytes=before.record.keep_unshipped_bytes)
+    kept_main = msgspec.structs.replace(main, settings=msgspec.structs.replace(now, fleet=before.fleet, record=record))
+    text = f"its [fleet] is gone, and still holds; to leave the fleet {before.fleet.name!r}: hooklatch reload"
+    return kept_main, [Diagnostic(main.path, 0, text)]
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+def list_declared_files(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> list[DeclaredFile]:
+    """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
+
+    A file that existed and is gone keeps its place until the operator accepts that.
+    """
+    paths = set(list_hook_files(active.folder, seen.listing))
+    # Without a listing the directory's present content is unknown, but what was active stays.
+    is_unlisted = isinstance(seen.listing, PathFault)
+    paths |= {path for path in list_known_files(active, seen.manifests) if is_unlisted or not accepts.takes(path)}
+    return [choose_version(active, seen, path, accepts) for path in (active.main.path, active.folder, *sorted(paths))]
+
+
+def choose_version(active: ReloadPlan, seen: ObservedFiles, path: str, accepts: LossAcceptance) -> DeclaredFile:
+    """Decide which version of a file is used: the present one, or the last good one, and why."""
+    known, remembered = active.good.get(path), seen.manifests.get(path)
+    match seen.listing if path == active.folder else seen.files[path]:
+        case FileConfig() as config:
+            held_hooks = bool(known and (known.hooks or known.sources)) or bool(remembered)
+            fault = find_lost_hooks(config) if held_hooks and not accepts.less else None
+            return DeclaredFile(path, config if fault is None else known, fault)
+        case DirectoryNames():  # what the directory holds is declared by the files in it
+            return DeclaredFile(path, FileConfig(path))
+        case PathAbsent():
+            if accepts.takes(path) or (known is None and remembered is None):
+                return DeclaredFile(path, FileConfig(path), is_absent=True)
+            fault = Diagnostic(path, 0, f"it was active and is gone; to accept that: {REMOVAL}")
+            return DeclaredFile(path, known, fault, is_absent=True)
+        case PathFault(reason):
+            return DeclaredFile(path, known, Diagnostic(path, 0, reason))
+        case Diagnostic() as fault:
+            return DeclaredFile(fault.file if not is_unicode(path) else path, known, fault)
+
+
+def refuse_unknown_events(
+    files: Iterable[DeclaredFile], catalogue: Catalogue, known: Mapping[str, FileConfig]
+) -> list[DeclaredFile]:
+    """Refuse each file that names an undefined event, since it is unknown what it guards."""
+    checked: list[DeclaredFile] = []
+    for file in files:
+        hooks = file.config.hooks if file.config is not None and file.fault is None else []
+        unknown = next((hook for hook in hooks if hook.event not in catalogue), None)
+        if unknown is not None:
+            text = f"hook {unknown.id!r}: {describe_undefined_event(catalogue, unknown.event)}"
+            file = DeclaredFile(file.path, known.get(file.path), Diagnostic(file.path, unknown.line, text))
+        checked.append(file)
+    return checked
+
+
+def find_lost_hooks(config: FileConfig) -> Diagnostic | None:
+    """Return the diagnostic of a file that seems to have lost hooks: all of them, or an entry that is unreadable."""
+    if not (config.hooks or config.sources):
+        return Diagnostic(config.path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
+    dropped = next((diagnostic for diagnostic in config.diagnostics if diagnostic.is_red), None)
+    if dropped is None:
+        return None
+    text = f"{dropped.message}; the last good version stays active; to accept the file as it is: hooklatch reload"
+    return Diagnostic(config.path, dropped.line, text)
+
+
+def list_known_files(active: ReloadPlan, manifests: Manifests) -> set[str]:
+    """Return the files of hooks.d that are active, or were before the last start."""
+    return {path for path in (*active.good, *manifests) if os.path.dirname(path) == active.folder}
+
+
+def list_bundled_files(fleet: FleetFiles | None) -> list[DeclaredFile]:
+    return fleet.files if fleet is not None else []
+
+
+def list_configs(files: Iterable[DeclaredFile]) -> list[FileConfig]:
+    return [file.config for file in files if file.config is not None]
+
+
+# -- events and dialects ----------------------------------------------------------------------------------------
+
+
+def build_catalogue(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnostic]]:
+    """Return the standard catalogue with the events of these files, and which of them cannot be used."""
+    catalogue, diagnostics = Catalogue.standard(), list[Diagnostic]()
+    for path, event in [(config.path, event) for config in configs for event in config.events]:
+        try:
+            catalogue = catalogue.with_custom([event])
+        except InvalidTableError as error:
+            diagnostics.append(Diagnostic(path, 0, str(error)))
+    return catalogue, diagnostics
+
+
+def build_dialects(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
+    """Return the dialects of these files by name, and which of them cannot be used."""
+    dialects, diagnostics = dict[str, Dialect](), list[Diagnostic]()
+    for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
+        try:
+            dialect = build_dialect(custom.table, catalogue)
+            dialects[dialect.name] = dialect
+        except InvalidDialectError as error:
+            diagnostics.append(Diagnostic(path, custom.line, str(error)))
+    return dialects, diagnostics
+
+
+# -- sources -----------------------------------------------------------------------------------------------------
+
+
+def list_wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> dict[str, Source]:
+    """Return the sources that files and packages name."""
+    wanted = {source.location: source for source in extra}
+    for config in configs:
+        folder = os.path.dirname(config.path)
+        named = (
+            *(table.source for table in config.sources),
+            *(find_definition_target(hook, folder)[0] for hook in config.hooks),
+        )
+        for source in named:
+            wanted.setdefault(source.location, source)
+    return wanted
+
+
+def list_isolation_levels(configs: Iterable[FileConfig], active: ReloadPlan, main: FileConfig) -> dict[str, str]:
+    """Return the isolation level of each source that has its own. If several are named for one, the strictest wins.
+
+    The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files, and the
+    fleet's, may only make it stricter, since they do not decide over the operator's files.
+    """
+    levels = {LSP.source.location: main.lsp_isolation}
+    for config in configs:
+        for table in config.sources:
+            if table.isolation is not None:
+                location, common = table.source.location, main.settings.isolation.level
+                level = (
+                    table.isolation if active.is_ours(config.path) else find_strictest_level(table.isolation, common)
+                )
+                levels[location] = find_strictest_level(level, levels.get(location, level))
+    return levels
+
+
+def list_interpreters(configs: Iterable[FileConfig]) -> dict[str, str]:
+    """Return the interpreter of each source for which one is named, by the first file that names one."""
+    interpreters: dict[str, str] = {}
+    for table in (table for config in configs for table in config.sources):
+        if table.python is not None:
+            interpreters.setdefault(table.source.location, table.python)
+    return interpreters
+
+
+def list_named_data(configs: Iterable[FileConfig]) -> dict[str, list[str]]:
+    """Return the files that are named as the data of each source, in whichever files."""
+    named_paths: dict[str, list[str]] = {}
+    for table in (table for config in configs for table in config.sources if table.files):
+        location = table.source.location
+        paths = [os.path.join(os.path.dirname(location), name) for name in table.files]
+        named_paths[location] = sorted({*named_paths.get(location, []), *paths})
+    return named_paths
+
+
+def find_contradictions(configs: Iterable[FileConfig]) -> list[Diagnostic]:
+    """Return a diagnostic for each table whose interpreter is not used, since another file names another one."""
+    configs = list(configs)
+    used = list_interpreters(configs)
+    return [
+        Diagnostic(
+            config.path, 0, f"{table.source.location} runs in {used[table.source.location]}, which another file names,"
+            f" and not in {table.python}; leave one of the two",
+        )
+        for config in configs
+        for table in config.sources
+        if table.python not in (None, used.get(table.source.location))
+    ]  # fmt: skip
+
+
+def find_strictest_level(*levels: str) -> str:
+    return max(levels, key=ISOLATION_LEVELS.index)
+
+
+def is_too_weak(held: Isolation | None, wanted: Isolation) -> bool:
+    """Return whether an active build must go, though the new version of its source cannot be built.
+
+    Its workers may do something that is denied to those that are required now.
+    """
+    return (
+        held is not None
+        and wanted.is_required
+        and not (
+            find_strictest_level(held.level, wanted.level) == held.level
+            and set(held.write) <= set(wanted.write)
+            and set(held.read) <= set(wanted.read)
+            and held.network <= wanted.network
+        )
+    )
+
+
+def list_remembered_plugins(known: Iterable[str]) -> set[str]:
+    """Return the plugins that had hooks before the last start."""
+    keys = (key.partition(PLUGIN) for key in known)
+    return {name for before, prefix, name in keys if prefix and not before}

@@ -1,0 +1,105 @@
+"""Possible commands of a program no table has: each of its words that names a program which guards are for, and texts.
+
+No table has all the programs that run what their words say: direnv exec, op run, npm explore x --, a script of one's
+own.  Knows the tables of programs; parses no shell text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hooklatch.shelltext.reading.programs import (
+    GUARDED,
+    JOINED,
+    RUN,
+    RUNNERS,
+    SCRIPTED,
+    SILENT,
+    SPEAKING,
+    TELLING,
+    TEXTS,
+    WRAPPERS,
+)
+from hooklatch.shelltext.words import Word
+
+__all__ = ["find_first_run_word", "list_possible_scripts", "list_possible_commands"]
+
+OF_PACKAGE: Final = re.compile(r"\A(?:npm|jsr):|(?<=\w)@[^/@]*\Z")  # a program as a package: npm:rimraf@5
+MAX_BEGINS: Final = 8  # words of one command that are judged as if they ran there
+KNOWN: Final = frozenset({*WRAPPERS, *JOINED, *SCRIPTED, *TEXTS, *SPEAKING})
+LATER: Final = Word("one of many words that name a program", False)
+# In a text, these are words of English, too.
+ENGLISH: Final = frozenset(
+    {"find", "kill", "touch", "command", "env", "node", "tee", "su", "halt", "reboot", "shutdown"}
+)
+# Programs that have ways to a shell in languages of their own, and those ways.
+ESCAPING: Final = frozenset({
+    "vim", "vi", "nvim", "view", "ex", "ed", "less", "more", "man", "gdb", "lldb", "sqlite3", "psql", "mysql",
+    "mariadb", "ftp", "sftp", "mutt", "nano", "emacs",
+})  # fmt: skip
+ESCAPE: Final = re.compile(
+    r"(?m)(?:(?:\A|[\s+:\\])!(?!=)|(?:\A|\s)(?:\.shell|\.system|\\!|shell|system)\s)[ \t]*([^\n]+)"
+)
+VALUE_BEHIND: Final = re.compile(r"\A(?:-+[\w-]+=|-[A-Za-z](?=[\w./]+\s))")  # of --cmd='…' and -c'…'
+A_COMMAND: Final = re.compile(
+    r"(?:\A|[;&|(`\n]|\b(?:then|do|exec|sudo)\s)\s*(?:[\w.~-]*/)*(?:"
+    + "|".join(sorted(map(re.escape, GUARDED - ENGLISH), key=len, reverse=True))
+    + r")\s+\S|(?:\A|[;&|(`\n])\s*(?:[\w.~-]*/)*(?:"
+    + "|".join(sorted(ENGLISH))
+    + r")\s+[-/.~$0-9*]"
+)
+
+
+def find_first_run_word(name: str, words: Sequence[Word]) -> int | None:
+    """Return from which word on a program may run its words; None if it is known not to."""
+    if name in KNOWN:
+        return None
+    if name in TELLING or name in RUNNERS:
+        at = next((at for at, word in enumerate(words) if word.text in RUN), None)
+        return None if at is None else at + 1
+    return None if name in GUARDED else 0
+
+
+def list_possible_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+    """Yield what a program may run by words that stand one by one."""
+    first = find_first_run_word(name, words)
+    if first is None:
+        return
+    count = 0
+    for at in range(first, len(words)):
+        word = words[at]
+        text = word.text
+        if text.startswith("-"):
+            _, mark, text = text.partition("=")
+            if not mark:
+                continue
+        text = OF_PACKAGE.sub("", text)
+        named = text.rpartition("/")[2]
+        if not word.is_known or named not in GUARDED or (named in SILENT and at + 1 == len(words)):
+            continue
+        count += 1
+        if count > MAX_BEGINS:
+            yield [LATER]
+            return
+        yield [Word(text), *words[at + 1 :]]
+
+
+def list_possible_scripts(name: str, words: Sequence[Word]) -> Iterator[Word]:
+    """Yield the shell texts that a program may run: words that have a command which guards are for."""
+    if name in ESCAPING:
+        for word in words:
+            for found in ESCAPE.finditer(word.text):
+                yield make_script_word(found[1], word)
+        return
+    first = find_first_run_word(name, words)
+    for word in words[first:] if first is not None else ():
+        text = VALUE_BEHIND.sub("", word.text)
+        if any(blank in text for blank in " \t\n") and A_COMMAND.search(text) is not None:
+            yield make_script_word(text, word)
+
+
+def make_script_word(text: str, word: Word) -> Word:
+    """Return a part of a word as shell text, or as unknown: a sentence is not a reason to refuse the whole."""
+    return Word(text, word.is_known and not text.count("'") % 2 and not text.count('"') % 2)

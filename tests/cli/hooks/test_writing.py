@@ -1,0 +1,75 @@
+"""New files of hooks are written whole, all of them or none: half a guard guards nothing, and looks like one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooklatch.cli.hooks import guards_add
+from hooklatch.cli.hooks.guards_add import write_new
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from support.tables import table
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+@table("step, count", [("os.fsync", 1), ("os.fsync", 2), ("os.link", 1), ("os.link", 2)])
+def test_nothing_is_left_of_what_could_not_be_written(
+    step: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "config"
+    done, real = [0], {"os.fsync": os.fsync, "os.link": os.link}[step]
+
+    def until_the_disk_is_full(*words: Any) -> None:
+        done[0] += 1
+        if done[0] >= count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*words)
+
+    monkeypatch.setattr(step, until_the_disk_is_full)
+    if step == "os.link":
+        monkeypatch.setattr("os.rename", until_the_disk_is_full)  # what is tried where there are no links
+    files = {str(home / "hooks.d/a.py"): "a", str(home / "hooks.toml"): "b"}
+
+    with pytest.raises(
+        CommandError, match=r"cannot be created: No space left on device; nothing was written"
+    ) as raised:
+        write_new(files)
+
+    assert raised.value.code is Exit.CANNOT_CREATE
+    assert str(home) in str(raised.value)
+    assert names_in(tmp_path) == []
+
+
+def test_what_somebody_else_writes_just_now_is_left_to_them(tmp_path: Path) -> None:
+    theirs = tmp_path / "hooks.d/.b.py.new"
+    theirs.parent.mkdir(mode=0o700)
+    theirs.write_text("theirs")
+
+    with pytest.raises(CommandError, match=r"\.b\.py\.new cannot be created: File exists"):
+        write_new({str(tmp_path / "hooks.d/a.py"): "a", str(tmp_path / "hooks.d/b.py"): "b"})
+
+    assert names_in(tmp_path) == ["hooks.d", "hooks.d/.b.py.new"]
+    assert theirs.read_text() == "theirs"
+
+
+def test_where_links_are_not_supported_nothing_is_overwritten_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(written: str, path: str) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)
+
+    monkeypatch.setattr("os.link", no_links)
+    write_new({str(tmp_path / "hooks.d/a.py"): "a"})
+    (tmp_path / "new").write_text("other")
+
+    with pytest.raises(FileExistsError):
+        guards_add.publish_file(str(tmp_path / "new"), str(tmp_path / "hooks.d/a.py"))
+    assert names_in(tmp_path) == ["hooks.d", "hooks.d/a.py", "new"]
+    assert (tmp_path / "hooks.d/a.py").read_text() == "a"

@@ -1,0 +1,52 @@
+"""Codex's trust: added as text that Codex reads, taken out without a trace, and nobody's own state is lost."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from hooklatch.cli.hosts.codex_state import CodexConfigError, add_trust, remove_trust
+
+HASHES = {"/h/hooks.json:pre_tool_use:0:0": "sha256:aa", '/h "x"/hooks.json:stop:0:0': "sha256:bb"}
+TEXTS = [
+    "",
+    "model = 1",
+    "# mine\r\nmodel = 1\r\n",
+    '[hooks.state."/other:stop:0:0"]\ntrusted_hash = "sha256:cc"\n\n[a]\nb = [1,\n 2]\n',
+    "[[hooks.Stop]]\nx = 1\n",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_trust_is_added_and_everything_else_is_as_it_was(text: str) -> None:
+    after = add_trust(text, HASHES)
+
+    state = tomllib.loads(after.replace("\r\n", "\n"))["hooks"]["state"]
+    assert {key: one["trusted_hash"] for key, one in state.items()} == (
+        HASHES | ({"/other:stop:0:0": "sha256:cc"} if "/other" in text else {})
+    )
+    assert after.startswith(text)
+    assert add_trust(after, HASHES) == after
+    assert remove_trust(after) in (text, f"{text}\n", f"{text}\r\n")
+
+
+def test_what_codex_wrote_between_our_lines_stays() -> None:
+    after = add_trust("", HASHES).replace(
+        "# hooklatch: end", '[projects."/p"]\ntrust_level = "trusted"\n# hooklatch: end'
+    )
+
+    assert tomllib.loads(remove_trust(after)) == {"projects": {"/p": {"trust_level": "trusted"}}}
+
+
+def test_a_stale_hash_is_replaced_in_its_place() -> None:
+    key = next(iter(HASHES))
+    text = f'[hooks.state."{key}"]\nenabled = true # mine\ntrusted_hash = "sha256:old"\n'
+
+    assert add_trust(text, {key: "sha256:new"}) == text.replace("old", "new")
+
+
+@pytest.mark.parametrize("text", ["a = ", "hooks = {}", "hooks = 1", "[hooks]\nstate = {}"])
+def test_a_file_that_cannot_be_added_to_is_refused(text: str) -> None:
+    with pytest.raises(CodexConfigError):
+        add_trust(text, HASHES)

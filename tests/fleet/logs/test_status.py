@@ -1,0 +1,80 @@
+"""fleet status, against a real engine.
+
+Slow: the engine and the daemons are processes of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.manifests import PolicyHead
+from support.records import lines
+from support.redis_server import needs_redis
+from support.shipped import FleetCommands, ship, tell, write_record
+
+pytestmark = [pytest.mark.slow, needs_redis]
+WHO = ("build-1", "build-2", "laptop")
+
+
+def test_a_fleet_in_order_is_green(fleet: FleetCommands) -> None:
+    found = fleet.json("status")
+
+    assert found["ok"]
+    assert [one["host"] for one in found["hosts"]] == list(WHO)
+    first = found["hosts"][0]
+    assert (first["labels"], first["health"], first["unshipped"], first["wrong"]) == (["ci"], "ready", 0, [])
+    assert first["record"]["seq"] == len(lines(fleet.record("build-1")))
+    assert 0 <= first["seen_s"] < 60
+    assert found["engine"]["appendfsync"] == "always"
+
+
+def test_status_for_people_has_a_line_a_host(fleet: FleetCommands) -> None:
+    done = fleet.run("status")
+
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[-3:]] == list(WHO)
+    assert "3 hosts, 0 silent, 0 with something wrong" in done.stdout
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"problem": "version 3 is torn"}, "version 3 is torn"),
+    ({"health": "red"}, "its daemon is red"),
+    ({"lost": 7}, "7 records were removed there before they were shipped"),
+    ({"findings": ("the record was truncated to 3",)}, "the record was truncated to 3"),
+    ({"wanted": 2, "applied": 1}, "version 2 should be active there, and 1 is"),
+    ({"head": PolicyHead(4, "f" * 64)}, "it has read version 4, and the engine's newest is 0: the engine lost some"),
+    ({"epoch": 2}, "its record began anew (2 epochs)"),
+]
+
+
+def test_what_is_wrong_with_a_host_is_said_and_is_the_exit_code(empty: FleetCommands) -> None:
+    async def work(engine: Engine) -> None:
+        for number, (changes, _) in enumerate(WRONG):
+            await tell(engine, f"host-{number}", **changes)
+        await engine.report("unreadable", b"{}")
+
+    empty.do(work)
+    found = {one["host"]: one["wrong"] for one in empty.json("status", code=1)["hosts"]}
+
+    for number, (_, text) in enumerate(WRONG):
+        assert any(one.startswith(text) for one in found[f"host-{number}"]), text
+    assert "cannot be read" in found["unreadable"][0]
+
+
+def test_hosts_that_are_silent_come_first(empty: FleetCommands) -> None:
+    folder = write_record(empty.record("z"))
+
+    async def work(engine: Engine) -> None:
+        await tell(engine, "a")
+        await ship(engine, "z", folder)
+
+    empty.do(work)
+    done = empty.run("status")
+
+    assert done.returncode == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()[5:7]] == ["z", "a"]
+    assert "z: it has a log and no report" in done.stdout
+    assert empty.json("status", "--silent", "0.001", code=1)["hosts"][1]["is_silent"]
