@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.fleet.batches import (
@@ -22,6 +22,7 @@ from hooklatch.fleet.batches import (
     unpack_batch,
 )
 from hooklatch.record.storage.chain import GENESIS, seal_entry
+from support.profiles import examples
 from support.records import SETTINGS, decision, fact, lines, opened, records
 from support.tables import table
 
@@ -177,7 +178,7 @@ ANY_LINE = st.one_of(
 )
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(ANY_LINE, max_size=4), st.booleans())
 def test_whatever_stands_there_is_a_batch_or_one_error(lines: list[bytes], has_header: bool) -> None:
     header = json.dumps({"format": 1, "host": "a", "epoch": 1, "first": 1, "last": 1, "records": len(lines)}).encode()

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import re2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.core.hooks.matchers import compile_re2
@@ -18,6 +18,7 @@ from hooklatch.core.text import REDACTED
 from hooklatch.record.excerpt import excerpt_object, excerpt_payload
 from hooklatch.record.redaction import LONG_KEY, PLAIN_KEYS, WINDOW, Redactor
 from hooklatch.record.settings import SIGNS, RecordSettings
+from support.profiles import examples
 from support.records import decision, fact, lines, recorded
 from support.tables import table
 
@@ -340,7 +341,7 @@ def test_what_is_cut_off_before_the_search_leaves_no_half_of_a_secret() -> None:
 
 
 @pytest.mark.parametrize("pattern", SIGNS)
-@settings(max_examples=20)
+@examples(20)
 @given(around=st.data())
 def test_what_a_pattern_finds_holds_one_of_its_signs(pattern: str, around: st.DataObject) -> None:
     before, after = around.draw(st.sampled_from(WORDS)), around.draw(st.sampled_from(WORDS))
