@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -365,3 +366,23 @@ def test_a_pattern_of_the_operators_own_is_searched_for_beside_the_known_ones() 
     assert redactor.are_clean(["acme-12", "a plain text"])
     assert not redactor.are_clean(["acme-1234"])
     assert not redactor.are_clean([SECRETS[0]])
+
+
+@table(
+    ("value", "levels"),
+    [
+        ({"a": []}, 1),
+        ({"a": [{}]}, 2),
+        ([{"a": {"b": [1]}}], 3),
+        ({"a": "[]"}, 1),
+        ({"a": "[[]]"}, 2),
+        ({"a": ['{"b": []}']}, 3),
+        ({"a": '["[]"]'}, 2),
+        ({"a": '["[[]]"]'}, 3),
+    ],
+)
+def test_what_a_text_holds_as_json_counts_as_levels_below_it(value: Any, levels: int) -> None:
+    redactor = Redactor(RecordSettings())
+
+    assert redactor.shows_all(value, levels, [])
+    assert not redactor.shows_all(value, levels - 1, [])
