@@ -59,13 +59,11 @@ class AdminConnection:
         self._run(self._exchange.greet(client))
 
     def ask(self, method: str, **params: object) -> "Any":
-        """Send a request and return its result; params that are None are left out.
+        """Return the result of `AdminExchange.ask`.
 
         Raises:
-            InvalidPayloadError: a param is not UTF-8; nothing was sent.
-            RequestFailedError: the daemon answered with an error.
-            UnreadableAnswerError: it sent something that is not a message.
-            DaemonUnreachableError: it hung up, or is silent even to pings.
+            DaemonUnreachableError: the daemon hung up, or is silent even to pings.
+            HooklatchError: any other that `AdminExchange.ask` raises.
         """
         return self._run(self._exchange.ask(method, **params))
 

@@ -57,7 +57,7 @@ class TrioAdminConnection:
 
     async def greet(self, client: str, *, timeout: float = TIMEOUT, **params: object) -> None:
         """Introduce this process as `client`.  The errors are those of `ask`."""
-        await self._run("hello", self._exchange.greet(client, **params), timeout)
+        await self._answer("hello", self._exchange.greet(client, **params), object, timeout)
 
     async def ask(self, method: str, shape: type[T], /, *, timeout: float = TIMEOUT, **params: object) -> T:
         """Return the daemon's answer. A parameter that is None is left out.
@@ -67,12 +67,7 @@ class TrioAdminConnection:
             DaemonUnreachableError: there is none within `timeout` seconds.
             UnreadableAnswerError: it is not an answer, or has another shape.
         """
-        result = await self._run(method, self._exchange.ask(method, **params), timeout)
-        try:
-            return convert_answer(method, result, shape)
-        except UnreadableAnswerError:
-            self.close()
-            raise
+        return await self._answer(method, self._exchange.ask(method, **params), shape, timeout)
 
     async def announcement(self) -> dict[str, Any]:
         """Wait for the next announcement.
@@ -81,7 +76,7 @@ class TrioAdminConnection:
             DaemonUnreachableError: the daemon hung up.
             UnreadableAnswerError: it sent an invalid message.
         """
-        return convert_answer("subscribe", await self._run_steps(self._exchange.announcement()), dict[str, Any])
+        return convert_answer("subscribe", await self._run(self._exchange.announcement()), dict[str, Any])
 
     def close(self) -> None:
         """Close the connection; a task that waits for an answer gets an error."""
@@ -89,24 +84,20 @@ class TrioAdminConnection:
             trio.lowlevel.notify_closing(self._stream)
             self._stream.close()
 
-    async def _run(self, method: str, steps: AdminSteps[Any], timeout: float) -> Any:
-        is_answered = False
-        try:
-            with trio.move_on_after(timeout):
-                result = await self._run_steps(steps)
-                is_answered = True
-                return result
-        except RequestFailedError:
-            is_answered = True
-            raise
-        finally:
-            if not is_answered:
+    async def _answer(self, method: str, steps: AdminSteps[Any], shape: type[T], timeout: float) -> T:
+        with trio.move_on_after(timeout):
+            try:
+                return convert_answer(method, await self._run(steps), shape)
+            except RequestFailedError:
+                raise
+            except BaseException:
                 self.close()
+                raise
         raise DaemonUnreachableError(
             f"the daemon did not answer {method} within {format_duration(timeout)}; see: hooklatch status"
         )
 
-    async def _run_steps(self, steps: AdminSteps[T]) -> T:
+    async def _run(self, steps: AdminSteps[T]) -> T:
         try:
             line = next(steps)
             while True:
@@ -140,25 +131,17 @@ class TrioAdminConnection:
                 continue
 
 
-class AdminConnector:
+class AdminConnector(msgspec.Struct, frozen=True):
     """The daemon of this user, of root, or of the user `daemon_uid`, for a process that calls itself `client`.
 
     `folders` returns the directories in which it may listen, anew for each connection. `identify` returns what else a
     hello says to the daemon of a directory.
     """
 
-    def __init__(
-        self,
-        client: str,
-        folders: Callable[[], Sequence[str]],
-        daemon_uid: int | None = None,
-        *,
-        identify: Callable[[str], Mapping[str, object]] = lambda folder: {},
-    ) -> None:
-        self._client = client
-        self._folders = folders
-        self._daemon_uid = daemon_uid
-        self._identify = identify
+    client: str
+    folders: Callable[[], Sequence[str]]
+    daemon_uid: int | None = None
+    identify: Callable[[str], Mapping[str, object]] = lambda folder: {}
 
     async def connect(self, *, timeout: float = TIMEOUT) -> TrioAdminConnection:
         """Return a connection that the daemon has greeted.
@@ -168,18 +151,18 @@ class AdminConnector:
             UnreadableAnswerError: it is not a daemon.
             RequestFailedError: the daemon refuses this client.
         """
-        connection, params = connect_first(map(os.path.abspath, self._folders()), ADMIN_SOCKET, self._open)
+        connection, params = connect_first(map(os.path.abspath, self.folders()), ADMIN_SOCKET, self._open)
         try:
-            await connection.greet(self._client, timeout=timeout, **params)
+            await connection.greet(self.client, timeout=timeout, **params)
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _open(self, path: str) -> tuple[TrioAdminConnection, Mapping[str, object]]:
-        connection = TrioAdminConnection(open_connection(path, self._daemon_uid), path)
+        connection = TrioAdminConnection(open_connection(path, self.daemon_uid), path)
         try:
-            return connection, self._identify(os.path.dirname(path))
+            return connection, self.identify(os.path.dirname(path))
         except OSError:
             connection.close()
             raise

@@ -9,7 +9,6 @@ import argparse
 import os
 import select
 import time
-from contextlib import contextmanager
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
@@ -20,9 +19,6 @@ from hooklatch.credentials import read_credentials
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket as sockets
-    from collections.abc import Generator
-
-    from hooklatch.client.admin import AdminConnection
 
 __all__ = ["add_stop"]
 
@@ -39,7 +35,7 @@ def run_stop(arguments: argparse.Namespace) -> int:
     """Stop the daemon, and wait until it has ended."""
     begun = time.monotonic()
     # Watched before the request, since a pidfd can only be opened while the process is there.
-    with connect_administrator(arguments) as link, watch_end(link) as end:
+    with connect_administrator(arguments) as link, DaemonExit(link.stream) as end:
         pid: int = link.ask("stop")["pid"]
         text = f"waiting for the daemon (pid {pid}) to end; fires in flight are given 10 s"
         with look.Spinner(text) as spinner:
@@ -58,23 +54,23 @@ def run_stop(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-@contextmanager
-def watch_end(link: AdminConnection) -> Generator[DaemonExit]:
-    """Watch for the daemon's end; enter this before the daemon is asked to end."""
-    process = process_behind(link.stream)
-    try:
-        yield DaemonExit(link.stream, process)
-    finally:
-        if process is not None:
-            os.close(process[1])
-
-
 class DaemonExit:
-    """The end of a daemon: of its connection, and of its process if that is certainly the one that listens."""
+    """The end of a daemon: of its connection, and of its process if that is certainly the one that listens.
 
-    def __init__(self, stream: sockets.socket, process: tuple[int, int] | None) -> None:
+    Enter it before the daemon is asked to end.
+    """
+
+    def __init__(self, stream: sockets.socket) -> None:
         self._stream = stream
-        self._process = process
+        self._process: tuple[int, int] | None = None
+
+    def __enter__(self) -> DaemonExit:
+        self._process = process_behind(self._stream)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            os.close(self._process[1])
 
     def wait(self, seconds: float, pid: int) -> bool:
         """Wait for at most `seconds`; return whether the daemon has ended.  `pid` is the one that it reported."""
