@@ -35,7 +35,7 @@ BELOW = {
     "entry": {"credentials", "paths", "hosts"},
     "dialects": {"hosts", "core"},
     "guards": {"shelltext"},
-    "dashboard": {"record", "core", *GROUND},
+    "dashboard": {"client", "record", "core", *GROUND},
     "testing": {"service", "hosts", "core", "paths"},
     "importing": {"dialects", "hosts", "core"},
     "cli": {
