@@ -14,7 +14,7 @@ from hooklatch.fleet.logs.trimming import TrimNote
 from hooklatch.fleet.manifests import Manifest, RolloutTarget
 from hooklatch.fleet.publishing.difference import FileChange, HookChange
 from hooklatch.record.findings import ChainWitness
-from hooklatch.service.fleet.following import AppliedVersion
+from hooklatch.fleet.host.following import AppliedVersion
 
 __all__ = ["OUTPUTS"]
 

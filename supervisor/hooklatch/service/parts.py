@@ -19,12 +19,12 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.administration import Administration
-from hooklatch.service.api.fleet_methods import FleetMethods
-from hooklatch.service.api.fleet_report import FleetReport
+from hooklatch.fleet.host.methods import FleetMethods
+from hooklatch.fleet.host.report import FleetReport
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
-from hooklatch.service.api.links import LinkAdmission
+from hooklatch.fleet.host.admission import LinkAdmission
 from hooklatch.service.api.methods import ApiMethods, Operations
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
@@ -40,9 +40,9 @@ from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.fleet.contact import FleetContact
-from hooklatch.service.fleet.fleet_layer import FleetLayer
-from hooklatch.service.fleet.token import LinkToken
+from hooklatch.fleet.host.contact import FleetContact
+from hooklatch.fleet.host.fleet_layer import FleetLayer
+from hooklatch.fleet.host.token import LinkToken
 from hooklatch.service.loading.files import Reloader, ReloadResult, make_first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry

@@ -50,7 +50,7 @@ class CaseTrial(CaseRunner):
         self._key = key
 
     async def fire_each(self, parts: DaemonComponents) -> None:
-        from hooklatch.service.fleet.fleet_layer import PolicyRejectedError
+        from hooklatch.fleet.host.fleet_layer import PolicyRejectedError
 
         try:
             await self._apply(parts)

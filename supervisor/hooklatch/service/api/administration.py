@@ -24,7 +24,7 @@ from hooklatch.service.config.path_lookup import PathAbsent, PathFault, PathFoun
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
+from hooklatch.fleet.host.fleet_layer import FleetLayer, PolicyRejectedError
 from hooklatch.service.loading.acceptance import EVERYTHING, LESS, LossAcceptance
 from hooklatch.service.loading.files import Reloader, ReloadRequest, ReloadResult
 from hooklatch.service.loading.projects import ProjectRegistry

@@ -27,7 +27,7 @@ from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.fleet.fleet_layer import FleetLayer
+from hooklatch.fleet.host.fleet_layer import FleetLayer
 from hooklatch.service.loading.acceptance import LossAcceptance
 from hooklatch.service.loading.binding import HookBinder, add_way_out, make_stand_in
 from hooklatch.service.loading.files import Reloader, ReloadRequest

@@ -21,7 +21,7 @@ from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.links import LinkAdmission
+from hooklatch.fleet.host.admission import LinkAdmission
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects

@@ -31,7 +31,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.storage.reading import Filters, NoRecordError, query_record
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.fleet_report import FleetReport
+from hooklatch.fleet.host.report import FleetReport
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.looks import look_in_thread

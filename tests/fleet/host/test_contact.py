@@ -14,7 +14,7 @@ import trio
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.staleness import ClockReading, EngineContact
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.fleet.contact import FleetContact
+from hooklatch.fleet.host.contact import FleetContact
 from support.fleets import PUBLIC
 
 SETTINGS = FleetSettings("acme", "redis://engine", "h1", (PUBLIC,), max_staleness=100.0, when_stale="deny")

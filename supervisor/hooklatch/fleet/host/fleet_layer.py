@@ -38,7 +38,7 @@ from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.fleet.following import (
+from hooklatch.fleet.host.following import (
     AppliedVersion,
     advance_policy,
     describe_foreign_policy,
@@ -46,7 +46,7 @@ from hooklatch.service.fleet.following import (
     read_followed_policy,
     read_version,
 )
-from hooklatch.service.fleet.policy_file import (
+from hooklatch.fleet.host.policy_file import (
     PolicyFile,
     UnreadablePolicyError,
     clean_bundles,
@@ -55,7 +55,7 @@ from hooklatch.service.fleet.policy_file import (
     unpack_bundle,
     write_policy,
 )
-from hooklatch.service.fleet.proving import list_bundle_files, prove_envelope, read_proven_files
+from hooklatch.fleet.host.proving import list_bundle_files, prove_envelope, read_proven_files
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.loading.declared_files import FleetFiles, read_fleet
 
