@@ -43,9 +43,7 @@ class Loaded(msgspec.Struct):
 
 async def call(stream: trio.SocketStream, method: str, /, **params: object) -> Any:
     """Send one request and return its result; raise RuntimeError if it is an error."""
-    await stream.send_all(
-        msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}) + b"\n"
-    )
+    await stream.send_all(msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}) + b"\n")
     received = b""
     while not received.endswith(b"\n"):
         received += await stream.receive_some(2**20)
@@ -64,18 +62,17 @@ async def use(folder: Path) -> None:
     guards.write_text(GUARD)
     (folder / "hooks.toml").write_text('[[source]]\npath = "guards.py"\n')
     options = DaemonOptions(str(folder / "hooks.toml"), str(folder / "run"), str(folder / "state"), owns_process=False)
-    async with open_daemon(options):
-        async with await trio.open_unix_socket(f"{folder}/run/agent.sock") as agent:
-            await call(agent, "hello", protocol=1, session={"cwd": str(folder)})
-            payload = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
-            decision = await call(agent, "fire", event="pre_tool_use", payload=payload)
-            if decision["verdict"] != "pass":
-                raise RuntimeError(f"the guard did not pass: {decision}")
-            async with await trio.open_unix_socket(f"{folder}/run/admin.sock") as administrator:
-                await call(administrator, "hello", protocol=1)
-                guards.write_text(GUARD + "#\n")
-                await call(administrator, "reload")
-                await call(administrator, "status")
+    async with open_daemon(options), await trio.open_unix_socket(f"{folder}/run/agent.sock") as agent:
+        await call(agent, "hello", protocol=1, session={"cwd": str(folder)})
+        payload = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
+        decision = await call(agent, "fire", event="pre_tool_use", payload=payload)
+        if decision["verdict"] != "pass":
+            raise RuntimeError(f"the guard did not pass: {decision}")
+        async with await trio.open_unix_socket(f"{folder}/run/admin.sock") as administrator:
+            await call(administrator, "hello", protocol=1)
+            guards.write_text(GUARD + "#\n")
+            await call(administrator, "reload")
+            await call(administrator, "status")
 
 
 def loaded() -> Loaded:
