@@ -35,14 +35,14 @@ def add_schema(parser: Parser) -> None:
     parser.add_argument(
         "name", metavar="NAME", nargs="*", help="hooks.toml, or a command such as `hooks show`; without one, list them"
     )
-    parser.add_argument("--to", metavar="DIR", help="write all of them to files in this directory")
+    parser.add_argument("--all", metavar="DIR", help="write each of them to a file in this directory, which is made")
 
 
 def run_schema(arguments: argparse.Namespace) -> int:
     """Print a schema, or the names of all."""
     name = " ".join(arguments.name)
-    if arguments.to is not None:
-        return write_schemas(arguments.to)
+    if arguments.all is not None:
+        return write_schemas(arguments.all)
     if not name:
         output.say_json(list_schema_names()) if arguments.json else output.say_text("\n".join(list_schema_names()))
         return Exit.OK
@@ -58,6 +58,7 @@ def run_schema(arguments: argparse.Namespace) -> int:
 
 def write_schemas(folder: str) -> int:
     try:
+        os.makedirs(folder, exist_ok=True)
         for name in list_schema_names():
             with open(os.path.join(folder, schema_file_name(name)), "w", encoding="utf-8") as file:
                 file.write(format_schema(find_schema(name) or {}) + "\n")
