@@ -50,7 +50,7 @@ class PersonalityTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableEffect(msgspec.Struct, frozen=True):
-    """What a product's table adds to the main file.
+    """The additions of a product's table to the main file.
 
     `hooks` are built-in ones, and `levels` the isolation of their sources, by location.  `fleet` are the settings of
     this host in its fleet, in JSON's terms: the state file keeps them.
