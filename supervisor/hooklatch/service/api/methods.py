@@ -20,7 +20,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection, Role
-from hooklatch.service.transport.requests import FireRequest
+from hooklatch.service.transport.requests import FireRequest, HostRequest, IncomingRequest
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
@@ -122,7 +122,7 @@ class ApiMethods:
             "link": {name: clients[name] for name in SHARED_WITH_LINKS},
         }
 
-    def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
+    def handle(self, connection: Connection, request: IncomingRequest) -> Awaitable[object]:
         """Return the awaitable answer of one request.
 
         Raises:
@@ -133,11 +133,11 @@ class ApiMethods:
             return self._answer(connection, request)
         if isinstance(request, FireRequest):
             params = request.params
-        elif request.method == "fire":
+        elif isinstance(request, HostRequest) or request.method != "fire":
+            return self._answer(connection, request)
+        else:
             # The raw params are checked, since a duplicate key can no longer be seen once they are decoded.
             params, fault = convert_params(request.params, FireParams), find_ambiguity(bytes(request.params))
-        else:
-            return self._answer(connection, request)
         session = connection.session
         dialect = params.dialect or (session.terms.dialect if session is not None else None)
         if dialect is not None:
@@ -146,10 +146,12 @@ class ApiMethods:
             return self._fire_without_call(params, session, fault)
         return self._dispatcher.fire(params, session)
 
-    def _answer(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
+    def _answer(self, connection: Connection, request: IncomingRequest) -> Awaitable[object]:
         method = self._find_method(connection.role, request.method)
         if method is None or isinstance(request, FireRequest):
             raise self._explain_refusal(connection, request.method)
+        if isinstance(request, HostRequest):
+            return method.answer(connection, request.params)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := find_ambiguity(bytes(request.params))) is not None:
