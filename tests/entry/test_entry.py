@@ -85,9 +85,7 @@ def test_large_events_and_large_answers_go_through(form: str, serve: Serve, fold
     assert daemon.request()["params"]["document"] == text.replace("\n", "\r")
 
 
-def test_a_document_that_is_json_makes_a_line_of_json_with_the_same_value(
-    form: str, serve: Serve, folder: str
-) -> None:
+def test_a_document_that_is_json_makes_a_line_of_json_with_the_same_value(form: str, serve: Serve, folder: str) -> None:
     daemon, document = serve(result()), {"tool_input": {"command": 'a\nb\r\t"\\', "é": [1.0, None]}}
 
     run(form, folder, json.dumps(document, indent=2).replace("\n", "\r\n").encode())
