@@ -43,9 +43,9 @@ from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.fleet.token import LinkToken
-from hooklatch.service.loading.files import Reloader, ReloadResult, make_first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader, ReloadResult, make_first_plan
 from hooklatch.service.loading.sources import SourceBuild, Sources
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.metrics import MetricsPlaces, MetricsPublisher

@@ -14,7 +14,7 @@ from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
-from hooklatch.service.loading.files import Reloader
+from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
 from hooklatch.service.transport.connection import Connection
 

@@ -57,7 +57,7 @@ from hooklatch.service.fleet.policy_file import (
 )
 from hooklatch.service.fleet.proving import list_bundle_files, prove_envelope, read_proven_files
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
-from hooklatch.service.loading.declared_files import FleetFiles, read_fleet
+from hooklatch.service.loading.see import FleetFiles, read_fleet
 
 __all__ = ["FleetLayer", "PolicyRejectedError"]
 

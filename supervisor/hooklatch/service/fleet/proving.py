@@ -24,7 +24,7 @@ from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PublicKey, r
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
 from hooklatch.service.fleet.policy_file import PolicyFile, policy_document_path, policy_root, unpack_bundle
-from hooklatch.service.loading.declared_files import FleetFiles, read_fleet
+from hooklatch.service.loading.see import FleetFiles, read_fleet
 
 __all__ = ["list_bundle_files", "index_keys", "prove_envelope", "read_proven_files"]
 
