@@ -12,9 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.conditions import InvalidConditionError, compile_where
-from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook
-from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook, load_where
+from hooklatch.core.hooks.matchers import InvalidConditionError, MatcherError, compile_matcher
 from hooklatch.core.hooks.registry import EVERY_GATE, DeclarationSite, Hook, Layer, PythonTarget
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.service.config.configuration import Diagnostic
@@ -216,7 +215,7 @@ class LayerBuilder:
             if problem and entry.id in self._taken_ids:
                 continue  # a project's file and its source remember the same hook
             try:
-                matcher, where = compile_matcher(entry.match), compile_where(entry.where)
+                matcher, where = compile_matcher(entry.match), load_where(entry.where)
             except (MatcherError, InvalidConditionError):
                 matcher, where = compile_matcher(None), None  # of an older version: it matches all, so it denies more
             hook = Hook(
