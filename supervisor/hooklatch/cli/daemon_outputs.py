@@ -11,8 +11,8 @@ import msgspec
 
 from hooklatch.core.health import HealthFinding, HealthWarning
 from hooklatch.core.messages import ChainHead
+from hooklatch.environments.environments import EnvironmentStatus
 from hooklatch.fleet.host.following import AppliedVersion
-from hooklatch.processes.environments import EnvironmentStatus
 from hooklatch.processes.pool_limits import PoolStatus
 from hooklatch.processes.supervisor import ChildStatus
 from hooklatch.record.findings import VerifyReport
