@@ -14,7 +14,8 @@ DOCS = Path(__file__).parent.parent.parent / "docs/reference"
 TOML = """# hooks.toml, key by key
 
 For people who write `hooks.toml`: all tables and keys. [How hooks work](hooks.md) explains them.
-`hooklatch schema hooks.toml` prints the same as a JSON Schema, which `hooklatch init` puts beside the file so that editors complete it. An unknown key is refused, and
+`hooklatch schema hooks.toml` prints the same as a JSON Schema, which `hooklatch init` puts beside the file so that
+editors complete it. An unknown key is refused, and
 the error names the nearest one.
 
 `python tests/docs/references.py` writes this page from the classes that read the file. Do not edit it by hand."""
