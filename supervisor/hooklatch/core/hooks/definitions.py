@@ -28,6 +28,7 @@ __all__ = [
     "HookDefinition",
     "HookTable",
     "InvalidHookError",
+    "NativeHook",
     "Priority",
     "Timeout",
     "derive_hook_id",
@@ -177,6 +178,18 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 0
     problem: str | None = None
     plugin: str | None = None
+
+
+class NativeHook(msgspec.Struct, frozen=True):
+    """A definition from another system's, and its event there ("" if its event is canonical already).
+
+    With a `fault` it is refused: its table then holds the readable keys, and `written` is the event as it was written.
+    """
+
+    table: dict[str, Any]
+    event: str
+    fault: InvalidHookError | None = None
+    written: object = None
 
 
 def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefinition]:

@@ -20,7 +20,6 @@ from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.importing.registering import read_definitions
 from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar, RegistrationAnswer
@@ -122,6 +121,8 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _settings(self, connection: Connection, params: SettingsParams) -> object:
         """Read a settings file as in hooks.d, for a client that registers its hooks."""
+        from hooklatch.importing.registering import read_definitions
+
         read = partial(read_definitions, params.source, params.data, params.scope)
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
-from hooklatch.importing.collecting import ImportedHook
-from hooklatch.importing.documents import UnreadableFileError, read_hooks
 from hooklatch.service.config.configuration import ConfigError, Diagnostic, FileConfig
+
+if TYPE_CHECKING:
+    from hooklatch.importing.collecting import ImportedHook
 
 __all__ = ["ENDING", "read_settings"]
 
@@ -31,6 +32,9 @@ def read_settings(path: str, data: bytes) -> FileConfig:
     Raises:
         ConfigError: it is not a settings file.
     """
+    # Imported for the first such file: few have one.
+    from hooklatch.importing.documents import UnreadableFileError, read_hooks
+
     try:
         imported = read_hooks(path, data)
     except UnreadableFileError as error:

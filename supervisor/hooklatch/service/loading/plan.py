@@ -13,15 +13,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
-from hooklatch.dialects.dialect import Dialect, InvalidDialectError
-from hooklatch.dialects.find import build_dialect, describe_undefined_event
+from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
 from hooklatch.service.config.main_tables import find_builtin_source
@@ -37,6 +36,9 @@ from hooklatch.service.loading.declared_files import (
 )
 from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin, select_active_plugins
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
+
+if TYPE_CHECKING:
+    from hooklatch.dialects.dialect import Dialect
 
 __all__ = [
     "Manifests",
@@ -312,8 +314,14 @@ def build_catalogue(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diag
 
 def build_dialects(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
     """Return the dialects of these files by name, and which of them cannot be used."""
-    dialects, diagnostics = dict[str, Dialect](), list[Diagnostic]()
-    for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
+    dialects: dict[str, Dialect] = {}
+    diagnostics: list[Diagnostic] = []
+    tables = [(config.path, custom) for config in configs for custom in config.dialects]
+    if not tables:
+        return dialects, diagnostics
+    from hooklatch.dialects.custom import build_dialect
+
+    for path, custom in tables:
         try:
             dialect = build_dialect(custom.table, catalogue)
             dialects[dialect.name] = dialect
