@@ -320,6 +320,7 @@ def build_dialects(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple
     if not tables:
         return dialects, diagnostics
     from hooklatch.dialects.custom import build_dialect
+    from hooklatch.dialects.dialect import InvalidDialectError
 
     for path, custom in tables:
         try:
