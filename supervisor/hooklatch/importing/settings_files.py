@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
-from hooklatch.service.config.configuration import ConfigError, Diagnostic, FileConfig
+from hooklatch.importing.collecting import ImportedHook
+from hooklatch.importing.documents import UnreadableFileError, read_hooks
+from hooklatch.importing.registering import read_definitions
+from hooklatch.service.config.configuration import ConfigError, Diagnostic, FileConfig, ForeignFile
 
-if TYPE_CHECKING:
-    from hooklatch.importing.collecting import ImportedHook
-
-__all__ = ["ENDING", "read_settings"]
+__all__ = ["SETTINGS", "read_settings"]
 
 logger = logging.getLogger("hooklatch.settings")
 ENDING = ".json"
@@ -32,9 +32,6 @@ def read_settings(path: str, data: bytes) -> FileConfig:
     Raises:
         ConfigError: it is not a settings file.
     """
-    # Imported for the first such file: few have one.
-    from hooklatch.importing.documents import UnreadableFileError, read_hooks
-
     try:
         imported = read_hooks(path, data)
     except UnreadableFileError as error:
@@ -67,3 +64,6 @@ def define_imported_hooks(path: str, stem: str, hook: ImportedHook, line: int) -
         raise ConfigError(Diagnostic(path, line, f"{hook.place}: {error}")) from None
     for definition in definitions:
         yield msgspec.structs.replace(definition, line=line)
+
+
+SETTINGS = ForeignFile(read_settings, read_definitions)
