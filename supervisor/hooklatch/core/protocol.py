@@ -20,22 +20,10 @@ import msgspec
 from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
-    "MAX_FRAME",
-    "MAX_IN_FLIGHT",
-    "ErrorCode",
-    "LineBuffer",
-    "LineTooLongError",
-    "Request",
-    "Response",
-    "RpcError",
-    "convert_params",
-    "encode_error",
-    "encode_notification",
-    "encode_request",
-    "encode_result",
-    "read_ends",
-    "read_message",
-]
+    "MAX_FRAME", "MAX_IN_FLIGHT", "ErrorCode", "LineBuffer", "LineTooLongError", "Request", "Response",
+    "RpcError", "convert_params", "encode_error", "encode_notification", "encode_request", "encode_result",
+    "read_ends", "read_message",
+]  # fmt: skip
 
 T = TypeVar("T")
 MAX_FRAME = 9 * 2**20  # bytes in one line: a payload of 8 MiB plus its envelope

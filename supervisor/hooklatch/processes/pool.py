@@ -17,18 +17,16 @@ import math
 import msgspec
 import trio
 
-from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.messages import CallOutcome, Cause
+from hooklatch.core.messages import Call, CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.life import ForkError
 from hooklatch.processes.pool_limits import HookLoad, IsolationStatus, PoolLimits, PoolStatus
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.starting import WorkerStarter, remove_scratch
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
-from hooklatch.processes.zygote import ZygoteClient
+from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch_worker import wire
 
 __all__ = ["Pool"]
@@ -339,7 +337,7 @@ class Pool:
             raise
         finally:
             self._take_leave(worker)
-            await remove_scratch(worker, self.limits)
+            await remove_scratch(worker, self.limits.worker.isolation)
 
     def _take_leave(self, worker: PoolWorker) -> None:
         worker.mark_dead()

@@ -20,11 +20,10 @@ from collections.abc import Iterator
 import msgspec
 import trio
 
-from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.core.messages import CallOutcome, Cause
+from hooklatch.core.messages import Call, CallOutcome, Cause
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.life import WorkerProcess
+from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES
 from hooklatch_worker.author.failures import MAX_TRACEBACK

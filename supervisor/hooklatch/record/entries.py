@@ -12,11 +12,9 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.call import EventEnvelope
-from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, FireDecision
+from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, EventEnvelope, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.record.excerpt import UNREADABLE, excerpt_fields, replace_secrets
-from hooklatch.record.redaction import WINDOW, Redactor
+from hooklatch.record.redaction import UNREADABLE, WINDOW, Redactor, excerpt_fields, replace_secrets
 
 __all__ = ["FireFacts", "encode_abandoned_entry", "encode_decision_entry", "hide_payload", "encode_fields"]
 

@@ -32,17 +32,13 @@ from hooklatch.record.entries import (
     encode_fields,
     hide_payload,
 )
-from hooklatch.record.excerpt import excerpt_payload
 from hooklatch.record.payload_keeping import Payloads
-from hooklatch.record.redaction import Redactor
+from hooklatch.record.redaction import Redactor, excerpt_payload
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.anchor import Anchor
-from hooklatch.record.storage.appending import Appender
-from hooklatch.record.storage.disk import DiskStage
-from hooklatch.record.storage.disk_space import DiskSpace
+from hooklatch.record.storage.disk_space import DiskSpace, DiskStage
 from hooklatch.record.storage.faults import RecordFaults
-from hooklatch.record.storage.journal import ChainWriter
-from hooklatch.record.storage.mark import MarkFile
+from hooklatch.record.storage.journal import Appender, ChainWriter
+from hooklatch.record.storage.mark import Anchor, MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery, collect_host_facts, lock_record, recover_record
 from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import measure_segments
@@ -108,7 +104,7 @@ class RecordWriter:
             stack.callback(self._payloads.close)
             self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
             self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._notify_fault)
-            self._appender = Appender(self._journal, self._space, self._faults)
+            self._appender = Appender(self._journal, self._space, self._faults.note_mended)
             self._remover = SegmentRemover(
                 self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
             )

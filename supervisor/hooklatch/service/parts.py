@@ -59,10 +59,8 @@ from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import ConnectionTasks
-from hooklatch.service.transport.hangups import Hangups
-from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.permits import SkipPermissions
-from hooklatch.service.transport.reader_handoff import ReaderHandoff
+from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
 
 __all__ = ["DaemonComponents"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hooklatch.service.dispatch.call_numbers import MAX_KEPT, CallNumbers
-from hooklatch.service.dispatch.duplicate_events import LIFETIME, DuplicateEvents
+from hooklatch.service.dispatch.host_calls import LIFETIME, MAX_KEPT, CallNumbers, DuplicateEvents
 from support.native import decided
 from support.tables import table
 

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.protocol import Request, Response, RpcError, convert_params, read_message
-from hooklatch.service.transport.requests import FireRequest, read_line
+from hooklatch.service.transport.lines import FireRequest, read_line
 from hooklatch_worker.author.ambiguity import find_ambiguity
 from support.profiles import fuzzing
 from support.tables import table

@@ -19,8 +19,7 @@ from hooklatch.core.hooks.names import is_like_a_name, strip_scope
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
-from hooklatch.record.storage.chain import read_link
-from hooklatch.record.storage.segments import SegmentFile, list_segments
+from hooklatch.record.storage.chain import SegmentFile, list_segments, read_link
 
 __all__ = [
     "KINDS",

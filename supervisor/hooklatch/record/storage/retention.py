@@ -20,9 +20,8 @@ import msgspec
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular_file
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.chain import GENESIS, ChainLink, read_link
+from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_link, read_tail
 from hooklatch.record.storage.mark import HighWaterMark
-from hooklatch.record.storage.segments import SegmentFile, list_segments, read_tail
 
 __all__ = [
     "RetiredEntry",

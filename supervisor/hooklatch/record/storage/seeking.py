@@ -13,8 +13,7 @@ from contextlib import suppress
 import msgspec
 
 from hooklatch.files import open_regular, open_regular_file
-from hooklatch.record.storage.chain import ChainLink, read_link
-from hooklatch.record.storage.segments import SegmentFile, list_segments, read_tail
+from hooklatch.record.storage.chain import ChainLink, SegmentFile, list_segments, read_link, read_tail
 
 __all__ = ["RecordCursor", "RecordChangedError", "find_newest_link", "read_seq"]
 

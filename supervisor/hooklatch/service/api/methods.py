@@ -20,7 +20,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection, Role
-from hooklatch.service.transport.requests import FireRequest
+from hooklatch.service.transport.lines import FireRequest
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [

@@ -11,12 +11,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, is_plugin_allowed
 from hooklatch.core.hooks.snapshots import EventHooks
-from hooklatch.core.messages import FireDecision
+from hooklatch.core.messages import Call, EventEnvelope, FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.record.writer import FireFacts
@@ -27,15 +26,9 @@ from hooklatch_worker.author.call_context import EmittedTelemetry
 from hooklatch_worker.author.state import StateRequest
 
 __all__ = [
-    "Counted",
-    "Fire",
-    "DecisionAdapter",
-    "DialectPlan",
-    "FireServices",
-    "ExtraProjects",
-    "select_planned_hooks",
+    "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects", "select_planned_hooks",
     "find_tool_name",
-]
+]  # fmt: skip
 
 LARGE = 2**15  # bytes of a payload, from which on its params are copied without it
 TAKEN = msgspec.Raw(b"{}")  # in place of the payload that `Fire.payload` has

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from hooklatch.core.asks import Ask, AskReason
 from hooklatch.core.decision import Machine, deny_unrecorded
 from hooklatch.core.messages import FireDecision
-from hooklatch.record.excerpt import excerpt_object
-from hooklatch.record.redaction import Redactor
+from hooklatch.record.redaction import Redactor, excerpt_object
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.writer import FireFacts, RecordError, RecordWriter
 from hooklatch.service.dispatch.fires import Fire, find_tool_name

@@ -1,7 +1,7 @@
 """One client's connection: lines in, lines out.  Knows bytes, deadlines and requests, but not hooks or layers.
 
 Reading.  The task that reads a request also answers it, which saves two task switches a fire.  A slow fire must not
-stop the reading, so a daemon-wide task (`reader_handoff.py`) then has another task take over (`read_on`), and the first
+stop the reading, so a daemon-wide task (`watches.py`) then has another task take over (`read_on`), and the first
 one stops reading when its fire is done.  If the next request has arrived already, another task takes over at once.
 Nothing is read while a hello is answered, because what follows must see its session, and after a one-shot only the end
 of input is awaited.
@@ -36,9 +36,8 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 import trio
 
-from hooklatch.core.call import Call
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT
-from hooklatch.core.messages import CallOutcome
+from hooklatch.core.messages import Call, CallOutcome
 from hooklatch.core.protocol import (
     MAX_IN_FLIGHT,
     ErrorCode,
@@ -55,13 +54,9 @@ from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, FairQueueKey
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 from hooklatch.service.registry.sessions import AgentSession
-from hooklatch.service.transport.hangups import Hangups
-from hooklatch.service.transport.incoming import ReceiveBuffer
-from hooklatch.service.transport.line_timeouts import LineTimeouts
-from hooklatch.service.transport.outgoing import LaggedTopics, SendBuffer
-from hooklatch.service.transport.reader_handoff import ReaderHandoff
-from hooklatch.service.transport.requests import FireRequest, read_line
+from hooklatch.service.transport.lines import FireRequest, LaggedTopics, ReceiveBuffer, SendBuffer, read_line
 from hooklatch.service.transport.served_calls import ServedCalls
+from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
 
 __all__ = ["Connection", "RequestHandler", "Role", "ConnectionTasks"]
 

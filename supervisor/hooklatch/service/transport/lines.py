@@ -1,6 +1,11 @@
-"""The lines that are sent to a client, at once as far as the kernel takes them, and the rest when it takes more.
+"""The lines of one client: received, read as requests, and sent.
 
-It also counts the announcements that are left out for a client that lags.
+A line that has begun to be long takes room of the budget.  A line is sent at once as far as the kernel takes it, and
+the rest when it takes more.  The announcements that are left out for a client that lags are counted.
+
+Nearly every line is a fire, so it is read as a fire first: one typed decode for method and params, and one scan that
+all parsers would agree on it.  A line that fails is read as any other method is, with its params left for later
+(`core/protocol.py`), and that code words the error.
 """
 
 from __future__ import annotations
@@ -10,15 +15,109 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from typing import Literal
 
+import msgspec
 import trio
 
-from hooklatch.core.protocol import encode_notification
-from hooklatch.service.registry.budget import SMALL, BudgetShare
+from hooklatch.core.fire_params import FireParams
+from hooklatch.core.protocol import (
+    MAX_FRAME,
+    LineBuffer,
+    Request,
+    Response,
+    encode_notification,
+    read_ends,
+    read_message,
+)
+from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["LaggedTopics", "SendBuffer"]
+__all__ = ["ReceiveBuffer", "LaggedTopics", "SendBuffer", "FireRequest", "read_line"]
 
+RECEIVED = 2**16  # bytes to receive at once
 GONE = (errno.EPIPE, errno.ECONNRESET)  # why nothing can be sent to a client that has left
+
+
+class FireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A fire whose params are valid, and that all parsers read alike."""
+
+    method: Literal["fire"]
+    params: FireParams
+    jsonrpc: Literal["2.0"]
+    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+FIRES = msgspec.json.Decoder(FireRequest)
+
+
+def read_line(line: bytes) -> FireRequest | Request | Response:
+    """Parse one line.
+
+    Raises:
+        RpcError: the line is not JSON, or not a JSON-RPC 2.0 message. The text names the problem.
+    """
+    try:
+        fire = FIRES.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError):
+        return read_message(line)
+    return fire if find_ambiguity(line) is None else read_message(line)
+
+
+class ReceiveBuffer:
+    """The input of one client, and whether more is expected. `holder` is the key of its room in the budget."""
+
+    __slots__ = ("_budget", "_holder", "_socket", "is_dropped", "is_ended", "lines", "room")
+
+    def __init__(self, stream: socket.socket, budget: Budget, holder: object) -> None:
+        self.lines = LineBuffer()
+        self.room: BudgetShare | None = None  # of the line that has begun, if it is long
+        self.is_ended = False
+        self.is_dropped = False  # input is read and forgotten
+        self._socket = stream
+        self._budget = budget
+        self._holder = holder
+
+    def receive(self) -> bool:
+        """Receive the bytes, or the end of input, that have arrived. Return whether there were any."""
+        try:
+            data = self._socket.recv(RECEIVED)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.is_ended = self.lines.is_empty
+            data = b"\n"  # the end of input also ends the last line
+        if not self.is_ended and not self.is_dropped:
+            self.lines.feed(data)
+        return True
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether the line that has begun needs room."""
+        return len(self.lines) > SMALL
+
+    @property
+    def needs_room(self) -> bool:
+        """Return whether the line that has begun must get room before more of it is read."""
+        return self.is_long and self.room is None and not self.lines.is_skipping
+
+    async def make_room(self, timeout: float) -> None:
+        """Wait `timeout` seconds for room for the rest of a line. Without room, only the line's ends are kept."""
+        room = BudgetShare(self._budget, self._holder)
+        if await room.wait(MAX_FRAME, timeout):
+            self.room = room
+        else:
+            self.lines.skip()
+
+    def drop(self) -> tuple[int | str | None, bool]:
+        """Drop all input from now on. Return the id and kind of the line that has begun, as `read_ends` does."""
+        self.is_dropped = True
+        room, self.room = self.room, None
+        if room is not None:
+            room.shrink(0)
+        return read_ends(self.lines.clear())
 
 
 class SendBuffer:
