@@ -10,7 +10,7 @@ from support.repository import ROOT
 from support.tables import table
 
 TOP = {
-    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "bench",
+    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "bench",
     "clients", "docs", "examples", "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
 }  # fmt: skip
 MAX_LINES = 500

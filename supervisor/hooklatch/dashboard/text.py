@@ -1,7 +1,7 @@
 """Foreign texts made harmless for a page, and moments in words.  Pure; escapes no HTML.
 
 The text of an agent or a hook may hold control characters, characters that turn the direction of writing, or megabytes.
-`make_visible` is applied to every value that a template prints (`web/rendering.py`), so no page can forget it.  HTML is
+`make_visible` is applied to every value that a template prints (`rendering.py`), so no page can forget it.  HTML is
 escaped after that by the templates' engine.
 """
 
