@@ -21,8 +21,7 @@ from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import Response
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.worker import PoolWorker, draw_call_ids
-from hooklatch.processes.zygote import WorkerProcess
+from hooklatch.processes.worker import PoolWorker, WorkerProcess, draw_call_ids
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.budget import Budget
 from hooklatch.service.transport.connection import Connection, ConnectionTasks

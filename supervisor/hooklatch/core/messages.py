@@ -66,7 +66,7 @@ class EventEnvelope(msgspec.Struct, frozen=True):
 
     def with_context(self, context: dict[str, Any]) -> EventEnvelope:
         """Return a copy with the context that the hooks so far have written."""
-        return self if context is self.context else msgspec.structs.replace(self, context=context)
+        return msgspec.structs.replace(self, context=context)
 
 
 class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

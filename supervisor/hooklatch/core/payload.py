@@ -29,16 +29,13 @@ class PayloadError(ValueError):
         super().__init__(clip_error_text(message))
 
 
-class Payload:
+class Payload(msgspec.Struct, eq=False):
     """One version of a payload.  `version` numbers the versions within one fire; equal content keeps its version."""
 
-    __slots__ = ("_digest", "_fields", "data", "version")
-
-    def __init__(self, data: bytes, version: int = 0) -> None:
-        self.data = data
-        self.version = version
-        self._digest = ""
-        self._fields: dict[str, msgspec.Raw] | None = None
+    data: bytes
+    version: int = 0
+    _digest: str = ""
+    _fields: dict[str, msgspec.Raw] | None = None
 
     @property
     def is_read(self) -> bool:
@@ -83,9 +80,7 @@ class Payload:
         fields = {**self.fields, **changed}
         if changed.keys() & TOOL_KEYS:
             fields |= translate_changes(fields, changed)
-        copy = Payload(msgspec.json.encode(fields), self.version + 1)
-        copy._fields = fields
-        return copy
+        return Payload(msgspec.json.encode(fields), self.version + 1, _fields=fields)
 
     def digest(self) -> str:
         """Return the sha256 of the exact bytes, in hexadecimal."""

@@ -37,7 +37,6 @@ from hooklatch.service.dispatch.calls import HookRunners
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.generations import FireGenerations
-from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.fleet.contact import FleetContact
@@ -151,7 +150,7 @@ class DaemonComponents:
         self.dispatcher = Dispatcher(
             self.registries, targets, self.generations, self.statistics,
             projects=ProjectFreshness(self.projects, self.files, self.file_watch, self.registries.take_settings),
-            suspensions=self.suspensions, asks=self.asks, recording=DecisionRecorder(record), state=self.shared_state,
+            suspensions=self.suspensions, asks=self.asks, record=record, state=self.shared_state,
             audience=self.bus, budget=self.budget,
         )  # fmt: skip
         self.native = DialectDispatcher(self.dispatcher)
