@@ -31,7 +31,7 @@ from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, StateRequest
 
-__all__ = ["SourceLoadError", "PoolWorker", "WorkerProcess", "compute_deadline", "build_call_outcome"]
+__all__ = ["SourceLoadError", "PoolWorker", "WorkerProcess", "call_ids", "compute_deadline", "build_call_outcome"]
 
 EXIT_NOTICE = 1.0  # seconds in which its zygote reports an exit code, on a busy machine too; only the text needs it
 ENVELOPES = msgspec.json.Encoder()

@@ -135,7 +135,10 @@ class ApiMethods:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := find_ambiguity(bytes(request.params))) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
-        return answer_request(connection, request, method)
+        takes_none = method.params is msgspec.Raw
+        return method.answer(
+            connection, request.params if takes_none else convert_params(request.params, method.params)
+        )
 
     async def _fire_without_call(self, params: FireParams, session: AgentSession | None, fault: str | None) -> object:
         """Start a fire whose decision no client waits for, or refuse one with ambiguous params."""
@@ -168,11 +171,6 @@ class ApiMethods:
         self._bus.leave(connection)
         if is_watching:  # clients may skip again the events that they had to fire for this watcher
             self._registries.permit_anew(None if connection.is_admin else session)
-
-
-def answer_request(connection: Connection, request: Request, method: ApiMethod[Any]) -> Awaitable[object]:
-    takes_none = method.params is msgspec.Raw
-    return method.answer(connection, request.params if takes_none else convert_params(request.params, method.params))
 
 
 def require_session(connection: Connection) -> AgentSession:
