@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.call import Call
 from hooklatch.core.decision import Machine
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget
 from hooklatch.core.hooks.snapshots import EventHooks
-from hooklatch.core.messages import Call, CallOutcome, Cause, FireDecision
+from hooklatch.core.messages import CallOutcome, Cause, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.core.phases import start_machine
 from hooklatch_worker.author.verdicts import Verdict, encode_verdict

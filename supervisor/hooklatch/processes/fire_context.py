@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.messages import Call, EventEnvelope
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import EmittedTelemetry
 from hooklatch_worker.author.state import StateRequest

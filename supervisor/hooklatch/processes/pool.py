@@ -17,8 +17,9 @@ import math
 import msgspec
 import trio
 
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.messages import Call, CallOutcome, Cause
+from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool_limits import HookLoad, IsolationStatus, PoolLimits, PoolStatus

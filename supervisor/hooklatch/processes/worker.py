@@ -23,8 +23,9 @@ from typing import Protocol
 import msgspec
 import trio
 
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.core.messages import Call, CallOutcome, Cause
+from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.fire_context import FireContext
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, EventEnvelope, FireDecision
+from hooklatch.core.call import EventEnvelope
+from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.record.redaction import UNREADABLE, WINDOW, Redactor, excerpt_fields, replace_secrets
 

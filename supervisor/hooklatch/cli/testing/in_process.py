@@ -23,8 +23,9 @@ import trio
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.testing.hook_process import ENDED, INTERRUPTED
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
-from hooklatch.core.messages import Call, CallOutcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
 from hooklatch.service.dispatch.calls import HookRunner, HookRunners

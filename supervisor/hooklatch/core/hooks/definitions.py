@@ -142,7 +142,7 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise InvalidTableError("write either command (a shell line) or argv (a program and its arguments)")
         if self.argv is not None and not self.argv[0]:
             raise InvalidTableError(f"argv is {ARGV}, not {self.argv!r}", ("argv",))
-        if (self.run, self.command or self.argv, self.served or None).count(None) != 2:
+        if (self.run is not None) + (self.command is not None or self.argv is not None) + self.served != 1:
             raise InvalidTableError(f"it needs one target: {TARGETS}")
         if self.amends and self.only_judges:
             raise InvalidTableError(BOTH, ("only_judges",))

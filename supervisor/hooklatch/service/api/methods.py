@@ -135,10 +135,8 @@ class ApiMethods:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := find_ambiguity(bytes(request.params))) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
-        takes_none = method.params is msgspec.Raw
-        return method.answer(
-            connection, request.params if takes_none else convert_params(request.params, method.params)
-        )
+        params = request.params if method.params is msgspec.Raw else convert_params(request.params, method.params)
+        return method.answer(connection, params)
 
     async def _fire_without_call(self, params: FireParams, session: AgentSession | None, fault: str | None) -> object:
         """Start a fire whose decision no client waits for, or refuse one with ambiguous params."""

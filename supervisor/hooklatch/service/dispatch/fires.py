@@ -11,11 +11,12 @@ from typing import TypeAlias
 
 import msgspec
 
+from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, is_plugin_allowed
 from hooklatch.core.hooks.snapshots import EventHooks
-from hooklatch.core.messages import Call, EventEnvelope, FireDecision
+from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.record.writer import FireFacts, RecordWriter

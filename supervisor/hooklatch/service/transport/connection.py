@@ -36,8 +36,9 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 import trio
 
+from hooklatch.core.call import Call
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT
-from hooklatch.core.messages import Call, CallOutcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import (
     MAX_IN_FLIGHT,
     ErrorCode,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import msgspec
 import trio
 
-from hooklatch.core.messages import Call, CallOutcome
+from hooklatch.core.call import Call
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import Response, encode_request
 from hooklatch.processes.fire_context import FireContext
 
