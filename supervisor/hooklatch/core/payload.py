@@ -34,13 +34,8 @@ class Payload(msgspec.Struct, eq=False):
 
     data: bytes
     version: int = 0
+    decoded: dict[str, msgspec.Raw] | None = None  # its top-level keys, as `fields` returns them
     _digest: str = ""
-    _fields: dict[str, msgspec.Raw] | None = None
-
-    @property
-    def is_read(self) -> bool:
-        """Return whether the fields are already decoded, so that reading them is free."""
-        return self._fields is not None
 
     @property
     def fields(self) -> dict[str, msgspec.Raw]:
@@ -49,12 +44,12 @@ class Payload(msgspec.Struct, eq=False):
         Raises:
             PayloadError: the bytes are not a JSON object.
         """
-        if self._fields is None:
+        if self.decoded is None:
             try:
-                self._fields = FIELDS.decode(self.data)
+                self.decoded = FIELDS.decode(self.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise PayloadError(f"the payload is not a JSON object: {error}") from None
-        return self._fields
+        return self.decoded
 
     def text(self, key: str) -> str | None:
         """Return a top-level field's value if it is a string, otherwise None."""
@@ -80,7 +75,7 @@ class Payload(msgspec.Struct, eq=False):
         fields = {**self.fields, **changed}
         if changed.keys() & TOOL_KEYS:
             fields |= translate_changes(fields, changed)
-        return Payload(msgspec.json.encode(fields), self.version + 1, _fields=fields)
+        return Payload(msgspec.json.encode(fields), self.version + 1, decoded=fields)
 
     def digest(self) -> str:
         """Return the sha256 of the exact bytes, in hexadecimal."""
