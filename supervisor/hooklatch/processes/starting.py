@@ -68,7 +68,7 @@ class WorkerStarter:
             is_orphaned = worker.process.is_orphaned  # before the kill and its checkpoint: who died first decides
             worker.kill("it could not be loaded")
             worker.close()
-            await remove_scratch(worker, limits)
+            await remove_scratch(worker, limits.worker.isolation)
             if isinstance(error, trio.TooSlowError):
                 raise SourceLoadError(f"it did not finish importing within {limits.load_timeout:.0f} s") from None
             if isinstance(error, SourceLoadError) and is_orphaned:
