@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
-from hooklatch.core.messages import Call
 from hooklatch.core.payload import Payload
 from hooklatch.service.dispatch.fires import Fire, FireParams, FireServices
 from hooklatch.service.registry.budget import Budget

@@ -19,7 +19,7 @@ import time
 import trio
 
 from calls import call_of, fire_of
-from hooklatch.core.messages import Call
+from hooklatch.core.call import Call
 from hooklatch.processes.starting import remove_scratch
 from hooklatch.processes.worker import PoolWorker
 from hooklatch.processes.zygote import ZygoteClient, open_zygote

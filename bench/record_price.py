@@ -26,7 +26,8 @@ from pathlib import Path
 
 import msgspec
 
-from hooklatch.core.messages import CallOutcome, EventEnvelope, FireDecision
+from hooklatch.core.call import EventEnvelope
+from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import FireFacts, RecordWriter

@@ -30,9 +30,9 @@ from pathlib import Path
 import trio
 
 from calls import call_of, fire_of
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
-from hooklatch.core.messages import Call
 from hooklatch.core.payload import Payload
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits

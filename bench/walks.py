@@ -1,4 +1,4 @@
-"""How much source there is, and how much of it four requests to the daemon walk through.
+"""How much source there is, and how much of it five requests to the daemon walk through.
 
 The daemon runs in a process of its own under `sys.setprofile`, in all threads, and is asked over its sockets in plain
 JSON lines.  Each request is made several times after one that warms up; the run with the fewest calls is shown, since
@@ -42,7 +42,7 @@ import trio.testing
 
 from machine import ROOT, print_machine, save
 
-ROUNDS = 10
+ROUNDS, QUICK_ROUNDS = 10, 4  # of one alone, a worker that is started beside it would be a part
 SOURCES = ("supervisor", "workers")
 DAEMONS = ("hooklatch.service.daemon", "hooklatch.service.daemon")  # where it stands, and where it stood
 PARTS_OF = {"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"}
@@ -247,11 +247,18 @@ async def walk_all(root: Path, rounds: int, recorder: Recorder, folder: str) -> 
         payload = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
         served = {"id": "own", "event": "stop", "served": True}
         loaded = {"id": "own", "event": "stop", "run": "own.py:guard"}
+        document = {
+            "session_id": "walk", "transcript_path": f"{folder}/walk.jsonl", "cwd": folder,
+            "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_use_id": "toolu_1", **payload,
+        }  # fmt: skip
+        # In the order in which the forwarder writes it.
+        event = {"host": "claude-code", "event": "PreToolUse", "environ": {}, "budget": 60.0, "document": document}
         trips: dict[str, tuple[Trip, Trip, Trip]] = {
             "fire": (nothing, lambda: agent.call("fire", event="pre_tool_use", payload=payload), nothing),
             "register, served": (nothing, lambda: agent.call("register", hooks=[served]), unregister),
             "register, run=": (lambda: edit("own.py"), lambda: agent.call("register", hooks=[loaded]), unregister),
             "reload": (lambda: edit("guards.py"), lambda: admin.call("reload"), nothing),
+            "host event": (nothing, lambda: agent.call("host", **event), nothing),
         }
         return {name: await walk(recorder, rounds, *trip) for name, trip in trips.items()}
 
@@ -305,7 +312,7 @@ def walk_here(root: Path, rounds: int) -> Tree:
 def walk_in(root: Path, rounds: int) -> Tree:
     """Walk through a checkout in a process that imports it and no other."""
     path = os.pathsep.join(str(root / source) for source in SOURCES)
-    command = [sys.executable, __file__, "--here", str(root), *(["--quick"] if rounds == 1 else [])]
+    command = [sys.executable, __file__, "--here", str(root), *(["--quick"] if rounds == QUICK_ROUNDS else [])]
     done = subprocess.run(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, check=False)
     if done.returncode:
         sys.exit(f"{root}: the walk ended with {done.returncode}; its messages are above")
@@ -328,12 +335,12 @@ def change(numbers: list[int]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Count the source, and how much of it four requests walk through.")
+    parser = argparse.ArgumentParser(description="Count the source, and how much of it five requests walk through.")
     parser.add_argument("--quick", action="store_true", help="make each request once after the one that warms up")
     parser.add_argument("--tree", type=Path, help="another checkout to compare with")
     parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    rounds = 1 if options.quick else ROUNDS
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
     if options.here:
         sys.stdout.buffer.write(msgspec.json.encode(walk_here(options.here.resolve(), rounds)))
         return 0

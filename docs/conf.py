@@ -19,7 +19,7 @@ project = "hooklatch"
 author = copyright = "The hooklatch authors"  # noqa: A001  (Sphinx's name)
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
 root_doc = "index"
-exclude_patterns = ["schemas", "pictures"]
+exclude_patterns = ["pictures"]
 
 html_theme = "furo"
 html_title = "hooklatch"

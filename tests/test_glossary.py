@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from hooklatch.cli.commands import COMMANDS
+from hooklatch.cli.schema import find_schema, list_schema_names
 from language.glossary import avoided_words, glossary_terms, kept_names
-from support.repository import ROOT
-
-SCHEMAS = sorted((ROOT / "docs/schemas").glob("*.json"))
+from support.tables import table
 
 
 def keys_of(schema: Any) -> Iterator[str]:
@@ -34,11 +29,11 @@ def test_no_term_is_avoided_and_the_glossary_is_small() -> None:
     assert 50 <= len(terms) <= 75
 
 
-@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.name)
-def test_keys_of_answers_and_settings_use_the_words_of_the_glossary(path: Path) -> None:
+@table("name", list_schema_names())
+def test_keys_of_answers_and_settings_use_the_words_of_the_glossary(name: str) -> None:
     avoided = avoided_words()
 
-    keys = set(keys_of(json.loads(path.read_text(encoding="utf-8")))) - kept_names()
+    keys = set(keys_of(find_schema(name))) - kept_names()
     assert [key for key in sorted(keys) if key.split("_")[-1] in avoided] == []
 
 
@@ -49,6 +44,6 @@ def test_commands_use_the_words_of_the_glossary() -> None:
 
 
 def test_each_name_that_stays_is_still_there() -> None:
-    keys = {key for path in SCHEMAS for key in keys_of(json.loads(path.read_text(encoding="utf-8")))}
+    keys = {key for name in list_schema_names() for key in keys_of(find_schema(name))}
 
     assert {name for name in kept_names() if name.islower()} <= keys

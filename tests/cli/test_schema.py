@@ -1,4 +1,4 @@
-"""schema: the files are current, each command has one, and what commands and configurations really say is valid.
+"""schema: each command has one, all are written at release, and what commands and configurations really say is valid.
 
 Slow: the outputs are those of real commands at a real daemon.
 """
@@ -10,6 +10,7 @@ import json
 import signal
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -28,7 +29,6 @@ from hooklatch.cli.terminal.parser import Parser
 from support.commands import Daemon, new_place, payload, serving
 from support.described import check
 from support.repository import ROOT
-from support.tables import table
 
 FILES = """
 [[source]]
@@ -67,18 +67,16 @@ def test_every_command_has_a_schema() -> None:
     assert {*list_schema_names()} <= {CONFIG, *leaves(build_command_line())}
 
 
-@table("name", list_schema_names())
-def test_the_file_in_the_docs_is_current(name: str) -> None:
-    text = (ROOT / "docs/schemas" / schema_file_name(name)).read_text()
+def test_all_of_them_are_written_to_files(tmp_path: Path) -> None:
+    code = run(["schema", "--all", str(tmp_path / "new/schemas")])
 
-    assert text == format_schema(find_schema(name) or {}) + "\n", "run: hooklatch schema --to docs/schemas"
-    Draft202012Validator.check_schema(json.loads(text))
-
-
-def test_there_is_no_file_of_what_is_gone() -> None:
-    assert {path.name for path in (ROOT / "docs/schemas").iterdir()} == {
-        schema_file_name(name) for name in list_schema_names()
+    files = {path.name: path.read_text() for path in (tmp_path / "new/schemas").iterdir()}
+    assert code == 0
+    assert files == {
+        schema_file_name(name): format_schema(find_schema(name) or {}) + "\n" for name in list_schema_names()
     }
+    for text in files.values():
+        Draft202012Validator.check_schema(json.loads(text))
 
 
 def test_configurations_are_valid_and_misspelt_ones_are_not() -> None:

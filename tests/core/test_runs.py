@@ -9,10 +9,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
 from hooklatch.core.hooks.snapshots import MAX_RUN, RUN_TIMEOUT, plan_call_groups
-from hooklatch.core.messages import Call, CallOutcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, context, deny, halt, inject, last, warn
 from hooklatch_worker.wire import Source
 from support.plays import CATALOGUE, Reply, begin, end, failed, hook, outcome_of

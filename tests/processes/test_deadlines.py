@@ -21,8 +21,7 @@ from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import Response
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.worker import PoolWorker, draw_call_ids
-from hooklatch.processes.zygote import WorkerProcess
+from hooklatch.processes.worker import PoolWorker, WorkerProcess, call_ids
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.budget import Budget
 from hooklatch.service.transport.connection import Connection, ConnectionTasks
@@ -315,7 +314,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
 
 
 def test_call_ids_are_random_and_have_64_bits() -> None:
-    drawn = list(islice(draw_call_ids(), 2000))
+    drawn = list(islice(call_ids, 2000))
 
     assert len(set(drawn)) == 2000
     assert sum(number >> 63 for number in drawn) in range(800, 1200)

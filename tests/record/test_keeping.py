@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.core.messages import EventEnvelope
+from hooklatch.core.call import EventEnvelope
 from hooklatch.record.entries import FireFacts
 from hooklatch.record.payload_files import (
     MAX_KEPT,

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
-from hooklatch.core.messages import Call, EventEnvelope
 from hooklatch.core.payload import Payload
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import EmittedTelemetry
@@ -42,7 +42,7 @@ class LoneFire:
         told = dict.fromkeys(EventEnvelope.__struct_fields__) | {"event": event, "context": {}} | envelope
         self.envelope = msgspec.convert(told, EventEnvelope)
 
-    def sent(self) -> None:
+    def prepare_record(self) -> None:
         """Do nothing: there is nothing of a fire to prepare meanwhile."""
 
     def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:

@@ -17,8 +17,9 @@ import msgspec
 import trio
 
 from callbacks import scripted
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
-from hooklatch.core.messages import Call, CallOutcome, ChainHead, FireDecision
+from hooklatch.core.messages import CallOutcome, ChainHead, FireDecision
 from hooklatch.core.protocol import Request, RpcError
 from hooklatch.processes.environments import Environments
 from hooklatch.processes.fire_context import FireContext
@@ -141,7 +142,7 @@ class FakeFiles(Reloader):
     """Looks without a thread: a clock that jumps does not wait for one."""
 
     async def see(self, *, mends: bool = False) -> ObservedFiles:
-        return self.look(lambda: Discovery({}, {}, set()), mends=mends)()
+        return self.look(lambda _: Discovery({}, {}, set()), mends=mends)()
 
 
 class FakeState(StateFile):

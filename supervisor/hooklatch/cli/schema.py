@@ -35,14 +35,14 @@ def add_schema(parser: Parser) -> None:
     parser.add_argument(
         "name", metavar="NAME", nargs="*", help="hooks.toml, or a command such as `hooks show`; without one, list them"
     )
-    parser.add_argument("--to", metavar="DIR", help="write all of them to files in this directory")
+    parser.add_argument("--all", metavar="DIR", help="write each of them to a file in this directory, which is made")
 
 
 def run_schema(arguments: argparse.Namespace) -> int:
     """Print a schema, or the names of all."""
     name = " ".join(arguments.name)
-    if arguments.to is not None:
-        return write_schemas(arguments.to)
+    if arguments.all is not None:
+        return write_schemas(arguments.all)
     if not name:
         output.say_json(list_schema_names()) if arguments.json else output.say_text("\n".join(list_schema_names()))
         return Exit.OK
@@ -58,6 +58,7 @@ def run_schema(arguments: argparse.Namespace) -> int:
 
 def write_schemas(folder: str) -> int:
     try:
+        os.makedirs(folder, exist_ok=True)
         for name in list_schema_names():
             with open(os.path.join(folder, schema_file_name(name)), "w", encoding="utf-8") as file:
                 file.write(format_schema(find_schema(name) or {}) + "\n")
@@ -95,14 +96,28 @@ def list_schema_names() -> list[str]:
     return [CONFIG, *list_outputs()]
 
 
+def join_tables() -> type:
+    """Return the shape of the main hooks.toml, with the tables of all products."""
+    import msgspec
+
+    from hooklatch.products import TABLES, list_products, load_product
+    from hooklatch.service.config.configuration import ConfigFile
+    from hooklatch.service.config.main_tables import MainTable
+
+    products = [(name, load_product(TABLES, name, MainTable).struct) for name in sorted(list_products(TABLES))]
+    fields = [(name, struct | msgspec.UnsetType, msgspec.UNSET) for name, struct in products]
+    return msgspec.defstruct(
+        "ConfigFile", fields, bases=(ConfigFile,), namespace={"__doc__": ConfigFile.__doc__}, frozen=True,
+        forbid_unknown_fields=True,
+    )  # fmt: skip
+
+
 def find_schema(name: str) -> dict[str, Any] | None:
     """Return the schema of hooks.toml, or of a command's output; None if there is none of that name."""
     import msgspec
 
-    from hooklatch.service.config.configuration import ConfigFile
-
     if name == CONFIG:
-        shapes: tuple[Any, ...] = (ConfigFile,)
+        shapes: tuple[Any, ...] = (join_tables(),)
         title = "hooks.toml, of hooklatch"
     elif (known := list_outputs().get(name)) is not None:
         shapes = known

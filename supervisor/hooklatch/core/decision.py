@@ -22,11 +22,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from hooklatch.core.call import Call
 from hooklatch.core.combining import find_fault, join_reasons, join_texts
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
-from hooklatch.core.messages import RETRYABLE, Call, CallOutcome, Cause, DecisionVerdict, FireDecision
+from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, DecisionVerdict, FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.author.verdicts import Answer, GarbageError, decode_answer
 

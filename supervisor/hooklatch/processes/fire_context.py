@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.messages import Call, EventEnvelope
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import EmittedTelemetry
 from hooklatch_worker.author.state import StateRequest
@@ -36,7 +36,7 @@ class FireContext(Protocol):
         """Return the values that callbacks get besides the payload."""
         ...
 
-    def sent(self) -> None:
+    def prepare_record(self) -> object:
         """Do what can be done while a worker works: a call was sent to it just now."""
         ...
 

@@ -17,8 +17,9 @@ import math
 import msgspec
 import trio
 
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.messages import Call, CallOutcome, Cause
+from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool_limits import HookLoad, IsolationStatus, PoolLimits, PoolStatus
@@ -96,7 +97,8 @@ class Pool:
         arrived = began = self._now()
         if self.fault is not None:
             return CallOutcome(cause="load", message=self.fault)
-        self._queue.note_arrival(fire.queue_key, arrived)
+        if fire.queue_key != self._queue.latest:
+            self._queue.note_session(fire.queue_key, arrived)
         worker = self._take(fire)
         if worker is None:
             served = await self._wait(fire, deadline)
@@ -257,7 +259,7 @@ class Pool:
         elif worker.calls >= self.limits.calls * worker.endurance or now - worker.started_at >= self.limits.age:
             self.recycle(worker)
         else:
-            worker.finish_call()
+            worker.deadline, worker.serving = math.inf, None
             self._idle.append(worker)
             if not self._queue:
                 return

@@ -26,12 +26,13 @@ import trio
 from hooklatch.core.restarts import RestartPolicy
 from hooklatch.processes.guardian import OWNED, STOP_TIMEOUT, Guardian, Interpreter
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
+from hooklatch.processes.worker import WorkerProcess
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 
 __all__ = [
     "ZygoteClient", "open_zygote", "reap_strangers", "run_zygote", "ForkError", "ZygoteProcess", "ForkRequest",
-    "WorkerProcess", "ZygoteLostError",
+    "ZygoteLostError",
 ]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.zygote")
@@ -48,50 +49,6 @@ class ForkError(Exception):
 
 class ZygoteLostError(ForkError):
     """The zygote died or fell silent during the request. The next zygote may succeed."""
-
-
-class WorkerProcess:
-    """The daemon's handle on a forked worker: five descriptors, and its exit code once that is known."""
-
-    def __init__(self, zygote: ZygoteProcess, generation: int, pid: int, fds: list[int]) -> None:
-        self._zygote = zygote
-        self.generation = generation
-        self.pid = pid
-        socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd = fds
-        self.socket = socket.socket(fileno=socket_fd)
-        self.socket.setblocking(False)
-        self._poll = select.poll()  # select(2) is limited to descriptors up to 1023
-        for fd in (self.pidfd, zygote.pidfd, socket_fd):
-            self._poll.register(fd, select.POLLIN)
-        self.exit_code: int | None = None
-        self.exit_known = trio.Event()
-
-    @property
-    def fault(self) -> str | None:
-        """Return why no call may be sent to it now, or None if it and its zygote live and nothing is to be read."""
-        if self._zygote.is_over:
-            return "its zygote ended"
-        ready = self._poll.poll(0)
-        if not ready:
-            return None
-        has_message = all(fd == self.socket.fileno() for fd, _ in ready)
-        return "it broke the protocol between two calls" if has_message else "it ended between two calls"
-
-    @property
-    def is_orphaned(self) -> bool:
-        """Return whether it died because its zygote did."""
-        return not self._zygote.is_alive
-
-    def kill(self) -> None:
-        try:
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            return  # it is dead already, and its zygote has reaped it
-
-    def close(self) -> None:
-        self.socket.close()
-        for fd in (self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd):
-            os.close(fd)
 
 
 class ForkRequest:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from hooklatch.core.call import EventEnvelope
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
-from hooklatch.core.messages import EventEnvelope
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import find_omission_mark
 from hooklatch.files import open_regular_file

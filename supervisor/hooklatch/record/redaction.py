@@ -222,7 +222,7 @@ def excerpt_payload(payload: Payload, limit: int, redactor: Redactor) -> Excerpt
     try:
         if len(data) <= LARGE and len(data) <= limit:  # no value is large, and all fit
             return redact_fields(decode_fields(data), limit, redactor)
-        if limit <= 0 or (not payload.is_read and (len(data) > UNREAD or data.count(b":") > COLONS)):
+        if limit <= 0 or (payload.decoded is None and (len(data) > UNREAD or data.count(b":") > COLONS)):
             return None, None
         return excerpt_fields(payload.fields, limit, redactor)
     except UNREADABLE:

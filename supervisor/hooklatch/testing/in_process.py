@@ -22,12 +22,13 @@ import msgspec
 
 from hooklatch.core import decision as decisions
 from hooklatch.core import phases
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, find_misfit
 from hooklatch.core.hooks.snapshots import EventHooks, Snapshot
-from hooklatch.core.messages import Call, CallOutcome, Cause, FireDecision
+from hooklatch.core.messages import CallOutcome, Cause, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.testing.events import find_event_spec, read_envelope
 from hooklatch.testing.memory import Memory, MemoryLine, find_source_file

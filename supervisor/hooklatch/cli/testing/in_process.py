@@ -23,15 +23,14 @@ import trio
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.testing.hook_process import ENDED, INTERRUPTED
-from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
-from hooklatch.core.messages import Call, CallOutcome
+from hooklatch.core.call import Call
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome
-from hooklatch.processes.zygote import WorkerProcess
+from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
+from hooklatch.service.config.main_tables import find_builtin_source
 from hooklatch.service.dispatch.calls import HookRunner, HookRunners
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.sources import SourceBuild as Proven
 from hooklatch.service.loading.sources import UnitError, read_source_version
@@ -63,7 +62,7 @@ async def open_in_process_dispatcher(
     dispatcher = Dispatcher(
         parts.registries, targets, parts.generations, parts.statistics,
         projects=ProjectFreshness(parts.projects, parts.files, parts.file_watch, parts.registries.take_settings),
-        suspensions=parts.suspensions, asks=parts.asks, recording=DecisionRecorder(parts.record),
+        suspensions=parts.suspensions, asks=parts.asks, record=parts.record,
         state=parts.shared_state,
         audience=parts.bus, budget=parts.budget,
     )  # fmt: skip
@@ -92,7 +91,6 @@ class Pools(Mapping[Key, HookRunner]):
         self._real = parts.sources.pools
         self._is_debugging, self._stdout = is_debugging, stdout
         self._sources: dict[Key, InProcessSource] = {}
-        self._builtin = {source.location for source in BUILTIN_SOURCES}
         self._units = parts.sources.units
 
     @property
@@ -101,13 +99,12 @@ class Pools(Mapping[Key, HookRunner]):
 
     def __getitem__(self, key: Key) -> HookRunner:
         location = key[0]
-        if location in self._builtin or self._units[location].environment is not None:
+        unit = self._units.get(location)
+        if unit is None or unit.environment is not None or find_builtin_source(unit.source) is not None:
             return self._real[key]
         if key not in self._sources:
             self._real[key]  # raises KeyError unless a worker has loaded the source
-            self._sources[key] = InProcessSource(
-                self._units[location], is_debugging=self._is_debugging, stdout=self._stdout
-            )
+            self._sources[key] = InProcessSource(unit, is_debugging=self._is_debugging, stdout=self._stdout)
         return self._sources[key]
 
     def __iter__(self) -> Iterator[Key]:
@@ -191,7 +188,7 @@ class InProcessSource:
             answer = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
             if isinstance(answer, wire.CallAnswered):
-                worker.finish_call()
+                worker.serving = None
                 return build_call_outcome(answer, seconds)
             if answer.cause == "crash":
                 answer = msgspec.structs.replace(answer, message=await process.wait_ended())

@@ -52,17 +52,14 @@ class Matcher:
     `weight` is the maximum number of steps per character; 0 if the value is compared as a whole.
     """
 
-    __slots__ = ("_test", "source", "text", "weight")
+    __slots__ = ("_test", "matches_all", "source", "text", "weight")
 
     def __init__(self, source: object, text: str, test: Callable[[str], bool] | None, weight: int = 0) -> None:
         self.source = source
         self.text = text
         self.weight = weight
+        self.matches_all = test is None
         self._test = test
-
-    @property
-    def matches_all(self) -> bool:
-        return self._test is None
 
     @property
     def names(self) -> frozenset[str]:

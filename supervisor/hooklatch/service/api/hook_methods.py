@@ -21,13 +21,13 @@ from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.importing.registering import read_definitions
+from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar, RegistrationAnswer
 from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.loading.acceptance import LossAcceptance
 from hooklatch.service.loading.binding import HookBinder, add_way_out, make_stand_in
 from hooklatch.service.loading.files import Reloader, ReloadRequest
@@ -69,7 +69,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     state: StateFile
     breakers: Breakers
     faults: ActiveFaults
-    fleet: FleetLayer
+    fleet: PolicySlot
     operations: Operations
 
     @property
@@ -229,7 +229,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         with trio.CancelScope(shield=True):  # the client may leave, and half of this would deny until the next start
             self.registries.switches = dict(self.state.state.switches)
-            self.fleet.load()
+            self.fleet.restore(self.files.settings)
             if not self.files.is_main_good:
                 self.files.recall(known)
             await self.restore(None)

@@ -12,9 +12,10 @@ from typing import Protocol
 import msgspec
 import trio
 
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.core.messages import Call, CallOutcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire

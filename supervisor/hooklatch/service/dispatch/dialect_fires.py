@@ -12,10 +12,11 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import msgspec
 
+from hooklatch.core.call import Call
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.registry import ServedTarget
 from hooklatch.core.limits import CallId
-from hooklatch.core.messages import Call, CallOutcome, FireDecision
+from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.axes import adapt_spec, is_due, order_dialect_hooks

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import trio
 
+from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.keyspace import (
     GarbageStepError,
@@ -27,7 +28,6 @@ from hooklatch.core.keyspace import (
     StoredValue,
     name_session_scope,
 )
-from hooklatch.core.messages import Call
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.dispatch.state_journal import JournalError, StateChange, StateJournal, seal_change

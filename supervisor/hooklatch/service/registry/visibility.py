@@ -92,11 +92,8 @@ def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
 
 def list_allowed_plugins(session: AgentSession) -> frozenset[str] | None:
     """Return the plugins that the session's host and its personality both allow; None for all."""
-    if not has_list(session):
-        return session.terms.plugins_without_list
-    if session.plugins is None or session.personality_plugins is None:
-        return session.personality_plugins if session.plugins is None else session.plugins
-    return session.plugins & session.personality_plugins
+    lists = [names for names in (session.plugins, session.personality_plugins) if names is not None]
+    return frozenset.intersection(*lists) if lists else session.terms.plugins_without_list
 
 
 def has_list(session: AgentSession) -> bool:
@@ -108,11 +105,8 @@ def select_own_layer(session: AgentSession, scope: VisibilityScope, catalogue: C
     """Return the hooks that no other session shares: its own, and the gates of its ancestors."""
     if not (session.own or session.inherited):  # nearly every session, and each is rebuilt after a change
         return []
-    return [*(hook for hook in select_own_hooks(session) if scope.sees(hook, catalogue)), *session.inherited]
-
-
-def select_own_hooks(session: AgentSession) -> list[Hook]:
-    return apply_switches(session.own.values(), session.switches)
+    own = apply_switches(session.own.values(), session.switches)
+    return [*(hook for hook in own if scope.sees(hook, catalogue)), *session.inherited]
 
 
 def select_inherited_gates(parent: AgentSession, catalogue: Catalogue) -> tuple[Hook, ...]:
@@ -120,7 +114,7 @@ def select_inherited_gates(parent: AgentSession, catalogue: Catalogue) -> tuple[
     plugins = VisibilityScope(list_allowed_plugins(parent), parent.gate_plugins)
     own = (
         msgspec.structs.replace(hook, layer=Layer.PARENT)
-        for hook in select_own_hooks(parent)
+        for hook in apply_switches(parent.own.values(), parent.switches)
         if is_gate(hook, catalogue) and plugins.sees(hook, catalogue)
     )
     return (*parent.inherited, *own)

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from hooklatch.core.messages import EventEnvelope, FireDecision
+from hooklatch.core.call import EventEnvelope
+from hooklatch.core.messages import FireDecision
 from hooklatch.core.protocol import encode_notification
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.service.registry.announcing import RegistryChange

@@ -36,13 +36,13 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 import trio
 
+from hooklatch.core.call import Call
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT
-from hooklatch.core.messages import Call, CallOutcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import (
     MAX_IN_FLIGHT,
     ErrorCode,
     LineTooLongError,
-    Request,
     Response,
     RpcError,
     encode_error,
@@ -54,7 +54,8 @@ from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, FairQueueKey
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 from hooklatch.service.registry.sessions import AgentSession
-from hooklatch.service.transport.lines import FireRequest, LaggedTopics, ReceiveBuffer, SendBuffer, read_line
+from hooklatch.service.transport.lines import LaggedTopics, ReceiveBuffer, SendBuffer
+from hooklatch.service.transport.requests import IncomingRequest, read_line
 from hooklatch.service.transport.served_calls import ServedCalls
 from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
 
@@ -85,7 +86,7 @@ LATE = RpcError(ErrorCode.PARSE_ERROR, "a line was begun and not ended in time")
 class RequestHandler(Protocol):
     """The methods of the service, which answer requests."""
 
-    def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]: ...
+    def handle(self, connection: Connection, request: IncomingRequest) -> Awaitable[object]: ...
 
     def revision_for(self, connection: Connection) -> int: ...
 
@@ -329,7 +330,7 @@ class Connection:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def _parse_request(self, line: bytes) -> FireRequest | Request | None:
+    def _parse_request(self, line: bytes) -> IncomingRequest | None:
         """Return the request of a line, if it is one. Take a response, and refuse any other line."""
         try:
             request = read_line(line)
@@ -354,7 +355,7 @@ class Connection:
         if not self.has_greeted:
             raise CloseConnection
 
-    async def _answer(self, request: FireRequest | Request, size: int, flow: FairQueueKey) -> None:
+    async def _answer(self, request: IncomingRequest, size: int, flow: FairQueueKey) -> None:
         if (self._in_flight or flow.in_flight or self._is_retired or self._is_gone) and (
             refusal := self._refusal(request, size, flow)
         ) is not None:
@@ -403,7 +404,7 @@ class Connection:
             if self._rubbish >= MAX_RUBBISH:
                 raise CloseConnection
 
-    def _refusal(self, request: FireRequest | Request, size: int, flow: FairQueueKey) -> RpcError | None:
+    def _refusal(self, request: IncomingRequest, size: int, flow: FairQueueKey) -> RpcError | None:
         """Return the refusal of a request, if others are under way or the connection is ending."""
         if self._is_gone and (self.is_admin or request.method not in ONE_SHOTS):
             raise CloseConnection

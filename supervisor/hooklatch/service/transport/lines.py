@@ -1,11 +1,7 @@
-"""The lines of one client: received, read as requests, and sent.
+"""The lines of one client: received and sent.
 
 A line that has begun to be long takes room of the budget.  A line is sent at once as far as the kernel takes it, and
 the rest when it takes more.  The announcements that are left out for a client that lags are counted.
-
-Nearly every line is a fire, so it is read as a fire first: one typed decode for method and params, and one scan that
-all parsers would agree on it.  A line that fails is read as any other method is, with its params left for later
-(`core/protocol.py`), and that code words the error.
 """
 
 from __future__ import annotations
@@ -15,53 +11,21 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from typing import Literal
 
-import msgspec
 import trio
 
-from hooklatch.core.fire_params import FireParams
 from hooklatch.core.protocol import (
     MAX_FRAME,
     LineBuffer,
-    Request,
-    Response,
     encode_notification,
     read_ends,
-    read_message,
 )
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
-from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["ReceiveBuffer", "LaggedTopics", "SendBuffer", "FireRequest", "read_line"]
+__all__ = ["ReceiveBuffer", "LaggedTopics", "SendBuffer"]
 
 RECEIVED = 2**16  # bytes to receive at once
 GONE = (errno.EPIPE, errno.ECONNRESET)  # why nothing can be sent to a client that has left
-
-
-class FireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A fire whose params are valid, and that all parsers read alike."""
-
-    method: Literal["fire"]
-    params: FireParams
-    jsonrpc: Literal["2.0"]
-    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
-
-
-FIRES = msgspec.json.Decoder(FireRequest)
-
-
-def read_line(line: bytes) -> FireRequest | Request | Response:
-    """Parse one line.
-
-    Raises:
-        RpcError: the line is not JSON, or not a JSON-RPC 2.0 message. The text names the problem.
-    """
-    try:
-        fire = FIRES.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError):
-        return read_message(line)
-    return fire if find_ambiguity(line) is None else read_message(line)
 
 
 class ReceiveBuffer:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import msgspec
 import trio
 
-from hooklatch.core.messages import Call, CallOutcome
+from hooklatch.core.call import Call
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import Response, encode_request
 from hooklatch.processes.fire_context import FireContext
 
@@ -33,7 +34,7 @@ class ServedCalls:
         pending = self._pending[number] = PendingCall()
         try:
             send(encode_request(number, "call", make_call_params(call, fire)))
-            fire.sent()
+            fire.prepare_record()
             with trio.move_on_at(deadline):
                 await pending.ended.wait()
         finally:

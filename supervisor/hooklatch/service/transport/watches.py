@@ -9,6 +9,7 @@ Hangups         peers of half-closed sockets that are gone.  Such a socket stays
 
 from __future__ import annotations
 
+import math
 import select
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -36,14 +37,12 @@ class ReaderHandoff:
     def __init__(self) -> None:
         self.kept: dict[ReadableConnection, int] = {}  # and the tick at which its fire began
         self._ticks = 0
-        self._is_asleep = False
-        self._wake = trio.Event()
+        self._alarm = trio.CancelScope()  # at the next tick; an event and a sleep took 30 us more of a single fire
 
     def keep(self, connection: ReadableConnection) -> None:
         self.kept[connection] = self._ticks
-        if self._is_asleep:
-            self._is_asleep = False
-            self._wake.set()
+        if self._alarm.deadline == math.inf:
+            self._alarm.deadline = trio.current_time() + TICK
 
     def hurry(self, connection: ReadableConnection) -> None:
         """Hand over a connection's reading now, if a fire occupies its reader."""
@@ -52,11 +51,10 @@ class ReaderHandoff:
 
     async def run(self) -> None:
         while True:
-            while self.kept:
-                await trio.sleep(TICK)
-                self._tick()
-            self._wake, self._is_asleep = trio.Event(), True
-            await self._wake.wait()
+            self._alarm = trio.CancelScope(deadline=trio.current_time() + TICK if self.kept else math.inf)
+            with self._alarm:
+                await trio.sleep_forever()
+            self._tick()
 
     def _tick(self) -> None:
         self._ticks += 1
