@@ -92,8 +92,11 @@ def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
 
 def list_allowed_plugins(session: AgentSession) -> frozenset[str] | None:
     """Return the plugins that the session's host and its personality both allow; None for all."""
-    lists = [names for names in (session.plugins, session.personality_plugins) if names is not None]
-    return frozenset.intersection(*lists) if lists else session.terms.plugins_without_list
+    plugins, of_personality = session.plugins, session.personality_plugins
+    if plugins is not None and of_personality is not None:
+        return plugins & of_personality
+    named = plugins if plugins is not None else of_personality
+    return named if named is not None else session.terms.plugins_without_list
 
 
 def has_list(session: AgentSession) -> bool:
