@@ -25,17 +25,9 @@ from hooklatch_worker.author.failures import clip_error_text
 from hooklatch_worker.author.marker import BOTH, MAX_TIMEOUT, MarkedEvent
 
 __all__ = [
-    "HookDefinition",
-    "HookTable",
-    "InvalidHookError",
-    "Priority",
-    "Timeout",
-    "derive_hook_id",
-    "define_hooks",
-    "define_marked_hook",
-    "is_id",
-    "read_definition",
-]
+    "HookDefinition", "HookTable", "InvalidHookError", "Priority", "Timeout", "derive_hook_id", "define_hooks",
+    "define_marked_hook", "is_id", "read_definition",
+]  # fmt: skip
 
 MAX_ID = 200  # characters
 ONE_LINE = r"^[^\n\r\x00]+$(?!\n)"  # other characters would break a line of the log or of a table

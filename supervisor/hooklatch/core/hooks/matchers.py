@@ -16,14 +16,9 @@ import re2
 from hooklatch.core.text import is_unicode
 
 __all__ = [
-    "MAX_STEPS",
-    "CompiledPattern",
-    "Matcher",
-    "MatcherError",
-    "compile_matcher",
-    "compile_re2",
+    "MAX_STEPS", "CompiledPattern", "Matcher", "MatcherError", "compile_matcher", "compile_re2",
     "translate_glob_set",
-]
+]  # fmt: skip
 
 MAX_PATTERN = 4096  # characters; a longer one is a mistake or an attack on the compiler
 MAX_MEMORY = 2**20  # bytes of RE2 memory per pattern; its default of 8 MiB is too much for each of a thousand hooks

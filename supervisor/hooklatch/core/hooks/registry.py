@@ -21,17 +21,9 @@ from hooklatch_worker.author.marker import BOTH
 from hooklatch_worker.wire import Source
 
 __all__ = [
-    "EVERY_GATE",
-    "Hook",
-    "HookState",
-    "Layer",
-    "DeclarationSite",
-    "PythonTarget",
-    "ServedTarget",
-    "is_plugin_allowed",
-    "find_misfit",
-    "apply_switches",
-]
+    "EVERY_GATE", "Hook", "HookState", "Layer", "DeclarationSite", "PythonTarget", "ServedTarget",
+    "is_plugin_allowed", "find_misfit", "apply_switches",
+]  # fmt: skip
 
 # Whether a hook is called, and if not, why.
 HookState: TypeAlias = Literal["active", "disabled", "suspended", "inactive", "quarantined"]

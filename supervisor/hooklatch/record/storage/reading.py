@@ -22,22 +22,10 @@ from hooklatch.files import open_regular_file
 from hooklatch.record.storage.chain import SegmentFile, list_segments, read_link
 
 __all__ = [
-    "KINDS",
-    "MOMENTS",
-    "Filters",
-    "NoRecordError",
-    "list_field_values",
-    "read_entries_of_kind",
-    "RecordFollower",
-    "read_backwards",
-    "read_forwards",
-    "matches_filters",
-    "filter_entries",
-    "list_entry_values",
-    "read_newest",
-    "query_record",
-    "read_moment",
-]
+    "KINDS", "MOMENTS", "Filters", "NoRecordError", "list_field_values", "read_entries_of_kind",
+    "RecordFollower", "read_backwards", "read_forwards", "matches_filters", "filter_entries",
+    "list_entry_values", "read_newest", "query_record", "read_moment",
+]  # fmt: skip
 
 BLOCK = 256 * 1024
 MAX_RECORDS = 10_000

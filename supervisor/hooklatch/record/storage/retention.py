@@ -24,18 +24,10 @@ from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list
 from hooklatch.record.storage.mark import HighWaterMark
 
 __all__ = [
-    "RetiredEntry",
-    "SegmentRetirement",
-    "UnshippedRecords",
-    "read_segment_header",
-    "find_missing_beginning",
-    "plan_retirement",
-    "read_retired",
-    "remove_segments",
-    "measure_segments",
-    "read_skipped_range",
+    "RetiredEntry", "SegmentRetirement", "UnshippedRecords", "read_segment_header", "find_missing_beginning",
+    "plan_retirement", "read_retired", "remove_segments", "measure_segments", "read_skipped_range",
     "count_unshipped",
-]
+]  # fmt: skip
 
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 

@@ -17,15 +17,9 @@ from hooklatch.service.registry.places import find_nearest_folders
 from hooklatch.service.registry.sessions import AgentSession
 
 __all__ = [
-    "EVERYTHING",
-    "VisibilityScope",
-    "list_allowed_plugins",
-    "has_list",
-    "inherit_gates",
-    "select_own_layer",
-    "find_scope",
-    "select_shared_hooks",
-]
+    "EVERYTHING", "VisibilityScope", "list_allowed_plugins", "has_list", "inherit_gates", "select_own_layer",
+    "find_scope", "select_shared_hooks",
+]  # fmt: skip
 
 
 class VisibilityScope(NamedTuple):
