@@ -16,7 +16,7 @@ from hooklatch.service.config.toml_document import TomlDocument
 from hooklatch_worker.wire import ISOLATION_LEVELS
 from support.repository import ROOT
 
-PAGE = (ROOT / "docs" / "guides" / "hooks.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "hooks.md").read_text()
 
 
 def test_a_schema_can_be_made_of_the_whole_file() -> None:
