@@ -41,6 +41,14 @@ class MatcherError(ValueError):
     """A matcher that does not compile; the text says what to write instead."""
 
 
+class InvalidConditionError(ValueError):
+    """A `where` that cannot be used; the text says what to write instead."""
+
+
+class UnreadableFieldError(ValueError):
+    """A missing field, or one of another type, so that it cannot be decided whether the hook is meant."""
+
+
 class Matcher:
     """A compiled matcher; `text` is its display form, `source` its canonical JSON form.
 
