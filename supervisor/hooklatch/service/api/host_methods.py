@@ -19,10 +19,9 @@ from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.service.api.methods import ApiMethod, MethodTable
-from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.duplicate_events import DuplicateEvents
 from hooklatch.service.dispatch.fires import DecisionAdapter
+from hooklatch.service.dispatch.host_calls import CallNumbers, DuplicateEvents
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
