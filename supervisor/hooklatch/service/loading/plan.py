@@ -364,7 +364,7 @@ def list_wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) 
 
 
 class SourceOptions(msgspec.Struct):
-    """What the tables of sources say beside their place, by location. `contradictions` are what cannot be followed."""
+    """The options in tables of sources, by location. `contradictions` are those that cannot be followed."""
 
     levels: dict[str, str]
     pythons: dict[str, str] = {}
