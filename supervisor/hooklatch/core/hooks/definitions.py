@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hooklatch.core.hooks.conditions import CompiledWhere
 
 __all__ = [
-    "HookDefinition", "HookTable", "InvalidHookError", "NativeHook", "Priority", "Timeout", "derive_hook_id", "define_hooks",
-    "define_marked_hook", "is_id", "read_definition",
+    "HookDefinition", "HookTable", "InvalidHookError", "NativeHook", "Priority", "Timeout", "derive_hook_id",
+    "define_hooks", "define_marked_hook", "is_id", "read_definition",
 ]  # fmt: skip
 
 MAX_ID = 200  # characters
