@@ -44,9 +44,8 @@ from hooklatch.environments.store import (
 from hooklatch.errors import describe_error, locate_error
 from hooklatch.processes.environment_slot import EnvironmentFaultError, EnvironmentProduct, Requirements
 from hooklatch.processes.guardian import Interpreter
-from hooklatch.processes.life import ForkError
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
-from hooklatch.processes.zygote import ZygoteClient, run_zygote
+from hooklatch.processes.zygote import ForkError, ZygoteClient, run_zygote
 from hooklatch_worker.sandbox.safety import UnsafeFileError
 
 __all__ = ["PRODUCT", "BeingMadeError", "EnvironmentStatus", "SourceEnvironment", "SourceEnvironments"]

@@ -26,11 +26,10 @@ from hooklatch.cli.testing.hook_process import ENDED, INTERRUPTED
 from hooklatch.core.call import Call
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.life import WorkerProcess
-from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome
+from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
 from hooklatch.service.config.main_tables import find_builtin_source
 from hooklatch.service.dispatch.calls import HookRunner
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
+from hooklatch.service.dispatch.dialects import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.sources import SourceBuild as Proven
 from hooklatch.service.loading.sources import UnitError, read_source_version
@@ -178,7 +177,7 @@ class InProcessSource:
             answer = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
             if isinstance(answer, wire.CallAnswered):
-                worker.finish_call()
+                worker.serving = None
                 return build_call_outcome(answer, seconds)
             if answer.cause == "crash":
                 answer = msgspec.structs.replace(answer, message=await process.wait_ended())
