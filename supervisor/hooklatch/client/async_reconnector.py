@@ -1,16 +1,8 @@
-"""Keeps a session connected: connects, introduces it, serves its hooks, and starts again when that ends.
-
-no link ──connect, hello──▶ link ──lost, silent, faulty──▶ no link, and again after a back-off
-
-Does not know what is requested over the link, or under which library it runs. A request that finds the link just lost
-waits for the first attempt to get another: replacing a daemon takes a moment. After that attempt, and until a later one
-succeeds, every request fails at once.
-"""
+"""The reconnector of a session under trio or asyncio.  Does not know under which of both."""
 
 from __future__ import annotations
 
 import logging
-import random
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -21,12 +13,9 @@ import msgspec
 
 from hooklatch.client.async_link import AsyncLink
 from hooklatch.client.protocol.exchange import CallRequested
-from hooklatch.client.protocol.liveness import compute_backoff
-from hooklatch.client.protocol.operations import introduce_session
-from hooklatch.client.protocol.session_base import FAREWELL, SessionBase
 from hooklatch.client.protocol.session_state import SessionState
 from hooklatch.client.protocol.steps import CallFunction, FunctionReturned, RequestStep, RunApart, Steps
-from hooklatch.client.sockets import connect_to_first
+from hooklatch.client.reconnector import FAREWELL, SessionReconnector
 from hooklatch.client.tasks import END_OF_PROGRAM, SessionTasks, call_function
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
@@ -36,20 +25,13 @@ T = TypeVar("T")
 log = logging.getLogger("hooklatch.client")
 
 
-class AsyncReconnector(SessionBase):
-    """The connections of one session, one at a time."""
+class AsyncReconnector(SessionReconnector[AsyncLink, anyio.Event]):
+    """The connections of one session, one at a time, in tasks."""
 
     def __init__(self, paths: Sequence[str], state: SessionState, tasks: SessionTasks) -> None:
         super().__init__(paths, state)
         self.tasks = tasks
-        self._link: AsyncLink | None = None
-        self._resettled = anyio.Event()  # the first attempt is over, or the first one after the loss of a link
-        self._is_first = True
-        self._refusal: Exception | None = None
-
-    @property
-    def is_connected(self) -> bool:
-        return self._link is not None and self._link.failure is None
+        self.resettled = anyio.Event()
 
     async def start(self) -> None:
         """Make the first attempt; go on without a daemon unless one is required.
@@ -61,21 +43,21 @@ class AsyncReconnector(SessionBase):
         """
         self.opening()
         self.tasks.start_soon(self._stay_connected)
-        await self._resettled.wait()
-        if self._refusal is not None:
-            raise self._refusal
+        await self.resettled.wait()
+        if self.refusal is not None:
+            raise self.refusal
 
     async def close(self) -> None:
         """Have the daemon end the session, which may take a moment, and stop for good; listeners end."""
         self.state.is_closed, self.state.skipping = True, None
         try:
-            if self._link is not None and self._link.failure is None:
+            if self.link is not None and self.link.failure is None:
                 with anyio.move_on_after(FAREWELL, shield=True):
-                    await self._take_leave(self._link)
+                    await self._take_leave(self.link)
         finally:
-            if self._link is not None:
-                self._link.end(DaemonUnreachableError("the session was closed"))
-            self._resettled.set()
+            if self.link is not None:
+                self.link.end(DaemonUnreachableError("the session was closed"))
+            self.resettled.set()
             self.wake_listeners()
 
     def run(self, steps: Steps[T]) -> Coroutine[Any, Any, T]:
@@ -109,11 +91,11 @@ class AsyncReconnector(SessionBase):
     async def _request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
         self.check_open()
         if not self.is_connected:
-            await self._resettled.wait()
+            await self.resettled.wait()
             self.check_open()
-        if self._link is None:
+        if self.link is None:
             raise DaemonUnreachableError(self.problem)
-        return await self._link.request(method, params)
+        return await self.link.request(method, params)
 
     async def _take_leave(self, link: AsyncLink) -> None:
         try:
@@ -123,73 +105,43 @@ class AsyncReconnector(SessionBase):
             log.info("the daemon was not told of the session's end: session=%s %s", self.state.session_id, error)
 
     async def _stay_connected(self) -> None:
+        steps = self.attempts()
         try:
-            await self._connect_again_and_again()
-        finally:  # however it ends: without it, no request may wait for a link
-            self._link = None
-            self._resettled.set()
-
-    async def _connect_again_and_again(self) -> None:
-        attempts = 0
-        while not self.state.is_closed:
-            try:
-                connection = await self._connect()
-            except DaemonUnreachableError as error:
-                self._failed(error)
-            else:
-                link = AsyncLink(
-                    connection,
-                    self.tasks,
-                    self.state.liveness,
-                    serve=self._serve,
-                    announce=self.announce,
-                    skipped=self.state.skipped,
-                )
-                with connection:  # this block waits for the link's end
-                    async with anyio.create_task_group() as group:
-                        group.start_soon(self._introduce, link)
-                        await link.run()
-                if self._link is not None:
-                    self._link, attempts = None, 0
-                    self.note(link.failure)
-            await anyio.sleep(compute_backoff(attempts, random.random()))
-            attempts += 1
-
-    async def _connect(self) -> socket.socket:
-        attempts = connect_to_first(self._paths, self.state.daemon_uid, self.state.liveness.connect)
-        try:
+            step = next(steps)
             while True:
-                delay = next(attempts)
-                await anyio.sleep(delay)
-        except StopIteration as connected:
-            connection: socket.socket = connected.value
-            return connection
+                try:
+                    answer = await (anyio.sleep(step) if isinstance(step, float) else step)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration:
+            return
+        finally:  # however it ends: without it, no request may wait for a link
+            self.link = None
+            self.resettled.set()
 
-    async def _introduce(self, link: AsyncLink) -> None:
-        try:
-            revision = await self._run(introduce_session(self.state, lambda: self._publish(link)), link.request)
-        except HooklatchError as error:
-            self._link = None
-            link.end(DaemonUnreachableError(str(error)))
-            self._failed(error)
-        else:
-            self._is_first = False
-            self._resettled.set()
-            self._resettled = anyio.Event()
-            self.connected(revision)
+    def make_link(self, connection: socket.socket) -> AsyncLink:
+        link = AsyncLink(
+            connection,
+            self.tasks,
+            self.state.liveness,
+            serve=self._serve,
+            announce=self.announce,
+            skipped=self.state.skipped,
+        )
+        self.tasks.start_soon(link.run)
+        return link
 
-    def _publish(self, link: AsyncLink) -> None:
-        link.allow(self.state.in_flight)
-        link.report()  # what the last connection could not
-        self._link = self.state.skipping = link
+    def introduce(self, link: AsyncLink, steps: Steps[int | None]) -> Coroutine[Any, Any, int | None]:
+        return self._run(steps, link.request)
 
-    def _failed(self, error: HooklatchError) -> None:
-        if self._is_first and self.state.must_raise(error):
-            self._refusal = error
-            self.state.is_closed = True
-        self._is_first = False
-        self.note(error)
-        self._resettled.set()
+    def wait_end(self, link: AsyncLink) -> Coroutine[Any, Any, object]:
+        return link.closed.wait()
+
+    def resettle(self) -> None:
+        self.resettled.set()
+        self.resettled = anyio.Event()
 
     async def _serve(self, request: CallRequested) -> bytes | str:
         try:

@@ -13,24 +13,21 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Final, assert_never
 
 import msgspec
 
+from hooklatch.client.link import SessionLink
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.decisions import Decision, make_skipped_decision
-from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, encode_reply
+from hooklatch.client.protocol.exchange import CallRequested, encode_reply
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.skipping import REPORT, SkippedCounts
-from hooklatch.client.sockets import hang_up, make_poll
+from hooklatch.client.sockets import hang_up
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
 __all__ = ["SyncLink", "start_thread"]
 
-CHUNK: Final = 2**16
 
-
-class SyncLink:
+class SyncLink(SessionLink):
     """A connection in use. The thread that makes it has to `run` it, which closes the socket."""
 
     def __init__(
@@ -42,30 +39,17 @@ class SyncLink:
         announce: Callable[[Announcement], None],
         skipped: SkippedCounts,
     ) -> None:
+        super().__init__(
+            connection, liveness, lock=threading.Lock(), hang_up=lambda: hang_up(connection), announce=announce,
+            skipped=skipped,
+        )  # fmt: skip
         self._slots = threading.Semaphore(1)
-        self._socket = connection
         self._reader = threading.get_ident()
-        self._state = threading.Lock()  # guards the exchange
-        self._exchange = Exchange(liveness, lambda: hang_up(connection))
         self._sending = threading.Lock()  # guards sending a whole line, and closing
         self._serve = serve
-        self._announce = announce
-        self._skipped = skipped
-        self._poll = make_poll(connection)
-
-    @property
-    def failure(self) -> HooklatchError | None:
-        """Return why it has ended, if it has."""
-        return self._exchange.failure
 
     def allow(self, count: int) -> None:
-        """Allow this many waiting requests at a time; before that, one."""
         self._slots = threading.Semaphore(count)
-
-    def end(self, failure: HooklatchError) -> None:
-        """Give up the connection: every waiting request fails now, and `run` returns."""
-        with self._state:
-            self._exchange.end(failure)
 
     def run(self) -> None:
         """Read until the connection ends."""
@@ -97,32 +81,13 @@ class SyncLink:
         with self._slots:
             return self._ask(method, params)
 
-    def may_skip(self, event: str) -> bool:
-        """Return whether the latest permission that was read has the event; `skip` looks for a later one."""
-        return event in self._exchange.permission.events
-
-    def skip(self, event: str) -> Decision | None:
-        """Decide on an event in the daemon's place if the daemon permits it, and count it.
-
-        A later permission would still be in the socket, so the socket must have nothing to read.
-        """
-        with self._state:  # no thread reads while it is held, so all data that were read are processed
-            permission = self._exchange.permission
-            if event not in permission.events or self._poll.poll(0):
-                return None
-            is_first = not self._skipped.unreported
-            number = self._skipped.add(event)
-        if is_first:
-            timer = threading.Timer(REPORT, self.report)
-            timer.daemon = True
-            timer.start()
-        return make_skipped_decision(event, number, permission.revision)
+    def _start_report(self) -> None:
+        timer = threading.Timer(REPORT, self.report)
+        timer.daemon = True
+        timer.start()
 
     def report(self, *, deadline: float = inf) -> None:
-        """Send the daemon the counts of skipped events, if there are any."""
-        with self._state:
-            line = self._skipped.take() if self._exchange.failure is None else b""
-        if line:
+        if line := self._take_report():
             self._send(line, deadline)
 
     def take_leave(self, deadline: float) -> None:
@@ -163,29 +128,14 @@ class SyncLink:
             self._exchange.heard(time.monotonic())
 
     def _read_once(self, timeout: float | None) -> None:
-        try:
-            if not is_ready(self._socket, select.POLLIN, timeout):
-                return
-            with self._state:  # in one step, or a thread could skip an event with a permission that has ended
-                actions = self._exchange.receive(self._socket.recv(CHUNK), time.monotonic())
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
-            return
-        for action in actions:
-            self._perform(action)
+        if is_ready(self._socket, select.POLLIN, timeout):
+            self._receive()
 
-    def _perform(self, action: Action) -> None:
-        match action:
-            case CallRequested():
-                start_thread(self._answer, action)
-            case bytes():
-                start_thread(self._send, action)
-            case Announcement():
-                self._announce(action)
-            case _:
-                assert_never(action)
+    def _start_answer(self, call: CallRequested) -> None:
+        start_thread(self._answer, call)
+
+    def _start_send(self, line: bytes) -> None:
+        start_thread(self._send, line)
 
     def _answer(self, call: CallRequested) -> None:
         self._send(encode_reply(call, self._serve(call)))
@@ -207,14 +157,9 @@ class SyncLink:
         return True
 
     def _send_all(self, line: bytes, deadline: float = inf) -> None:
-        try:
-            sent = self._write_some(line) if self.failure is None else len(line)
-            if sent < len(line):
-                self._send_remaining(memoryview(line)[sent:], deadline)
-        except BrokenPipeError:
-            return  # the daemon hung up; its last data are still to be read, then the end
-        except OSError as error:
-            self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
+        sent = self._write_some(line) if self.failure is None else len(line)
+        if sent < len(line):
+            self._send_remaining(memoryview(line)[sent:], deadline)
 
     def _send_remaining(self, unsent: memoryview, deadline: float) -> None:
         with self._watching_pulse():
@@ -226,12 +171,6 @@ class SyncLink:
                     self.end(DaemonUnreachableError("the daemon did not read in time"))
                 else:
                     self._check()
-
-    def _write_some(self, data: bytes | memoryview) -> int:
-        try:
-            return self._socket.send(data)
-        except BlockingIOError:
-            return 0
 
     @contextmanager
     def _watching_pulse(self) -> Generator[None]:
