@@ -19,7 +19,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.products import DAEMON, ProductError, load_product
 from hooklatch.service.api.methods import MethodTable
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.loading.declared_files import FleetFiles
+from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection, Role
 
 __all__ = ["Contribution", "ContributionSlot", "PolicyContribution", "PolicyRejectedError", "PolicySlot"]
