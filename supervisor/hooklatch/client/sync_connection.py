@@ -1,4 +1,4 @@
-"""One connection for threads: the thread that makes it reads it, any number of others wait for answers.
+"""The connections of a session for threads: one thread connects and reads, any number of others wait for answers.
 
 When the connection ends, for any reason, every waiting request ends at once, each with the same error. The waiting
 threads watch the daemon's pulse, so that a session without waiting requests never wakes up.
@@ -10,21 +10,24 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
+from typing import TypeVar
 
 import msgspec
 
-from hooklatch.client.link import SessionLink
 from hooklatch.client.protocol.announcements import Announcement
 from hooklatch.client.protocol.exchange import CallRequested, encode_reply
 from hooklatch.client.protocol.liveness import Liveness
+from hooklatch.client.protocol.session_state import SessionState
 from hooklatch.client.protocol.skipping import REPORT, SkippedCounts
+from hooklatch.client.protocol.steps import CallFunction, FunctionReturned, RequestStep, RunApart, Steps
+from hooklatch.client.session_connection import FAREWELL, SessionLink, SessionReconnector
 from hooklatch.client.sockets import hang_up
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
-__all__ = ["SyncLink", "start_thread"]
+__all__ = ["SyncLink", "SyncReconnector", "start_thread"]
 
 
 class SyncLink(SessionLink):
@@ -70,14 +73,7 @@ class SyncLink(SessionLink):
         self._socket.close()
 
     def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
-        """Send a request and wait for its result, while the reader's thread reads.
-
-        Raises:
-            InvalidPayloadError: a parameter is not plain finite JSON; nothing was sent.
-            RequestFailedError: the daemon answered with an error.
-            UnreadableAnswerError: the daemon sent something that is not a message.
-            DaemonUnreachableError: the connection is lost, or the daemon is silent.
-        """
+        """Return the result of a request, while the reader's thread reads.  Raises as `AsyncLink.request` does."""
         with self._slots:
             return self._ask(method, params)
 
@@ -195,3 +191,129 @@ def is_ready(connection: socket.socket, what: int, timeout: float | None) -> boo
 
 def start_thread(function: Callable[..., object], *arguments: object) -> None:
     threading.Thread(target=function, args=arguments, name=f"hooklatch-{function.__name__}", daemon=True).start()
+
+
+T = TypeVar("T")
+
+
+class SyncReconnector(SessionReconnector[SyncLink, threading.Event]):
+    """The connections of one session in one process, one at a time."""
+
+    def __init__(self, paths: Sequence[str], state: SessionState) -> None:
+        super().__init__(paths, state, threading.Event)
+        self._tried = self.resettled
+        self._closing = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Make the first attempt, unless it was made.  Raises as `AsyncReconnector.start` does."""
+        with self._starting:
+            if self._thread is None:
+                self.opening()
+                self._thread = threading.Thread(target=self._stay_connected, name="hooklatch", daemon=True)
+                self._thread.start()
+        self._tried.wait()
+        if self.refusal is not None:
+            raise self.refusal
+
+    def close(self) -> None:
+        """Have the daemon end the session, which may take a moment, and stop for good; listeners and the thread end."""
+        is_last = not self.state.is_closed and not self.state.is_copy
+        self._stop()
+        if (link := self.link) is not None:
+            deadline = time.monotonic() + FAREWELL
+            link.report(deadline=deadline)
+            if is_last:
+                link.take_leave(deadline)
+        if (link := self.newest) is not None:
+            link.end(DaemonUnreachableError("the session was closed"))
+        self.wake_listeners()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """Drop a forked process's copy of its parent's connection."""
+        if self.newest is not None:
+            self.newest.abandon()
+
+    def copy(self) -> SyncReconnector:
+        """Return the reconnector of a forked process: the same session, on its own connection."""
+        reconnector = SyncReconnector(self._paths, self.state.without_hooks())
+        if self.state.is_closed:
+            reconnector.close()
+        return reconnector
+
+    def run(self, steps: Steps[T]) -> T:
+        """Run a session's steps; requests go over the present link."""
+        return self._run(steps, self._request)
+
+    def _run(self, steps: Steps[T], request: Callable[..., msgspec.Raw]) -> T:
+        answer: object
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    match step:
+                        case RequestStep(method, params):
+                            answer = request(method, params)
+                        case CallFunction(function, argument):
+                            started = time.perf_counter()
+                            result = function(argument)
+                            answer = FunctionReturned(result, (time.perf_counter() - started) * 1000)
+                        case RunApart(others):
+                            answer = self.run(others)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            final: T = end.value
+            return final
+
+    def _request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
+        self.check_open()
+        if not self._tried.is_set():
+            self.start()
+        resettled = self.resettled  # before it is looked at, since the thread may renew it
+        if not self.is_connected:
+            resettled.wait()
+            self.check_open()
+        if (link := self.link) is None:
+            raise DaemonUnreachableError(self.problem)
+        return link.request(method, params)
+
+    def _stop(self) -> None:
+        self.state.is_closed, self.state.skipping = True, None
+        self._closing.set()
+        self.resettled.set()
+
+    def _stay_connected(self) -> None:
+        steps = self.attempts()
+        try:
+            step = next(steps)
+            while not (isinstance(step, float) and self._closing.wait(step)):
+                step = steps.send(step)
+        except StopIteration:
+            return
+        finally:
+            steps.close()
+            self.resettled.set()
+
+    def make_link(self, connection: socket.socket) -> SyncLink:
+        return SyncLink(
+            connection, self.state.liveness, serve=self._serve, announce=self.announce, skipped=self.state.skipped
+        )
+
+    def introduce(self, link: SyncLink, steps: Steps[int | None]) -> int | None:
+        return self._run(steps, link.request)
+
+    def wait_end(self, link: SyncLink) -> None:
+        link.run()
+
+    def _serve(self, call: CallRequested) -> bytes | str:
+        try:
+            function, event = self.served(call)
+            return self.encoded(function(event))
+        except BaseException as error:  # in a thread of its own, where nothing else would notice
+            return self.failed(call, error)
