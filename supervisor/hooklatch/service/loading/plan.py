@@ -18,14 +18,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
-from hooklatch.dialects.dialect import Dialect, InvalidDialectError
-from hooklatch.dialects.find import build_dialect, describe_undefined_event
+from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
 from hooklatch.service.config.main_tables import find_builtin_source
@@ -40,6 +40,9 @@ from hooklatch.service.loading.see import (
     list_hook_files,
 )
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
+
+if TYPE_CHECKING:
+    from hooklatch.dialects.dialect import Dialect
 
 __all__ = [
     "EVERYTHING", "LESS", "NOTHING", "REMOVAL", "LossAcceptance", "ReloadPlan",
@@ -336,8 +339,15 @@ def build_catalogue(files: Iterable[DeclaredFile]) -> tuple[Catalogue, list[Diag
 
 def build_dialects(files: Iterable[DeclaredFile], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
     """Return the dialects of these files by name, and which of them cannot be used."""
-    dialects, diagnostics = dict[str, Dialect](), list[Diagnostic]()
-    for path, custom in [(file.path, custom) for file in files if file.config for custom in file.config.dialects]:
+    dialects: dict[str, Dialect] = {}
+    diagnostics: list[Diagnostic] = []
+    tables = [(file.path, custom) for file in files if file.config for custom in file.config.dialects]
+    if not tables:
+        return dialects, diagnostics
+    from hooklatch.dialects.custom import build_dialect
+    from hooklatch.dialects.dialect import InvalidDialectError
+
+    for path, custom in tables:
         try:
             dialect = build_dialect(custom.table, catalogue)
             dialects[dialect.name] = dialect

@@ -16,13 +16,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import SnapshotDiff
-from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.starting import scratch_root
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_path
@@ -50,6 +50,9 @@ from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
 from hooklatch.service.loading.unread import UnreadEntries, UsedPaths, find_unread_entries
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
+
+if TYPE_CHECKING:
+    from hooklatch.dialects.dialect import Dialect
 
 __all__ = ["Reloader", "ReloadResult", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
