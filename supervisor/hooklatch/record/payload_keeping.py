@@ -16,11 +16,11 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
 import trio
 
 from hooklatch.core.messages import ChainHead
+from hooklatch.core.status_answers import PayloadStatus
 from hooklatch.directories import sync_folder
 from hooklatch.files import create_anew
 from hooklatch.record.entries import FireFacts
@@ -179,7 +179,7 @@ class Payloads:
         await durable(head)
         await trio.to_thread.run_sync(remove_payload_files, [file.path for file in chosen])
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> PayloadStatus:
         """Return the fields of `status` for payloads."""
         return {"kept": self.kept, "unkept": self.unkept, "fault": self.fault}
 

@@ -24,6 +24,7 @@ from typing import Any
 import trio
 
 from hooklatch.core.messages import ChainHead, FireDecision
+from hooklatch.core.status_answers import RecordStatus
 from hooklatch.errors import locate_error
 from hooklatch.record.entries import (
     FireFacts,
@@ -370,9 +371,9 @@ class RecordWriter:
         self._retention_at = 0.0
         self._space.look()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> RecordStatus:
         """Return the state of the record for `status`."""
-        journal = self._journal
+        journal, head = self._journal, self.head
         warnings = self._faults.over
         if self._space.stage < DiskStage.CRITICAL and (shortage := self._space.explain()) is not None:
             warnings.append(shortage)
@@ -385,7 +386,7 @@ class RecordWriter:
         return {
             "folder": self.folder,
             "durability": self._settings.durability,
-            "head": self.head,
+            "head": {"seq": head.seq, "hash": head.hash} if head is not None else None,
             "segment": journal.segment.place.name,
             "segments": len(sizes),
             "bytes": sum(size for size, _ in sizes.values()),

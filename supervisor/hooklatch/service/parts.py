@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hooklatch.core.health import ActiveFaults
+from hooklatch.core.status_answers import ReloadAnswer
 from hooklatch.dialects.find import load_entry_points
 from hooklatch.processes.environments import Environments
 from hooklatch.processes.pool import Pool
@@ -43,7 +44,7 @@ from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.fleet.token import LinkToken
-from hooklatch.service.loading.files import Reloader, ReloadResult, make_first_plan
+from hooklatch.service.loading.files import Reloader, make_first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.sources import SourceBuild, Sources
@@ -214,7 +215,7 @@ class DaemonComponents:
         self.notes.note_build(unit)
         self.breakers.release_replaced(unit.source.location, unit.build)
 
-    def _note_reload(self, reloaded: ReloadResult) -> None:
+    def _note_reload(self, reloaded: ReloadAnswer) -> None:
         """Record a reload, after which other files may have to be watched."""
         self.file_watch.hint.set()
         self.notes.announce_reload(reloaded)

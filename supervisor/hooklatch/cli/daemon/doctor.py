@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -53,8 +53,27 @@ class Diagnosis(msgspec.Struct, frozen=True):
     is_problem: bool = True
 
 
+class CheckedHost(TypedDict):
+    """An agent that hooklatch is installed for: the result of the canary, and the one that it has without a daemon."""
+
+    host: str
+    file: str
+    events: list[str]
+    canary: str
+    without_daemon: str
+
+
+class DoctorReport(TypedDict):
+    """`doctor`."""
+
+    problems: list[Diagnosis]
+    hints: list[Diagnosis]
+    hosts: list[CheckedHost]
+
+
 def add_doctor(parser: Parser) -> None:
     parser.runs(run_doctor, example="hooklatch doctor", exits=(Exit.FINDINGS,))
+    parser.prints("cli.daemon.doctor:DoctorReport")
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -81,7 +100,8 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     # A hint that begins with the text of a problem would say it once more.
     hints = [hint for hint in diagnoses if not hint.is_problem and not hint.what.startswith(problem_texts)]
     if arguments.json:
-        output.say_json({"problems": problems, "hints": hints, "hosts": [describe_host(host) for host in hosts]})
+        shown_hosts = [describe_host(host) for host in hosts]
+        output.say_json(DoctorReport(problems=problems, hints=hints, hosts=shown_hosts))
     else:
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
@@ -251,7 +271,7 @@ def diagnose_hosts(
         )
 
 
-def describe_host(host: SettingsFileCheck) -> dict[str, Any]:
+def describe_host(host: SettingsFileCheck) -> CheckedHost:
     return {
         "host": host.host, "file": host.file, "events": host.events, "canary": host.canary,
         "without_daemon": host.without_daemon,

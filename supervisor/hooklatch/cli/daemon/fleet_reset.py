@@ -19,6 +19,7 @@ __all__ = ["add_reset"]
 def add_reset(parser: Parser) -> None:
     example = 'hooklatch fleet reset --reason "the engine was set up anew on Monday"'
     parser.runs(run_fleet_reset, example=example, exits=(Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
+    parser.prints("core.status_answers:FleetReportAnswer")
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
 
 

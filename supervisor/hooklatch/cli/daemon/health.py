@@ -21,6 +21,7 @@ CODES = {"ready": Exit.OK, "red": Exit.FINDINGS, "draining": Exit.UNAVAILABLE}
 
 def add_health(parser: Parser) -> None:
     parser.runs(run_health, example="hooklatch health --wait 10", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.prints("core.status_answers:HealthAnswer")
     parser.add_argument(
         "--wait", metavar="TIME", type=parse_duration, default=0.0, help="keep asking for this long until it is"
     )

@@ -29,6 +29,7 @@ HOOKS_D = "hooks.d"
 
 def add_serve(parser: Parser) -> None:
     parser.runs(run_serve, example="hooklatch serve --detach", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.status_answers:DaemonReady")
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),

@@ -22,6 +22,7 @@ def add_state(parser: Parser) -> None:
 
 def add_accept(parser: Parser) -> None:
     parser.runs(run_state_accept, example="hooklatch state accept", exits=(Exit.UNAVAILABLE,))
+    parser.prints("core.status_answers:AcceptedState")
 
 
 def run_state_accept(arguments: argparse.Namespace) -> int:

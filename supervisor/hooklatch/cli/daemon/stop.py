@@ -21,6 +21,7 @@ TIMEOUT = 30.0  # seconds; the daemon waits up to ten for fires in flight
 
 def add_stop(parser: Parser) -> None:
     parser.runs(run_stop, example="hooklatch stop", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.prints("cli.schema:StopOutput")
 
 
 def run_stop(arguments: argparse.Namespace) -> int:

@@ -47,6 +47,7 @@ SETTLE = 1.0  # seconds for which no line answers an ask that has taken the plac
 
 def add_asks(parser: Parser) -> None:
     parser.runs(list_asks, example="hooklatch asks", exits=(Exit.UNAVAILABLE,))
+    parser.prints("core.answers:AsksAnswer", "core.answers:AskAnnounced")
     parser.add_argument(
         "--follow", action="store_true", help="show asks as they come, until Ctrl-C; at a terminal, answer them"
     )
@@ -57,6 +58,7 @@ def add_asks(parser: Parser) -> None:
 def add_answer(parser: Parser) -> None:
     example = 'hooklatch asks answer 3f2a-7 deny --reason "not on a Friday"'
     parser.runs(answer_ask, example=example, exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:AskAnswer")
     parser.add_argument("ask", metavar="ID", help="the ask, as `hooklatch asks` shows it")
     parser.add_argument("verdict", metavar="VERDICT", choices=("allow", "deny"), help="allow or deny")
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")

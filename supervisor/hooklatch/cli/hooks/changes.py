@@ -21,6 +21,7 @@ EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
 def add_add(parser: Parser) -> None:
     example = "hooklatch hooks add pre_tool_use --run guards.py:no_force_push --match Bash"
     parser.runs(run_hooks_add, example=example, exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
+    parser.prints("core.answers:ChangeAnswer")
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--run", dest="target", metavar="FILE.py:FUNCTION", required=True, help="or MODULE:FUNCTION")
     parser.add_argument("--id", help="default: FILE:FUNCTION without folder and .py")
@@ -45,16 +46,19 @@ def add_add(parser: Parser) -> None:
 
 def add_remove(parser: Parser) -> None:
     parser.runs(run_hooks_remove, example="hooklatch hooks remove guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
     add_id(parser)
 
 
 def add_enable(parser: Parser) -> None:
     parser.runs(run_hooks_switch, example="hooklatch hooks enable guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
     add_id(parser)
 
 
 def add_disable(parser: Parser) -> None:
     parser.runs(run_hooks_switch, example="hooklatch hooks disable guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
     add_id(parser)
 
 

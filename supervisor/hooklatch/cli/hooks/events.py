@@ -22,6 +22,7 @@ TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "T
 
 def add_events(parser: Parser) -> None:
     parser.runs(run_events, example="hooklatch events pre_tool_use", exits=(Exit.PROTOCOL,))
+    parser.prints("cli.schema:EventsOutput")
     parser.add_argument("name", metavar="EVENT", nargs="?", help="show this one, with its fields")
 
 

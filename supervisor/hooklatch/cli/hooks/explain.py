@@ -19,6 +19,7 @@ __all__ = ["add_explain"]
 def add_explain(parser: Parser) -> None:
     example = "hooklatch hooks explain pre_tool_use < payload.json"
     parser.runs(run_hooks_explain, example=example, exits=(Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:ExplainAnswer")
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument(
         "--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in, else {})"

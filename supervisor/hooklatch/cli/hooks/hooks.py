@@ -68,6 +68,7 @@ def add_list(parser: Parser) -> None:
 
 def add_listing(parser: Parser, *, example: str) -> None:
     parser.runs(list_hooks, example=example, exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:HooksAnswer")
     parser.add_argument("--event", metavar="EVENT", default=argparse.SUPPRESS, help="only hooks of this event")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees them")
 

@@ -17,6 +17,7 @@ __all__ = ["add_reload"]
 def add_reload(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE)
     parser.runs(run_reload, example="hooklatch reload", exits=exits)
+    parser.prints("core.status_answers:ReloadAnswer")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
         "id",

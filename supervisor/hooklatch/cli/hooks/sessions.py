@@ -20,6 +20,7 @@ TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOO
 
 def add_sessions(parser: Parser) -> None:
     parser.runs(run_sessions, example="hooklatch sessions --json", exits=(Exit.UNAVAILABLE,))
+    parser.prints("core.answers:SessionsAnswer")
 
 
 def run_sessions(arguments: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ __all__ = ["add_show"]
 
 def add_show(parser: Parser) -> None:
     parser.runs(show_hook, example="hooklatch hooks show guards:no_force_push", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:ShownHooks")
     parser.add_argument("id", metavar="ID", help="its id, or layer/id, as `hooklatch hooks` shows it")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees it")
 

@@ -30,6 +30,7 @@ LAST_LINES = 2  # of a traceback, or of what a program wrote; `hooks show` has a
 
 def add_status(parser: Parser) -> None:
     parser.runs(run_status, example="hooklatch status", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.prints("core.status_answers:StatusAnswer", "cli.schema:DaemonTree", "cli.schema:AbsentDaemon")
     parser.add_argument(
         "--tree", action="store_true", help="show the daemon's own parts: their supervisors and restarts"
     )

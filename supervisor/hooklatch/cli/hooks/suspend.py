@@ -21,6 +21,7 @@ EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
 def add_suspend(parser: Parser) -> None:
     example = 'hooklatch suspend guards:no_force_push --for 15m --reason "cleaning up the build host"'
     parser.runs(run_suspend, example=example, exits=EXITS)
+    parser.prints("core.answers:SuspendAnswer")
     add_target(parser, "suspend")
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", type=parse_duration, required=True, help="90s, 15m, 2h; at most 24h"
@@ -30,6 +31,7 @@ def add_suspend(parser: Parser) -> None:
 
 def add_resume(parser: Parser) -> None:
     parser.runs(run_resume, example="hooklatch resume --all", exits=EXITS)
+    parser.prints("core.answers:ResumeAnswer")
     add_target(parser, "resume")
 
 

@@ -20,6 +20,7 @@ TITLES = ("FOLDER", "STATE", "FILES", "HOOKS", "SESSIONS")
 def add_trust(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
     parser.runs(run_trust, example="hooklatch trust --list", exits=exits)
+    parser.prints("core.answers:TrustAnswer", "core.answers:UntrustAnswer", "cli.schema:TrustedProjects")
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this folder)")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--revoke", action="store_true", help="ignore its hooks again")

@@ -47,6 +47,7 @@ DROP = ("CALLS", "MIB", "EVENT", "QUEUE", "WORKERS", "BUSY", "P50 MS", "P99 MS",
 
 def add_top(parser: Parser) -> None:
     parser.runs(run_top, example="hooklatch top --once", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("cli.schema:TopOutput")
     parser.add_argument("--once", action="store_true", help="print one table, and end; so it is without a terminal")
     parser.add_argument(
         "--interval", metavar="TIME", type=parse_duration, default=SECOND, help="between two looks at the daemon (1s)"

@@ -13,6 +13,7 @@ import msgspec
 
 from hooklatch.core.hooks.names import name_whole_plugin
 from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.status_answers import SuspensionFacts
 from hooklatch.core.text import format_duration
 
 __all__ = [
@@ -43,6 +44,10 @@ class Suspension(msgspec.Struct, frozen=True):
     since: float
     until: float
     reason: str
+
+    def describe(self) -> SuspensionFacts:
+        """Return it as answers report it."""
+        return {"hook": self.hook, "since": self.since, "until": self.until, "reason": self.reason}
 
     def covers(self, hook: Hook) -> bool:
         if not hook.suspendable:

@@ -17,6 +17,7 @@ import msgspec
 
 from hooklatch.core.hooks.names import is_like_a_name, strip_scope
 from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.status_answers import LogAnswer
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
 from hooklatch.record.storage.chain import read_link
@@ -219,7 +220,7 @@ def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[st
             yield record
 
 
-def query_record(folder: str, filters: Filters) -> dict[str, Any]:
+def query_record(folder: str, filters: Filters) -> LogAnswer:
     """Return the newest matching records in ascending order; `more` tells whether older ones match too.
 
     Raises:

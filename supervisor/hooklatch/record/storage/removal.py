@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
 import trio
 
 from hooklatch.core.messages import ChainHead
+from hooklatch.core.status_answers import ShippingStatus
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.mark import MarkFile
@@ -82,7 +82,7 @@ class SegmentRemover:
                 self.lost.append(retirement.unshipped)
         await trio.to_thread.run_sync(remove_segments, folder, [*retirement.leftover, *retirement.places])
 
-    def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> dict[str, Any]:
+    def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> ShippingStatus:
         """Return what waits for the fleet's engine, and what this daemon removed before it was acknowledged."""
         waiting = None
         with suppress(OSError):
@@ -93,7 +93,7 @@ class SegmentRemover:
             "waiting_bytes": waiting.bytes if waiting is not None else None,
             "lost_records": sum(records.records for records in self.lost),
             "lost_bytes": sum(records.bytes for records in self.lost),
-            "lost": self.lost[-LOSSES:],
+            "lost": [records.describe() for records in self.lost[-LOSSES:]],
         }
 
     def _may_remove(self, retirement: SegmentRetirement) -> bool:

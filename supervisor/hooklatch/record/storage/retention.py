@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from hooklatch.core.status_answers import LostRecords
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular_file
 from hooklatch.record.settings import RecordSettings
@@ -48,6 +49,12 @@ class UnshippedRecords(msgspec.Struct, frozen=True):
     last_seq: int
     records: int
     bytes: int
+
+    def describe(self) -> LostRecords:
+        """Return them as `status` reports them."""
+        return {
+            "first_seq": self.first_seq, "last_seq": self.last_seq, "records": self.records, "bytes": self.bytes,
+        }  # fmt: skip
 
 
 class SegmentRetirement(NamedTuple):

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
+from hooklatch.core.answers import (
+    AskAnswer,
+    AsksAnswer,
+    ResumeAnswer,
+    SuspendAnswer,
+    TrustAnswer,
+    UntrustAnswer,
+)
 from hooklatch.core.asks import NotAskedError, Verdict
 from hooklatch.core.hooks.names import AmbiguousNameError
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.hooks.suspension import SuspensionError
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.status_answers import AcknowledgeAnswer, ReloadAnswer, StopAnswer
 from hooklatch.errors import describe_error
 from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.api.hook_methods import add_storage_warning
@@ -26,7 +34,7 @@ from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
 from hooklatch.service.loading.acceptance import EVERYTHING, LESS, LossAcceptance
-from hooklatch.service.loading.files import Reloader, ReloadRequest, ReloadResult
+from hooklatch.service.loading.files import Reloader, ReloadRequest
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.trust import Pins, pin_files, project_hooks_folder
 from hooklatch.service.registry.asks import AskBroker
@@ -118,17 +126,17 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     async def reload(
         self, accepts: LossAcceptance = LESS, on_commit: Callable[[list[str]], None] = lambda removed: None
-    ) -> ReloadResult:
+    ) -> ReloadAnswer:
         """Apply every change of the files, build every source afresh, and lift every quarantine."""
         self.breakers.clear()
         reloaded = await self.files.reload(ReloadRequest(accepts, is_explicit=True, on_commit=on_commit))
         if accepts.less and self.files.is_main_good and await self.fleet.leave():
             # The first reload read that [fleet] is gone, and only then may its policy go.  This one removes its hooks.
             after = await self.files.reload(ReloadRequest(accepts))
-            reloaded = msgspec.structs.replace(after, previous=reloaded.previous, accepted=reloaded.accepted)
+            reloaded = {**after, "previous": reloaded["previous"], "accepted": reloaded["accepted"]}
         return reloaded
 
-    async def _reload(self, connection: Connection, params: ReloadParams) -> object:
+    async def _reload(self, connection: Connection, params: ReloadParams) -> ReloadAnswer:
         """Reload all, or build one source afresh.
 
         Raises:
@@ -165,7 +173,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             return hook.target.source.location
         raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} has no source now: {hook.problem}")
 
-    async def _stop(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _stop(self, connection: Connection, raw: msgspec.Raw) -> StopAnswer:
         """Begin to drain, unless the daemon does already.  The connection ends with the daemon."""
         if self.end is None:
             raise RpcError(ErrorCode.NOT_PERMITTED, "this daemon is part of another program; end that program")
@@ -173,7 +181,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             self.end()
         return {"pid": os.getpid()}
 
-    async def _acknowledge(self, connection: Connection, params: AcknowledgeParams) -> object:
+    async def _acknowledge(self, connection: Connection, params: AcknowledgeParams) -> AcknowledgeAnswer:
         reason = params.reason.strip()
         if not reason:
             raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it stays in the record')
@@ -182,7 +190,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         except RecordError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
-    async def _trust(self, connection: Connection, params: FolderParams) -> dict[str, Any]:
+    async def _trust(self, connection: Connection, params: FolderParams) -> TrustAnswer:
         """Pin the present files of a project, so that its hooks fire in the sessions that work there.
 
         Raises:
@@ -202,8 +210,8 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         reloaded = await self.files.reload(anew=project_hooks_folder(project))
         diagnostics = [
             diagnostic
-            for diagnostic in reloaded.diagnostics
-            if diagnostic.file == project or diagnostic.file.startswith(f"{project}/")
+            for diagnostic in reloaded["diagnostics"]
+            if diagnostic["file"] == project or diagnostic["file"].startswith(f"{project}/")
         ]
         hooks = self.registries.project_hooks(project)
         return {
@@ -214,7 +222,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             "revision": self.registries.view.revision,
         }
 
-    async def _untrust(self, connection: Connection, params: FolderParams) -> dict[str, Any]:
+    async def _untrust(self, connection: Connection, params: FolderParams) -> UntrustAnswer:
         """Ignore a project's hooks from now on; a project that was not trusted is not an error."""
         directory = await look_up_directory(params.folder)
         # An ancestor counts: the command is often run in a subdirectory of the project.
@@ -227,7 +235,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             await self.files.reload()
         return {"folder": project, "was_trusted": was_trusted, "revision": self.registries.view.revision}
 
-    async def _suspend(self, connection: Connection, params: SuspendParams) -> object:
+    async def _suspend(self, connection: Connection, params: SuspendParams) -> SuspendAnswer:
         hook_id = params.hook
         target = find_named_hook(hook_id, self.registries.every_hook()) if hook_id is not None else None
         hooks = target.hooks if target is not None else self.registries.view.hooks
@@ -244,25 +252,26 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         self.operations.record(connection, "suspend", params, hook_id)
-        answer = add_storage_warning(self.state, {"suspended": suspended})
+        answer = add_storage_warning(self.state, SuspendAnswer(suspended=suspended.describe()))
         if not unsuspendable:
             return answer
         text = f"{names}: the fleet's policy does not allow suspending them, so they still fire"
         return {**answer, "warnings": [*answer.get("warnings", []), text]}
 
-    async def _resume(self, connection: Connection, params: ResumeParams) -> object:
+    async def _resume(self, connection: Connection, params: ResumeParams) -> ResumeAnswer:
         try:
             was_suspended = await self.suspensions.resume(params.hook)
         except AmbiguousNameError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         self.operations.record(connection, "resume", params, params.hook)
-        return add_storage_warning(self.state, {"was_suspended": was_suspended, "suspended": list(self.suspensions)})
+        remaining = [suspension.describe() for suspension in self.suspensions]
+        return add_storage_warning(self.state, ResumeAnswer(was_suspended=was_suspended, suspended=remaining))
 
-    async def _asks(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _asks(self, connection: Connection, raw: msgspec.Raw) -> AsksAnswer:
         """List the asks that wait for a person, the oldest first."""
         return {"asks": list(self.asks)}
 
-    async def _answer_ask(self, connection: Connection, params: AnswerParams) -> object:
+    async def _answer_ask(self, connection: Connection, params: AnswerParams) -> AskAnswer:
         """Resolve an ask by a person's answer; the process and the user that sent it are recorded.
 
         Raises:
@@ -287,7 +296,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             )
         if resolution.cause != "policy":
             raise RpcError(ErrorCode.NOT_FOUND, f"the ask {resolution.id} is over: {resolution.text()}")
-        return {"closed": resolution}
+        return {"closed": {**resolution.describe(), "uid": resolution.uid, "pid": resolution.pid}}
 
 
 def pin_project(folder: str) -> tuple[str, Pins]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import msgspec
 
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.status_answers import AppliedAnswer, FleetReportAnswer
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.api.status_report import StatusReport
@@ -63,7 +63,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
     def of_administrators(self) -> MethodTable:
         return {"fleet_reset": ApiMethod(ResetParams, self._reset)}
 
-    async def _follow(self, connection: Connection, params: FollowParams) -> dict[str, Any]:
+    async def _follow(self, connection: Connection, params: FollowParams) -> FleetReportAnswer:
         """Read manifests; return which versions this host has read, should have and has."""
         if params.manifests is not None:
             try:
@@ -74,7 +74,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
             await self.contact.record_contact()
         return self.report()
 
-    async def _apply(self, connection: Connection, params: ApplyParams) -> dict[str, Any]:
+    async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:
         """Activate a version; if anything is wrong with it, the last good one stays active."""
         try:
             data = base64.b64decode(params.bundle, validate=True)
@@ -86,9 +86,9 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
         # In the background: fires that began under the old version may run its workers for a while yet.
         self.background.spawn("fleet clean-up", self.clean)
-        return {"applied": applied, "revision": self.status.registries.view.revision}
+        return {"applied": applied.describe(), "revision": self.status.registries.view.revision}
 
-    async def _reset(self, connection: Connection, params: ResetParams) -> dict[str, Any]:
+    async def _reset(self, connection: Connection, params: ResetParams) -> FleetReportAnswer:
         """Forget which versions were read; the active policy stays."""
         reason = " ".join(params.reason.split())
         if not reason:
@@ -100,7 +100,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
         await self.files.reload()
         return self.report()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> FleetReportAnswer:
         """Return this host's report to its link."""
         fleet, settings = self.fleet, self.fleet.settings
         return {

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.status_answers import EmptyAnswer
 from hooklatch.core.text import suggest_name
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import AS_LINK, ApiMethod, MethodTable
@@ -77,7 +78,7 @@ class LinkAdmission(msgspec.Struct, frozen=True):
             return RpcError(ErrorCode.NOT_PERMITTED, text)
         return None
 
-    async def _shipped(self, connection: Connection, params: ShippedParams) -> object:
+    async def _shipped(self, connection: Connection, params: ShippedParams) -> EmptyAnswer:
         """Note what the engine has acknowledged; a smaller number than before counts too: it may have lost entries.
 
         Raises:

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.status_answers import EmptyAnswer
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.registry.registries import Registries
@@ -35,7 +36,7 @@ class SkippedFires(msgspec.Struct, frozen=True):
     def methods(self) -> MethodTable:
         return {"skipped": ApiMethod(SkippedParams, self._skipped)}
 
-    async def _skipped(self, connection: Connection, params: SkippedParams) -> object:
+    async def _skipped(self, connection: Connection, params: SkippedParams) -> EmptyAnswer:
         """Take one report.
 
         Raises:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
+from hooklatch.core.status_answers import ReportedDiagnostic
 from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clip_error_text
 
@@ -36,6 +37,10 @@ class Diagnostic(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         return self.message if self.message.startswith(place) else f"{place}: {self.message}"
+
+    def describe(self) -> ReportedDiagnostic:
+        """Return it as answers report it."""
+        return {"file": self.file, "line": self.line, "message": self.message, "is_red": self.is_red}
 
 
 class ConfigError(Exception):

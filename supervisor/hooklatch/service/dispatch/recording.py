@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from hooklatch.core.asks import Ask, AskReason
+from hooklatch.core.answers import Ask, AskReason
 from hooklatch.core.decision import Machine, deny_unrecorded
 from hooklatch.core.messages import FireDecision
 from hooklatch.record.excerpt import excerpt_object
@@ -97,7 +97,7 @@ class DecisionRecorder:
             id=decision.decision_id, at=format_timestamp(now), expires_at=format_timestamp(now + seconds),
             session_id=fire.session_id, host=fire.envelope.host, cwd=clip_reason(fire.envelope.cwd or "") or None,
             event=decision.event, tool=find_tool_name(payload),
-            hook=questions[0].hook, reason=questions[0].reason, questions=questions,
+            hook=questions[0]["hook"], reason=questions[0]["reason"], questions=questions,
             questions_omitted=len(reasons) - len(questions), payload_digest=payload.digest(),
             payload_bytes=len(payload.data), excerpt=excerpt, excerpt_cut=excerpt_cut, patch=changes,
             patch_cut=changes_cut,
@@ -112,7 +112,7 @@ def select_shown_reasons(reasons: Sequence[tuple[str, str]], redactor: Redactor)
     shown: list[AskReason] = []
     room = QUESTION_BYTES
     for hook, reason in sorted(reasons, key=lambda pair: pair[0].startswith(OWN)):
-        ask_reason = AskReason(hook, clip_reason(redactor.clean(reason)))
+        ask_reason = AskReason(hook=hook, reason=clip_reason(redactor.clean(reason)))
         room -= len(msgspec.json.encode(ask_reason))
         if shown and (room < 0 or len(shown) == QUESTIONS):
             break

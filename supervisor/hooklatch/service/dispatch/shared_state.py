@@ -12,7 +12,6 @@ import math
 import re
 import time
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 import trio
@@ -28,6 +27,7 @@ from hooklatch.core.keyspace import (
     StoredValue,
     name_session_scope,
 )
+from hooklatch.core.status_answers import SharedStateStatus
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.dispatch.state_journal import JournalError, StateChange, StateJournal, seal_change
@@ -222,7 +222,7 @@ class SharedState:
         finally:
             journal.close()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SharedStateStatus:
         """Return the size of all values; expired ones count until their room is needed."""
         usage = self.keyspace.usage()
         return {

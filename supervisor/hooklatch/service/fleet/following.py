@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from hooklatch.core.status_answers import AppliedBundle
 from hooklatch.fleet.manifests import (
     START,
     SignedManifest,
@@ -33,6 +34,10 @@ class AppliedVersion(msgspec.Struct, frozen=True):
 
     version: int
     bundle: str
+
+    def describe(self) -> AppliedBundle:
+        """Return it as answers report it."""
+        return {"version": self.version, "bundle": self.bundle}
 
 
 def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> PolicyFile:
