@@ -83,7 +83,7 @@ class PushOutput(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     commit: str | None
     files: list[str]
-    left_out: list[str]
+    left_out: tuple[str, ...]
     suspendable: bool
     cases: int
 
