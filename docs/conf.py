@@ -47,6 +47,8 @@ def read(app: Sphinx, page: str, text: list[str]) -> None:
         for title, links in SECTION.findall(text[0]):
             pages = [f"{name} <{target}>" for name, target in re.findall(r"\[(.*?)\]\((.*?)\.(?:md|rst)\)", links)]
             text[0] = text[0].replace(f"SECTION {title}\n", "\n".join(pages) + "\n")
+    if page == "decisions/index":
+        text[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
     folder = (HERE / page).parent
     text[0] = LINK.sub(lambda link: within(link, folder), text[0])
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 pytest.register_assert_rewrite("support")
+import support.profiles  # noqa: E402, F401 - the budget of each property, also of one that does not name it
+
 # What takes a machine to its limits, or measures: never two of these at once.
 ALONE = {
     "tests/chaos/test_chaos.py",

@@ -17,7 +17,9 @@ from hooklatch.service.config.configuration import read_config
 from support.daemons import RpcFailure, running_daemon
 from support.repository import ROOT
 
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *(ROOT / "docs").rglob("*.md")]
+)
 FIRED = "cookbook.md:"  # tests/docs fires them, too
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -10,10 +10,13 @@ from support.repository import ROOT
 from support.tables import table
 
 TOP = {
-    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "bench",
+    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "bench",
     "clients", "docs", "examples", "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
 }  # fmt: skip
-MAX_LINES = 500
+MAX_LINES = 600  # of a file; half of that is read with more ease
+MAX_FOLDERS = 48
+MAX_MODULES = 24  # of a folder
+SMALL, MAX_SMALL = 40, 40  # lines of a module that is hardly an idea of its own, and how many such there may be
 
 
 def tracked() -> list[Path]:
@@ -42,9 +45,42 @@ def test_the_two_source_roots_are_no_packages_themselves() -> None:
 
 
 def test_no_file_is_too_long_to_hold_in_the_head() -> None:
-    long = [path.name for path in tracked() if path.suffix == ".py" and len(path.read_text().splitlines()) > MAX_LINES]
+    assert [path.name for path in tracked() if path.suffix == ".py" and lines_of(path) > MAX_LINES] == []
 
-    assert long == []
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def folders() -> dict[Path, list[Path]]:
+    """Return the modules of each folder of the source, in which `__init__.py` only states what the folder is for."""
+    found: dict[Path, list[Path]] = {}
+    for path in modules():
+        found.setdefault(path.parent, []).extend([path] if path.name != "__init__.py" else [])
+    return found
+
+
+def test_the_folders_are_few_enough_to_know() -> None:
+    assert len(folders()) <= MAX_FOLDERS
+
+
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    assert {folder.name: len(held) for folder, held in folders().items() if len(held) > MAX_MODULES} == {}
+
+
+def test_few_modules_are_too_small_for_an_idea() -> None:
+    small = [path for held in folders().values() for path in held if lines_of(path) < SMALL]
+
+    assert len(small) <= MAX_SMALL, sorted(str(path.relative_to(ROOT)) for path in small)
+
+
+@table("folder", folders(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_folder_says_in_one_line_what_it_is_for(folder: Path) -> None:
+    if folder.name == "gallery":  # guards that are copied, not a package
+        return
+    stated = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+
+    assert stated.partition("\n")[0].endswith("."), "the first line of __init__.py is a whole sentence"
 
 
 @table("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))

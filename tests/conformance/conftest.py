@@ -7,6 +7,8 @@ import pytest
 
 from conformance.native import Place
 from support.commands import new_place, serving
+from support.daemons import Daemon
+from support.shared_daemon import daemon_in_thread
 
 CALLBACKS = Path(__file__).parent / "callbacks"
 
@@ -15,6 +17,13 @@ CALLBACKS = Path(__file__).parent / "callbacks"
 def agent() -> Iterator[str]:
     with new_place({}) as home, serving(home) as daemon:
         yield daemon.ready["agent"]
+
+
+@pytest.fixture(scope="module")
+def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Run one daemon with the files that a module names, in a thread, since each row is a trio run of its own."""
+    with daemon_in_thread(tmp_path_factory.mktemp("daemon"), request.module.FILES) as daemon:
+        yield daemon
 
 
 @pytest.fixture

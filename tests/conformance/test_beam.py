@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from conformance.examples import blocks, by_page, host_of
-from conformance.rows.beam import IDS, ROWS
+from conformance.rows.beam import ROWS
 from conformance.runs.beam import (
     CALLBACKS,
     EVENTS,
@@ -32,24 +32,8 @@ from conformance.runs.beam import (
 from conformance.table import with_checks
 from hooklatch import connect
 from support.daemons import Daemon, RpcFailure
-from support.shared_daemon import daemon_in_thread
 
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Run one daemon for all rows, in a thread of its own, since each row is a trio run of its own."""
-    folder = tmp_path_factory.mktemp("beam")
-    files = {"beam.py": (CALLBACKS / "beam.py").read_text()}
-    with daemon_in_thread(folder, files) as running:
-        yield running
-
-
-def test_every_case_has_one_row() -> None:
-    assert [row.id for row in ROWS] == IDS
-
-
-def test_every_row_has_a_check() -> None:
-    assert check.ids == {row.id for row in with_checks(ROWS)}
+FILES = {"beam.py": (CALLBACKS / "beam.py").read_text()}
 
 
 @pytest.mark.parametrize("row_id", [row.id for row in with_checks(ROWS)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import trio
 
 from conformance.examples import by_page, host_of
-from conformance.rows.ethos import IDS, ROWS
+from conformance.rows.ethos import ROWS
 from conformance.runs.ethos import (
     BUILD,
     CALL,
@@ -30,24 +29,8 @@ from conformance.runs.ethos import (
 from conformance.table import Row, with_checks
 from hooklatch import Session, ToolRun, connect
 from support.daemons import Daemon
-from support.shared_daemon import daemon_in_thread
 
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Run one daemon for all rows, in a thread of its own, since each row is a trio run of its own."""
-    folder = tmp_path_factory.mktemp("ethos")
-    files = {"hooks.toml": CONFIG, "ethos.py": (CALLBACKS / "ethos.py").read_text()}
-    with daemon_in_thread(folder, files) as running:
-        yield running
-
-
-def test_every_case_has_one_row() -> None:
-    assert [row.id for row in ROWS] == IDS
-
-
-def test_every_row_has_a_check() -> None:
-    assert check.ids == {row.id for row in with_checks(ROWS)}
+FILES = {"hooks.toml": CONFIG, "ethos.py": (CALLBACKS / "ethos.py").read_text()}
 
 
 @pytest.mark.parametrize("row", with_checks(ROWS), ids=lambda row: row.id)

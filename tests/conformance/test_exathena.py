@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import trio
 
 from conformance.examples import by_page, host_of
-from conformance.rows.exathena import IDS, ROWS
+from conformance.rows.exathena import ROWS
 from conformance.runs.exathena import (
     CALLBACKS,
     PAGE,
@@ -30,25 +29,13 @@ from conformance.runs.exathena import (
 )
 from conformance.table import with_checks
 from support.daemons import Daemon
-from support.shared_daemon import daemon_in_thread
 
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Run one daemon for all rows, in a thread of its own, since each row is a trio run of its own."""
-    folder = tmp_path_factory.mktemp("exathena")
-    files = {"hooks.toml": config(), "exathena.py": (CALLBACKS / "exathena.py").read_text()}
-    files |= {"a.bad": "BAD\n", "sub/a.bad": "\n  BAD\n"}
-    with daemon_in_thread(folder, files) as running:
-        yield running
-
-
-def test_every_case_has_one_row() -> None:
-    assert [row.id for row in ROWS] == IDS
-
-
-def test_every_row_has_a_check() -> None:
-    assert check.ids == {row.id for row in with_checks(ROWS)}
+FILES = {
+    "hooks.toml": config(),
+    "exathena.py": (CALLBACKS / "exathena.py").read_text(),
+    "a.bad": "BAD\n",
+    "sub/a.bad": "\n  BAD\n",
+}
 
 
 @pytest.mark.parametrize("row_id", [row.id for row in with_checks(ROWS)])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.core.fair_queue import FAVOURS, SAMPLES, FairQueue, MedianDuration
+from support.profiles import examples
 from support.tables import table
 
 
@@ -172,7 +173,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(200)
 @given(steps=STEPS, capacity=st.integers(1, 6))
 def test_whatever_happens_every_entry_leaves_once_in_its_keys_order(
     steps: list[tuple[str, str | int]], capacity: int

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,24 +11,25 @@ import pytest
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.hooks.snapshots import EventHooks
-from hooklatch.core.messages import Cause
 from hooklatch.core.payload import Payload
 from hooklatch.core.phases import start_machine
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, context, deny, halt, inject, warn
-from support.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
+from support.plays import (
+    BASH,
+    CATALOGUE,
+    MESSAGE,
+    PROMPT,
+    SAFE,
+    SAFER,
+    Reply,
+    begin,
+    end,
+    failed,
+    hook,
+    outcome_of,
+    play,
+)
 from support.tables import table
-
-GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
-OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]
-FAILURES = [cause for cause in get_args(Cause) if cause != "policy"]
-PROMPT = {"prompt": "hello", "params": {}}
-PATHS = {"tool_name": "Edit", "tool_input": {"path": "/etc"}}
-MESSAGE = {"role": "user", "content": "look"}
-SAFE, SAFER = {"command": "ls -l"}, {"command": "true"}
-
-
-def payload_for(event: str) -> dict[str, Any]:
-    return {CATALOGUE[event].match or "x": "y"}
 
 
 @table(

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.core import keyspace
@@ -19,6 +19,7 @@ from hooklatch.core.keyspace import (
     name_session_scope,
 )
 from hooklatch_worker.author.state import Operation, StateRequest
+from support.profiles import examples
 from support.tables import table
 
 NAMESPACE = Namespace("global", "", "/guards.py")
@@ -240,7 +241,7 @@ def test_all_sources_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         step(space, asked("set", "x" * 100), place=other)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(
         st.tuples(

@@ -1,7 +1,6 @@
 """The state machines of notify, amend and claim, and the wire form of a decision."""
 
 import json
-from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -10,20 +9,22 @@ from hooklatch.core.decision import refuse_fire
 from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, last, resume
-from support.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, play
+from support.plays import (
+    BASH,
+    CATALOGUE,
+    FAILURES,
+    GATES,
+    MESSAGE,
+    SAFE,
+    Reply,
+    begin,
+    end,
+    failed,
+    hook,
+    payload_for,
+    play,
+)
 from support.tables import table
-
-GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
-OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]
-FAILURES = [cause for cause in get_args(Cause) if cause != "policy"]
-PROMPT = {"prompt": "hello", "params": {}}
-PATHS = {"tool_name": "Edit", "tool_input": {"path": "/etc"}}
-MESSAGE = {"role": "user", "content": "look"}
-SAFE, SAFER = {"command": "ls -l"}, {"command": "true"}
-
-
-def payload_for(event: str) -> dict[str, Any]:
-    return {CATALOGUE[event].match or "x": "y"}
 
 
 def test_notified_hooks_start_at_once() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.fleet.batches import (
@@ -22,6 +22,7 @@ from hooklatch.fleet.batches import (
     unpack_batch,
 )
 from hooklatch.record.storage.chain import GENESIS, seal_entry
+from support.profiles import examples
 from support.records import SETTINGS, decision, fact, lines, opened, records
 from support.tables import table
 
@@ -129,8 +130,6 @@ HOSTILE = {
     "empty": b"",
     "cut off": MADE.data[:-4],
     "something behind it": MADE.data + b"x",
-    "a bomb": zlib.compress(b"\0" * (MAX_DATA + 1)),
-    "large": b"\0" * (MAX_DATA + 1),
     "no header": zlib.compress(b"".join(chain(3))),
     "another format": again(MADE, b'"format":1', b'"format":2'),
     "another host": again(MADE, b"build-7", b"build-8"),
@@ -145,6 +144,21 @@ HOSTILE = {
     "deep": zlib.compress(b'{"a":' * 100_000),
     "no text": again(MADE, b"decision", b"\xff\xfe"),
 }
+
+
+@table(
+    ("data", "fault"),
+    [
+        (b"x" * MAX_DATA, "it cannot be unpacked"),
+        (b"x" * (MAX_DATA + 1), f"it has {MAX_DATA + 1} bytes; the most is {MAX_DATA}"),
+        (zlib.compress(b" " * MAX_DATA), "its first line cannot be read"),
+        (zlib.compress(b" " * (MAX_DATA + 1)), f"it has more than {MAX_DATA} bytes unpacked"),
+    ],
+    ids=["the most", "one more", "the most, unpacked", "one more, unpacked"],
+)
+def test_a_batch_has_a_size_packed_and_unpacked(data: bytes, fault: str) -> None:
+    with pytest.raises(BatchError, match=fault):
+        unpack_batch(data, host="build-7", epoch=1, first=1, last=1)
 
 
 @table("data", HOSTILE.values(), ids=HOSTILE)
@@ -177,7 +191,7 @@ ANY_LINE = st.one_of(
 )
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(ANY_LINE, max_size=4), st.booleans())
 def test_whatever_stands_there_is_a_batch_or_one_error(lines: list[bytes], has_header: bool) -> None:
     header = json.dumps({"format": 1, "host": "a", "epoch": 1, "first": 1, "last": 1, "records": len(lines)}).encode()

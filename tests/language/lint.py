@@ -50,7 +50,8 @@ def read_rules() -> list[Rule]:
 
 def read_pages() -> list[Passage]:
     """Return the prose of all pages."""
-    paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    top = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+    paths = [*top, *sorted((ROOT / "docs").rglob("*.md"))]
     return [read_page(path) for path in paths if path.name not in GENERATED]
 
 

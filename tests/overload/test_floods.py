@@ -13,7 +13,6 @@ import trio
 
 from hooklatch.core.protocol import MAX_IN_FLIGHT
 from hooklatch.processes.pool import Pool
-from hooklatch.service.dispatch.dispatcher import MAX_BACKGROUND
 from hooklatch.service.registry.admission import MAX_OF_SESSION
 from hooklatch.service.transport.connection import MAX_BUFFERED
 from overload.floods import Answers, fires, flooded_daemon, join, requests
@@ -118,30 +117,6 @@ async def test_all_connections_of_a_session_together_have_a_limit(daemon: Daemon
             await answers.read(client, MAX_IN_FLIGHT)
         await assert_it_is_as_before(daemon)
     assert answers.causes == {"overload": 1, "policy": MAX_OF_SESSION}
-
-
-async def test_fires_that_nobody_waits_for_are_dropped_and_counted_and_no_session_takes_all_places(
-    daemon: Daemon,
-) -> None:
-    """Slow: 800 notifications that are held."""
-    go = daemon.folder / "go"
-    params = {"event": "notification", "payload": {"notification_type": "slow", "go": str(go)}, "wait": False}
-    accepted: list[bool] = []
-    async with daemon.session() as flood, daemon.session() as other:
-        for _ in range(16):
-            await flood.send_raw(requests(100, 50, "fire", params))
-            accepted += [((await flood.read()) or {})["result"]["accepted"] for _ in range(50)]
-        others = [(await other.call("fire", **params))["accepted"] for _ in range(20)]
-        gate = await other.fire_tool("Bash")
-        dropped = daemon.parts.statistics.dropped["background"]
-        go.touch()
-        await until(lambda: not daemon.parts.dispatcher._background_count)
-        await assert_it_is_as_before(daemon)
-
-    assert accepted == [True] * (MAX_BACKGROUND // 2) + [False] * (800 - MAX_BACKGROUND // 2)
-    assert others == [True] * 20
-    assert gate["reason"] == "no"
-    assert dropped == accepted.count(False)
 
 
 async def test_a_slow_reader_slow_hooks_and_a_flood_at_once_disturb_nobody(daemon: Daemon) -> None:

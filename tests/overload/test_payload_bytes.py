@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hooklatch.core.protocol import encode_request
 from hooklatch.service.registry.budget import MAX_HELD, Budget
 from overload.floods import HOOKS
 from support.commands import new_place, serving
-from support.daemons import Client, Daemon, RpcFailure, running_daemon
+from support.daemons import Daemon, RpcFailure, running_daemon
 from support.pools import until
 
 pytestmark = pytest.mark.slow  # megabytes through sockets
@@ -203,29 +203,3 @@ async def test_who_reads_nothing_is_closed_where_there_is_no_room_for_what_is_pe
 
     await client.aclose()
     empty(daemon.parts.budget, taken)
-
-
-async def test_of_many_large_background_fires_some_are_taken_and_there_is_room_again_when_they_have_ended(
-    daemon: Daemon,
-) -> None:
-    go, size = daemon.folder / "go", 3 * MIB
-
-    async def fire(client: Client) -> bool:
-        payload = {"notification_type": "slow", "go": str(go), "text": "x" * size}
-        return (await client.call("fire", event="notification", payload=payload, wait=False))["accepted"]
-
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(daemon.session())
-        accepted = [await fire(client) for _ in range(40)]
-        held, dropped = daemon.parts.budget.held, daemon.parts.statistics.dropped["background"]
-        gate = await client.fire_tool("Bash", text=LONG)
-        go.touch()
-        await until(lambda: daemon.parts.budget.held == 0)
-        again = await fire(client)
-
-    count = accepted.count(True)
-    assert accepted == [True] * count + [False] * (40 - count)
-    assert 10 < count <= held // size <= MAX_HELD // 2 // size
-    assert dropped == 40 - count
-    assert gate["reason"] == "no"
-    assert again

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import re2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.core.hooks.matchers import compile_re2
@@ -18,6 +19,7 @@ from hooklatch.core.text import REDACTED
 from hooklatch.record.excerpt import excerpt_object, excerpt_payload
 from hooklatch.record.redaction import LONG_KEY, PLAIN_KEYS, WINDOW, Redactor
 from hooklatch.record.settings import SIGNS, RecordSettings
+from support.profiles import examples
 from support.records import decision, fact, lines, recorded
 from support.tables import table
 
@@ -340,7 +342,7 @@ def test_what_is_cut_off_before_the_search_leaves_no_half_of_a_secret() -> None:
 
 
 @pytest.mark.parametrize("pattern", SIGNS)
-@settings(max_examples=20)
+@examples(20)
 @given(around=st.data())
 def test_what_a_pattern_finds_holds_one_of_its_signs(pattern: str, around: st.DataObject) -> None:
     before, after = around.draw(st.sampled_from(WORDS)), around.draw(st.sampled_from(WORDS))
@@ -364,3 +366,23 @@ def test_a_pattern_of_the_operators_own_is_searched_for_beside_the_known_ones() 
     assert redactor.are_clean(["acme-12", "a plain text"])
     assert not redactor.are_clean(["acme-1234"])
     assert not redactor.are_clean([SECRETS[0]])
+
+
+@table(
+    ("value", "levels"),
+    [
+        ({"a": []}, 1),
+        ({"a": [{}]}, 2),
+        ([{"a": {"b": [1]}}], 3),
+        ({"a": "[]"}, 1),
+        ({"a": "[[]]"}, 2),
+        ({"a": ['{"b": []}']}, 3),
+        ({"a": '["[]"]'}, 2),
+        ({"a": '["[[]]"]'}, 3),
+    ],
+)
+def test_what_a_text_holds_as_json_counts_as_levels_below_it(value: Any, levels: int) -> None:
+    redactor = Redactor(RecordSettings())
+
+    assert redactor.shows_all(value, levels, [])
+    assert not redactor.shows_all(value, levels - 1, [])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -22,6 +22,13 @@ Reply = Verdict[Any] | CallOutcome | bytes | None
 
 CATALOGUE = Catalogue.standard()
 BASH = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
+GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
+OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]
+FAILURES = [cause for cause in get_args(Cause) if cause != "policy"]
+PROMPT = {"prompt": "hello", "params": {}}
+PATHS = {"tool_name": "Edit", "tool_input": {"path": "/etc"}}
+MESSAGE = {"role": "user", "content": "look"}
+SAFE, SAFER = {"command": "ls -l"}, {"command": "true"}
 
 
 class Play(msgspec.Struct):
@@ -43,6 +50,10 @@ class Play(msgspec.Struct):
     @property
     def patch(self) -> Any:
         return json.loads(msgspec.json.encode(self.decision.patch))
+
+
+def payload_for(event: str) -> dict[str, Any]:
+    return {CATALOGUE[event].match or "x": "y"}
 
 
 def hook(

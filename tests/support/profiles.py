@@ -13,6 +13,7 @@ __all__ = ["FUZZING", "MODEL_FAST", "MODEL_REAL", "examples", "fuzzing"]
 
 PROFILE = os.environ.get("HOOKLATCH_HYPOTHESIS_PROFILE", "ci")
 FUZZING, MODEL_FAST, MODEL_REAL = 40, 150, 24  # examples in `make test`
+PLAIN = 50  # of a property that says nothing of it
 TIMES = {"ci": 1, "soak": 100}  # the same, multiplied
 
 
@@ -21,6 +22,7 @@ def register() -> None:
     for name, is_same in (("ci", True), ("soak", False)):
         settings.register_profile(
             name,
+            max_examples=PLAIN * TIMES[name],
             derandomize=is_same,
             database=None,
             deadline=None,

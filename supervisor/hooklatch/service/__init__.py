@@ -1,4 +1,5 @@
-"""The daemon: trio over sockets and files.  Its rooms, lowest first: config, registry, dispatch, loading, transport,
+"""The daemon: trio over sockets and files, as one process that is made of its rooms.
 
-api, process.  Each may import those before it; tests/test_imports.py holds that.
+Its rooms, lowest first: config, registry, dispatch, loading, fleet, transport, api.  Each may import those before it;
+tests/test_imports.py holds that.
 """

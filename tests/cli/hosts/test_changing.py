@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.cli.hosts import settings_files
@@ -26,6 +26,7 @@ from hooklatch.cli.hosts.entries import SettingsShape, find_entries
 from hooklatch.cli.hosts.jsonc import parse_jsonc
 from hooklatch.cli.hosts.plugin import make_plugin
 from hooklatch.cli.hosts.settings_files import FileError
+from support.profiles import examples
 
 SHAPE = SettingsShape()
 LINE = "/py -I -S /x/hooklatch/entry/entry.py codex Stop --kind gate --wait 605"
@@ -81,7 +82,7 @@ def texts(draw: st.DrawFn) -> bytes:
     return f"{mark}{draw(GAPS)}{{{inner}}}{draw(GAPS)}".encode()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(texts())
 def test_uninstalling_gives_back_the_bytes_and_installing_twice_changes_nothing(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +101,7 @@ def test_uninstalling_gives_back_the_bytes_and_installing_twice_changes_nothing(
         assert home.tree() == before
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(texts(), st.integers(1, 5))
 def test_what_was_edited_meanwhile_is_kept_and_nothing_of_ours_is_left(data: bytes, number: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

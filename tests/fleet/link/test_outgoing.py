@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
@@ -19,6 +19,7 @@ from hooklatch.fleet.settings import DEFAULT_FIELDS
 from hooklatch.record.storage.anchor import Anchor
 from hooklatch.record.storage.chain import GENESIS, seal_entry
 from support.link_parts import WrittenRecord
+from support.profiles import examples
 
 ALWAYS = {"seq", "prev", "at", "kind", "hash"}
 STRUCTURE = {"skipped", "first_seq", "kept_seq", "kept_prev", "lost"}  # of segments and retirements, of numbers alone
@@ -59,7 +60,7 @@ def documents(found: list[PackedBatch]) -> list[dict[str, Any]]:
     return [json.loads(line) for one in found for line in zlib.decompress(one.data).split(b"\n")[1:]]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(
     st.lists(st.tuples(KINDS, st.dictionaries(NAMES, VALUES, max_size=6)), min_size=1, max_size=8),
     st.sets(NAMES, max_size=6),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.fleet.batches import pack_batch
 from hooklatch.fleet.engine.engine import RecordBatch
 from hooklatch.fleet.logs.logs import HostLog
 from hooklatch.fleet.logs.places import RecordMatch, SeenRecords
+from support.profiles import examples
 from support.shipped import chain
 
 LINES = chain(40)
@@ -37,7 +38,7 @@ def overlapping(draw: st.DrawFn) -> list[tuple[int, RecordBatch]]:
     return draw(st.permutations(made))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(overlapping())
 def test_any_interleaving_of_overlapping_batches_gives_each_record_once(batches: list[tuple[int, RecordBatch]]) -> None:
     log = HostLog("a")
@@ -47,7 +48,7 @@ def test_any_interleaving_of_overlapping_batches_gives_each_record_once(batches:
     assert sorted(found) == list(range(1, len(LINES) + 1))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.integers(1, 200), st.sampled_from("ab")), max_size=60))
 def test_places_are_a_set_of_numbers_with_their_first_hash(taken: list[tuple[int, str]]) -> None:
     places, model = SeenRecords(), dict[int, str]()

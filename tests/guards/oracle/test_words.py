@@ -6,11 +6,12 @@ Slow: each of some hundred words runs in a sandbox of its own.
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from guards.oracle.sandbox import Sandbox
 from hooklatch.guards import UnreadableCommandError, commands
+from support.profiles import examples
 
 PIECES = [
     "a", "-", "/", "1", "..", ",", "{", "}", "{a,b}", "{1..3}", "{a..c}", "{,z}", "{a,{b,c}}", "\\x", "\\ ", "\\\\",
@@ -21,7 +22,7 @@ WORDS = st.lists(st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60)
 @example(words=["\\ \\\na"])
 @given(words=WORDS)
 def test_words_are_those_that_bash_makes_of_them(sandbox: Sandbox, words: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from hooklatch.core.limits import (
     MAX_SESSION_HOOK_BYTES,
 )
 from hooklatch.service.registry.budget import MAX_HELD
-from support.daemons import RpcFailure, running_daemon
+from support.daemons import Client, RpcFailure, running_daemon
 from support.guards import FILES, WAITING
 
 LONG, MANY = "x" * 201, [f"p{number}" for number in range(257)]
@@ -86,22 +85,30 @@ async def test_definitions_have_a_size_alone_and_together(tmp_path: Path) -> Non
         assert len(next(iter(daemon.parts.sessions)).own) == most
 
 
+async def fire_in_background(client: Client, count: int, size: int) -> None:
+    for _ in range(count):
+        await client.call("fire", event="notification", payload={"text": "x" * size}, wait=False)
+
+
 @pytest.mark.slow
-async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(tmp_path: Path) -> None:
+async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Slow: some 100 MiB through the socket."""
-    go = tmp_path / "go"
+    monkeypatch.setattr("hooklatch.service.transport.connection.ROOM_TIMEOUT", 0.05)
+    go, size = tmp_path / "go", 6 * 2**20
     patient = {**FILES, "guards.py": WAITING.replace('("pre_tool_use")', '("pre_tool_use", timeout=60)')}
     async with running_daemon(tmp_path, patient) as daemon, daemon.session() as client, daemon.session() as other:
         await client.fire_tool("Bash")
         before = psutil.Process(os.getpid()).memory_info().rss
-        payload = {"tool_name": "Slow", "tool_input": {"until": str(go), "text": "x" * (6 * 2**20)}}
-        asked = 2 * MAX_BYTES_IN_FLIGHT // (6 * 2**20)
+        payload = {"tool_name": "Slow", "tool_input": {"until": str(go), "text": "x" * size}}
+        asked = 2 * MAX_BYTES_IN_FLIGHT // size
         for _ in range(asked):
             await client.send("fire", event="pre_tool_use", payload=payload)
-        refused = [await client.read() for _ in range(asked - MAX_BYTES_IN_FLIGHT // (6 * 2**20))]
-        with suppress(RpcFailure):  # both are of this process, which may have half of what others leave
-            for _ in range(12):
-                await other.call("fire", event="notification", payload={"text": "x" * (6 * 2**20)}, wait=False)
+        refused = [await client.read() for _ in range(asked - MAX_BYTES_IN_FLIGHT // size)]
+        with pytest.raises(RpcFailure, match="overload"):  # both are of this process, which may have half of all room
+            await fire_in_background(other, 12, size)
+        held, dropped = daemon.parts.budget.held, daemon.parts.statistics.dropped
         grown = psutil.Process(os.getpid()).memory_info().rss - before
         behind = await other.send("fire", event="pre_tool_use", payload={"tool_name": "Bash"})
         go.touch()  # no worker is free before
@@ -109,7 +116,9 @@ async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(tmp_pa
 
     assert {answer["error"]["data"]["name"] for answer in refused if answer is not None} == {"overload"}
     assert decision["reason"] == "no"
-    assert grown < 3 * MAX_HELD  # a payload is held a few times on its way
+    assert dropped == {"overload": 1}
+    assert MAX_HELD // 2 - size < held < MAX_HELD // 2 + 2**16
+    assert grown < 2 * held + 2**24  # of each line, nothing but the line and its payload
 
 
 async def test_a_client_that_counts_the_bytes_that_it_was_told_of_is_never_refused(tmp_path: Path) -> None:

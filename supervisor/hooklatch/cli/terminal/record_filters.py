@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, get_args
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.output import print_error
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import connect_administrator, encode_argument
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import suggest_name

@@ -38,7 +38,7 @@ from hooklatch.service.loading.layer_builder import BuiltLayers, assemble_layers
 from hooklatch.service.loading.manifests import list_manifests
 from hooklatch.service.loading.pinning import prepare_version, verify_fleet_files
 from hooklatch.service.loading.plan import ObservedFiles, ReloadPlan, list_known_files, plan_reload
-from hooklatch.service.loading.plugins import Discovery, discover_plugins
+from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.source_builder import BuildResults, SourceBuilder, aim_at_build, aim_at_nothing
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError, read_source_version
@@ -120,6 +120,7 @@ class Reloader:
         self._on_settings = on_settings
         self._lock = trio.Lock()
         self._read: Mapping[str, SeenFile] = {}  # the version of each file that was read last
+        self._packages: Mapping[str, PackageFolder] = {}  # the same of each folder of packages
         self._built = BuildResults()
         self._names: frozenset[str] = frozenset()  # of the hooks that files and packages declare
         self._by_file: dict[str, list[Hook]] = {}  # and the hooks themselves, by the file or plugin that declares them
@@ -260,7 +261,7 @@ class Reloader:
         seen = await self.see(mends=request.is_explicit)
         if candidate is not None:
             seen = msgspec.structs.replace(seen, fleet=candidate.files)
-        self._read = seen.files
+        self._read, self._packages = seen.files, seen.packages.folders
         plan = plan_reload(self.active, seen, accepts)
         now = await self.stamps() if known is not None else None
         if now != known or (known is not None and self._is_unsettled(plan.diagnostics, self._list_lost(plan))):
@@ -350,20 +351,24 @@ class Reloader:
         return await trio.to_thread.run_sync(self.look(mends=mends), abandon_on_cancel=not mends)
 
     def look(
-        self, find_packages: Callable[[], Discovery] = discover_plugins, *, mends: bool = False
+        self,
+        find_packages: Callable[[Mapping[str, PackageFolder]], Discovery] = discover_plugins,
+        *,
+        mends: bool = False,
     ) -> Callable[[], ObservedFiles]:
         """Return a function for a thread that reads every file once.
 
         With `mends`, files of the fleet's bundle that are not as they were signed are written anew.
         """
-        active, known, remembered, before = self.active, self._known_files(), self._state.state.manifests, self._read
+        active, known, remembered = self.active, self._known_files(), self._state.state.manifests
+        before, packages = self._read, self._packages
         used = {folder: self._projects.trusted[folder] for folder in self._projects.used()}
         loaded, look_at_fleet = self._projects.active, self._fleet.look(active.fleet, mends=mends)
 
         def read_all() -> ObservedFiles:
             listing, files = read_files(active.main.path, active.folder, known, before)
             projects = [read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()]
-            return ObservedFiles(listing, files, find_packages(), remembered, projects, look_at_fleet())
+            return ObservedFiles(listing, files, find_packages(packages), remembered, projects, look_at_fleet())
 
         return read_all
 

@@ -178,10 +178,11 @@ class LayerBuilder:
 
     def _append(self, hook: Hook) -> None:
         origin = hook.origin or DeclarationSite("?")
-        unknown = describe_undefined_event(self._binder.catalogue, hook.event)
-        if hook.event not in self._binder.catalogue and (hook.event != EVERY_GATE or hook.problem == unknown):
-            self._add_diagnostic(hook, origin, unknown)
-            return
+        if hook.event not in self._binder.catalogue:
+            unknown = describe_undefined_event(self._binder.catalogue, hook.event)
+            if hook.event != EVERY_GATE or hook.problem == unknown:
+                self._add_diagnostic(hook, origin, unknown)
+                return
         location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
         is_of_source = hook.problem == self._binder.explain_unloaded(location)  # a diagnostic already
         if hook.problem is not None and not is_of_source:

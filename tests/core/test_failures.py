@@ -1,25 +1,11 @@
 """The effect of failing, observed and optional hooks, on every event of the catalogue."""
 
-from typing import Any, get_args
-
 import pytest
 
 from hooklatch.core.messages import RETRYABLE, Cause
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, deny, halt, inject, last, resume, warn
-from support.plays import CATALOGUE, Reply, failed, play
+from support.plays import CATALOGUE, FAILURES, GATES, MESSAGE, OTHERS, SAFE, Reply, failed, payload_for, play
 from support.tables import table
-
-GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
-OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]
-FAILURES = [cause for cause in get_args(Cause) if cause != "policy"]
-PROMPT = {"prompt": "hello", "params": {}}
-PATHS = {"tool_name": "Edit", "tool_input": {"path": "/etc"}}
-MESSAGE = {"role": "user", "content": "look"}
-SAFE, SAFER = {"command": "ls -l"}, {"command": "true"}
-
-
-def payload_for(event: str) -> dict[str, Any]:
-    return {CATALOGUE[event].match or "x": "y"}
 
 
 @table("cause", FAILURES)
