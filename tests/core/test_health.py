@@ -90,7 +90,7 @@ def test_one_that_leaves_says_so_whatever_is_wrong() -> None:
 def test_a_restart_is_called_for_where_no_gate_can_be_decided(change: dict[str, object], is_well: bool) -> None:
     condition = msgspec.structs.replace(SOUND, **change)
 
-    assert any(one.is_vital for one in health_findings(condition)) is not is_well
+    assert any(one["is_vital"] for one in health_findings(condition)) is not is_well
     assert is_well is is_vital_well(
         is_zygote_alive=condition.is_zygote_alive, is_record_sound=condition.is_record_sound
     )

@@ -11,7 +11,7 @@ import argparse
 import functools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
@@ -39,7 +39,7 @@ WORDS = {
 class CompletionOutput(TypedDict):
     """`completion`."""
 
-    shell: str
+    shell: Literal["bash", "zsh", "fish"]
     script: str
 
 

@@ -56,7 +56,7 @@ class RefusedDefinition(TypedDict):
 
     at: int
     id: str | None
-    event: object
+    event: Any
     reason: str
 
 

@@ -182,7 +182,8 @@ class Actions:
         )
         title = f"Answer {ask['tool'] or ask['event']}"
         return self._site.page(
-            "ask.html", title=title, place="asks", status=status, ask=ask, fields=fields, payload=payload, patch=patch, mark=find_omission_mark(payload, patch),
+            "ask.html", title=title, place="asks", status=status, ask=ask, fields=fields, payload=payload,
+            patch=patch, mark=find_omission_mark(payload, patch),
             disguised=find_disguised_word(payload) or find_disguised_word(patch), fault=fault, who=self._site.who,
         )  # fmt: skip
 
