@@ -29,7 +29,7 @@ LINK = "see what it says; `hooklatch link` must run, and says on its standard er
 RESTART = "fix what is named, and make a change again that would be lost; else start the daemon again"
 
 
-class Problem(Protocol):
+class PlacedProblem(Protocol):
     """Something that is wrong in a place, such as a file; its `str` is what a person reads."""
 
     def describe(self) -> ReportedDiagnostic: ...
@@ -44,9 +44,9 @@ class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
     is_zygote_alive: bool
     record: Sequence[str]
     is_record_sound: bool
-    isolation: Sequence[Problem]  # sources that are isolated less than configured
-    files: Sequence[Problem]  # what is wrong in files
-    hooks: Sequence[Problem]  # clients' hooks that cannot be called
+    isolation: Sequence[PlacedProblem]  # sources that are isolated less than configured
+    files: Sequence[PlacedProblem]  # what is wrong in files
+    hooks: Sequence[PlacedProblem]  # clients' hooks that cannot be called
     faults: Sequence[str]  # of the daemon's own files and places
     quarantined: list[str]  # hooks, by name
     state: Sequence[str]  # of shared state

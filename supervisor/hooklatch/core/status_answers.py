@@ -9,7 +9,7 @@ from hooklatch.core.messages import Cause
 __all__ = [
     "AcceptedState", "AcknowledgeAnswer", "AgentStatus", "AppliedAnswer", "AppliedBundle", "ChangeWarnings",
     "ChildStatus", "EmptyAnswer", "EnvironmentStatus", "FailingHook", "FleetReportAnswer", "FleetStatus",
-    "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookMark", "HookTimings", "IsolationDefault",
+    "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "UnenforcedHook", "HookTimings", "IsolationDefault",
     "IsolationStatus", "LogAnswer", "LostRecords", "PayloadStatus", "PluginStatus", "PoolStatus", "ProjectStatus",
     "ReadHead", "Reason", "NewestEntry", "RecordStatus", "ReloadAnswer", "ReportedDiagnostic", "RevisionAnswer",
     "SharedStateStatus", "ShippingStatus", "StateOfSource", "StatusAnswer", "StopAnswer",
@@ -33,7 +33,7 @@ class RevisionAnswer(TypedDict):
 
 
 class ChangeWarnings(TypedDict):
-    """What is wrong with a change that is active, such as that it could not be stored."""
+    """Warnings about a change that is active, such as that it could not be stored."""
 
     warnings: NotRequired[list[str]]
 
@@ -191,7 +191,7 @@ class TimingsByName(TypedDict):
     events: dict[str, HookTimings]
 
 
-class HookMark(TypedDict):
+class UnenforcedHook(TypedDict):
     """A hook that is not enforced as others are."""
 
     hook: str
@@ -386,7 +386,7 @@ class StatusAnswer(AgentStatus):
     dropped: dict[str, int]
     asks: int
     timings: TimingsByName
-    marks: list[HookMark]
+    marks: list[UnenforcedHook]
     plugins: list[PluginStatus]
     personalities: dict[str, list[str]]
     projects: list[ProjectStatus]
