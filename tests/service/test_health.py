@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from hooklatch.core.health import REASONS
-from hooklatch.service.measurements import measure_daemon
+from hooklatch.metrics.measurements import measure_daemon
 from support.commands import Pause, Place, new_place, serving
 from support.daemons import running_daemon
 from support.repository import ROOT

@@ -23,12 +23,12 @@ from hooklatch.core.status_answers import (
 )
 
 __all__ = [
-    "AnnouncedChange", "AnnouncedOperation", "Ask", "AskAnnounced", "AskAnswer", "AskEnd",
-    "AskReason", "AsksAnswer", "BriefHook", "ChangeAnswer", "ClosedAsk", "EndedSession", "EventField", "EventStatus",
-    "EventsAnswer", "ExplainAnswer", "HelloAnswer", "HookFailure", "HookLoad", "HookStatus", "HooksAnswer",
-    "MissedLines", "ProtocolLimits", "Refusals", "RefusedDefinition", "ResumeAnswer", "ResyncLine", "ServerName",
-    "SessionAnswer", "SessionStatus", "SessionsAnswer", "ShownHook", "ShownHooks", "SuspendAnswer", "TrustAnswer",
-    "TrustedHook", "UntrustAnswer",
+    "AnnouncedChange", "AnnouncedOperation", "Ask", "AskAnnounced", "AskAnswer", "AskEnd", "AskReason", "AsksAnswer",
+    "BriefHook", "ChangeAnswer", "ClosedAsk", "EndedSession", "EventField", "EventStatus", "EventsAnswer",
+    "ExplainAnswer", "HelloAnswer", "HookFailure", "HookLoad", "HookStatus", "HooksAnswer", "MissedLines",
+    "ProtocolLimits", "Refusals", "RefusedDefinition", "ResumeAnswer", "ResyncLine", "ServerName", "SessionAnswer",
+    "SessionStatus", "SessionsAnswer", "ShownHook", "ShownHooks", "SuspendAnswer", "TrustAnswer", "TrustedHook",
+    "UntrustAnswer",
 ]  # fmt: skip
 
 

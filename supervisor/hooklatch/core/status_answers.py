@@ -8,12 +8,13 @@ from hooklatch.core.messages import Cause
 
 __all__ = [
     "AcceptedState", "AcknowledgeAnswer", "AgentStatus", "AppliedAnswer", "AppliedBundle", "ChangeWarnings",
-    "ChildStatus", "EmptyAnswer", "EnvironmentStatus", "FailingHook", "FleetReportAnswer", "FleetStatus",
-    "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "UnenforcedHook", "HookTimings", "IsolationDefault",
-    "IsolationStatus", "LogAnswer", "LostRecords", "PayloadStatus", "PluginStatus", "PoolStatus", "ProjectStatus",
-    "ReadHead", "Reason", "NewestEntry", "RecordStatus", "ReloadAnswer", "ReportedDiagnostic", "RevisionAnswer",
-    "SharedStateStatus", "ShippingStatus", "StateOfSource", "StatusAnswer", "StopAnswer",
-    "SuspensionFacts", "SuspensionStatus", "TimingsByName", "Word", "WorkerCounts", "ZygoteStatus",
+    "ChildStatus", "DaemonReady", "EmptyAnswer", "EnvironmentStatus", "FailingHook", "FleetReportAnswer",
+    "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookTimings",
+    "IsolationDefault", "IsolationStatus", "LogAnswer", "LostRecords", "NewestEntry", "PayloadStatus", "PluginStatus",
+    "PoolStatus", "ProjectStatus", "ReadHead", "Reason", "RecordLine", "RecordStatus", "ReloadAnswer",
+    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StateOfSource", "StatusAnswer",
+    "StopAnswer", "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "Word", "WorkerCounts",
+    "ZygoteStatus",
 ]  # fmt: skip
 
 Word: TypeAlias = Literal["ready", "red", "draining"]

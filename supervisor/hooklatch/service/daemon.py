@@ -226,7 +226,7 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
                         os.unlink(path)
-                parts.link_token.remove()
+                parts.fleet.close()
                 parts.dispatcher.drain()  # no client would wait for a fire that begins now
                 parts.dispatcher.stop()
 
@@ -258,7 +258,7 @@ def list_services(parts: DaemonComponents, listeners: Iterable[Listener]) -> lis
         ChildSpec("line timeouts", parts.shared.line_timeouts.run),
         ChildSpec("memory watch", partial(watch_memory, lambda: list(parts.sources.pools.values()))),
         ChildSpec("file watch", parts.file_watch.run),
-        ChildSpec("fleet contact", parts.contact.run, reports_start=True),
+        ChildSpec("fleet contact", parts.fleet.run, reports_start=True),
         ChildSpec("file hints", partial(give_hints, parts.file_watch)),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
@@ -318,7 +318,7 @@ async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
     for text in parts.state.dropped:
         logger.warning("%s", text, extra={"path": parts.state.path})
     scratch.clear_scratch(os.path.dirname(parts.state.path))
-    parts.fleet.load()
+    parts.fleet.restore(parts.files.settings)
     for name in parts.state.fleet_switches:
         parts.fleet.record_attempt("a switch in the state file", name)
     parts.suspensions.restore()
@@ -326,4 +326,5 @@ async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
         parts.shared_state.open()
     await parts.hook_methods.restore(fault)
     await parts.files.reload()
-    await parts.fleet_methods.clean()
+    if parts.fleet.loaded is not None:
+        await parts.fleet.loaded.clean()

@@ -45,7 +45,7 @@ FILTERS = (
 )
 CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
-    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/guides/hooks.md)"),
+    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)"),
 )
 TIMED = ("decision_id", "since", "until")  # options that a command without a past does not have
 NAMES = (

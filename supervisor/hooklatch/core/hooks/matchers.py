@@ -242,7 +242,7 @@ def compile_re2(pattern: str) -> CompiledPattern:
         reason = explain_pattern_error(error)
         raise MatcherError(
             f"{clip_repr(pattern)} is not a pattern that RE2 can run: {reason} ({suggest_pattern(reason)};"
-            " see docs/guides/hooks.md, Matching)"
+            " see docs/reference/hooks.md, Matching)"
         ) from None
 
 

@@ -24,6 +24,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.status_answers import AcknowledgeAnswer, ReloadAnswer, StopAnswer
 from hooklatch.errors import describe_error
 from hooklatch.record.writer import RecordError, RecordWriter
+from hooklatch.service.api.contributions import PolicyRejectedError, PolicySlot
 from hooklatch.service.api.hook_methods import add_storage_warning
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations
 from hooklatch.service.config.file_safety import UnsafeFileError
@@ -32,7 +33,6 @@ from hooklatch.service.config.path_lookup import PathAbsent, PathFault, PathFoun
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
 from hooklatch.service.loading.acceptance import EVERYTHING, LESS, LossAcceptance
 from hooklatch.service.loading.files import Reloader, ReloadRequest
 from hooklatch.service.loading.projects import ProjectRegistry
@@ -106,7 +106,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     state: StateFile
     suspensions: Suspensions
     asks: AskBroker
-    fleet: FleetLayer
+    fleet: PolicySlot
     operations: Operations
     end: Callable[[], None] | None
 

@@ -23,13 +23,13 @@ from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.status_answers import AcceptedState, ChangeWarnings
 from hooklatch.importing.registering import read_definitions
+from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
 from hooklatch.service.api.registration import HookTables, MadeHooks, Registrant, Registrar
 from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.loading.acceptance import LossAcceptance
 from hooklatch.service.loading.binding import HookBinder, add_way_out, make_stand_in
 from hooklatch.service.loading.files import Reloader, ReloadRequest
@@ -72,7 +72,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     state: StateFile
     breakers: Breakers
     faults: ActiveFaults
-    fleet: FleetLayer
+    fleet: PolicySlot
     operations: Operations
 
     @property
@@ -244,7 +244,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         with trio.CancelScope(shield=True):  # the client may leave, and half of this would deny until the next start
             self.registries.switches = dict(self.state.state.switches)
-            self.fleet.load()
+            self.fleet.restore(self.files.settings)
             if not self.files.is_main_good:
                 self.files.recall(known)
             await self.restore(None)

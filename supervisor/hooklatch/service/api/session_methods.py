@@ -22,7 +22,7 @@ from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcErro
 from hooklatch.core.status_answers import RevisionAnswer
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.links import LinkAdmission
+from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
@@ -101,7 +101,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     bus: Bus
     permits: SkipPermissions
     record: RecordWriter
-    links: LinkAdmission
+    fleet: PolicySlot
     asks: AskBroker
 
     @property
@@ -124,7 +124,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         if connection.has_greeted:
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         if params.role is not None:
-            self.links.admit(connection, params.role, params.token, has_session=params.session is not None)
+            self.fleet.admit(connection, params.role, params.token, has_session=params.session is not None)
         session: AgentSession | None = None
         warnings: list[str] = []
         refusals: list[RefusedDefinition] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import trio
@@ -42,7 +42,7 @@ from hooklatch.core.status_answers import (
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.storage.reading import Filters, NoRecordError, query_record
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.fleet_report import FleetReport
+from hooklatch.service.api.contributions import ContributionSlot, PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.looks import look_in_thread
@@ -89,7 +89,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     record: RecordWriter
     state: StateFile
     shared_state: SharedState
-    fleet: FleetReport
+    fleet: PolicySlot
+    products: Sequence[ContributionSlot[Any]]  # the others
     supervisors: Sequence[Supervisor]
     places: Mapping[str, str]
     started: float
@@ -137,7 +138,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             isolation=self.sources.shortfalls(),
             files=[*self.files.diagnostics, *self.sources.faults()],
             hooks=list_inactive_hooks(self.registries.api_and_own_hooks()),
-            faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
+            faults=[
+                *self.faults,
+                *([self.state.unwritten] if self.state.unwritten else []),
+                *(problem for product in self.products for problem in product.problems),
+            ],
             quarantined=self._quarantined(),
             state=self.shared_state.faults,
             suspended=list(self.suspensions),

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hooklatch.core.hooks.builtin_sources import LSP
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.conditions import InvalidConditionError, compile_where
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook
@@ -28,14 +27,12 @@ from hooklatch.service.loading.overriding import apply_overrides, find_misnamed_
 from hooklatch.service.loading.plan import Manifests, ReloadPlan
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.sources import SourceBuild
-from hooklatch_worker.lsp import diagnostics
 from hooklatch_worker.wire import Source
 
 __all__ = ["BuiltLayers", "assemble_layers"]
 
 CONTACT = "contact"  # the stand-in that denies every gate while the host is stale
 POLICY = "policy"  # the stand-in for a policy that is unknown
-LSP_MARGIN = 1.0  # seconds more than its server has: the hook answers nothing before its worker would be killed
 
 
 class BuiltLayers(msgspec.Struct, frozen=True):
@@ -252,8 +249,8 @@ def assemble_layers(
     builtin, packaged = LayerBuilder(Layer.BUILTIN, binder, {}, {}), LayerBuilder(Layer.PLUGIN, binder, remembered, {})
     own = LayerBuilder(Layer.GLOBAL, binder, remembered, ids)
     fleet = make_fleet_builder(plan.fleet, units, faults)
-    if plan.main.lsp is not None:
-        builtin.add_definition(define_lsp_hook(plan.main.lsp))
+    for definition in plan.main.builtin:
+        builtin.add_definition(definition)
     for plugin in plan.plugins.values():
         packaged.add_plugin(plugin)
     for path, fault in plan.unreadable.items():
@@ -290,15 +287,3 @@ def make_fleet_builder(
     if fleet is not None:
         builder.add_fleet(fleet)
     return builder
-
-
-def define_lsp_hook(config: Mapping[str, object]) -> HookDefinition:
-    return HookDefinition(
-        id="lsp",
-        event="post_tool_use",
-        matcher=compile_matcher(list(diagnostics.TOOLS)),
-        run=f"{LSP.source.location}:{LSP.function}",
-        timeout=msgspec.convert(config, diagnostics.Config).timeout + LSP_MARGIN,
-        description="a language server's diagnostics after an edit",
-        config=msgspec.json.encode(config),
-    )

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES, LSP
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
@@ -25,6 +24,7 @@ from hooklatch.dialects.dialect import Dialect, InvalidDialectError
 from hooklatch.dialects.find import build_dialect, describe_undefined_event
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
+from hooklatch.service.config.main_tables import find_builtin_source
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading.acceptance import REMOVAL, LossAcceptance
@@ -132,7 +132,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         common, isolation = self.main.limits, self.main.settings.isolation
         level = self.levels.get(source.location, isolation.level)
         isolation = msgspec.structs.replace(isolation, level=level, temporary=self.temporary)
-        ours = BUILTIN_SOURCES.get(source)
+        ours = find_builtin_source(source)
         return msgspec.structs.replace(
             common,
             workers=self.workers.get(source.location, common.workers),
@@ -189,7 +189,7 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
         workers={
             source.source.location: source.workers for config in configs for source in config.sources if source.workers
         },
-        wanted=list_wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
+        wanted=list_wanted_sources(configs, [*extra, *(find_definition_target(hook, "")[0] for hook in main.builtin)]),
         diagnostics=[
             *(file.fault for file in files if file.fault is not None),
             *left,
@@ -217,7 +217,7 @@ def keep_fleet_settings(
         return main, []
     record = msgspec.structs.replace(now.record, keep_unshipped_bytes=before.record.keep_unshipped_bytes)
     kept_main = msgspec.structs.replace(main, settings=msgspec.structs.replace(now, fleet=before.fleet, record=record))
-    text = f"its [fleet] is gone, and still holds; to leave the fleet {before.fleet.name!r}: hooklatch reload"
+    text = f"its [fleet] is gone, and still holds; to leave the fleet {before.fleet['name']!r}: hooklatch reload"
     return kept_main, [Diagnostic(main.path, 0, text)]
 
 
@@ -345,7 +345,7 @@ def list_isolation_levels(configs: Iterable[FileConfig], active: ReloadPlan, mai
     The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files, and the
     fleet's, may only make it stricter, since they do not decide over the operator's files.
     """
-    levels = {LSP.source.location: main.lsp_isolation}
+    levels = dict(main.levels)
     for config in configs:
         for table in config.sources:
             if table.isolation is not None:

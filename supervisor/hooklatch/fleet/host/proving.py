@@ -12,6 +12,7 @@ import msgspec
 
 from hooklatch.errors import locate_error
 from hooklatch.fleet.bundles import Bundle, read_bundle
+from hooklatch.fleet.host.policy_file import PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.fleet.manifests import (
     FleetError,
     Manifest,
@@ -23,7 +24,6 @@ from hooklatch.fleet.manifests import (
 from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PublicKey, read_public
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
-from hooklatch.service.fleet.policy_file import PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.service.loading.declared_files import FleetFiles, read_fleet
 
 __all__ = ["list_bundle_files", "index_keys", "prove_envelope", "read_proven_files"]

@@ -317,7 +317,8 @@ async def test_a_key_that_is_revoked_while_a_bundle_is_built_is_noticed(tmp_path
         number = await link.send("fleet_apply", **version.applying)
         await until(lambda: (tmp_path / "begun").exists())
 
-        daemon.parts.fleet.take(msgspec.structs.replace(daemon.parts.files.settings.fleet, keys=(new.public,)))
+        layer = daemon.parts.fleet.use().layer
+        layer.take(msgspec.structs.replace(layer.settings, keys=(new.public,)))
         (tmp_path / "go").touch()
 
         with pytest.raises(RpcFailure, match="has changed while it was built"):

@@ -76,12 +76,13 @@ async def test_contact_that_is_too_long_ago_denies_and_its_return_does_not(
 ) -> None:
     files = {"hooks.toml": fleet_table(publisher.public, more=SOON)}
     async with running_daemon(tmp_path, files) as daemon, link_of(daemon) as link:
-        counts = daemon.parts.statistics.fleet
+        host = daemon.parts.fleet.use()
+        counts = host.counts
         await link.call("fleet_follow", manifests=elsewhere(publisher))
         for number in range(1, 4):
             await link.call("fleet_follow", manifests=[])
             assert counts["in contact"] == number
-            await until(lambda number=number: counts["stale"] == number + 1 and daemon.parts.fleet.denies is not None)
+            await until(lambda number=number: counts["stale"] == number + 1 and host.layer.denies is not None)
             assert (await denied(daemon)).startswith("fleet/contact: ")
 
 
@@ -99,7 +100,7 @@ async def test_a_reload_that_waits_for_a_users_file_keeps_no_gate_open(tmp_path:
             await until(begun.exists)
             await link.call("fleet_follow", manifests=[])
             before = await denied(daemon)
-            await until(lambda: daemon.parts.contact.is_stale)
+            await until(lambda: daemon.parts.fleet.use().contact.is_stale)
             await trio.testing.wait_all_tasks_blocked(0.05)
             stale = await denied(daemon)
             await link.call("fleet_follow", manifests=[])
@@ -237,7 +238,7 @@ async def test_reloads_and_bundles_keep_the_denial(tmp_path: Path, publisher: Pu
         await link.call("fleet_follow", manifests=[two.envelope])
         daemon.write("hooks.toml", fleet_table(publisher.public, more=LATE.replace("1h", "1ms")))
         await admin.call("reload")
-        await until(lambda: daemon.parts.fleet.denies is not None)
+        await until(lambda: daemon.parts.fleet.use().layer.denies is not None)
         async with link_of(daemon) as again:
             await again.call("fleet_apply", **two.applying)
         daemon.write("hooks.d/own.py", guard("own"))
@@ -254,7 +255,7 @@ async def test_where_stale_is_served_gates_pass_and_it_is_red(tmp_path: Path, pu
     async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin:
         async with link_of(daemon) as link:
             await brought(link, version)
-        await until(lambda: daemon.parts.contact.is_stale)
+        await until(lambda: daemon.parts.fleet.use().contact.is_stale)
         health, fleet, text = await admin.call("health"), await fleet_of(daemon), await denied(daemon)
 
     assert health["reasons"] == ["fleet"]

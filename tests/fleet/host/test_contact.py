@@ -11,10 +11,10 @@ import msgspec
 import pytest
 import trio
 
+from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.staleness import ClockReading, EngineContact
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.fleet.contact import FleetContact
 from support.fleets import PUBLIC
 
 SETTINGS = FleetSettings("acme", "redis://engine", "h1", (PUBLIC,), max_staleness=100.0, when_stale="deny")
@@ -229,7 +229,7 @@ async def test_who_says_so_and_leaves_at_once_is_believed(tmp_path: Path) -> Non
 
 def test_what_is_kept_is_a_contact_of_the_past(tmp_path: Path) -> None:
     state = StateFile(str(tmp_path))
-    state.state.contact = EngineContact.of("acme", ClockReading(5.0, "b", 1.0))
+    state.state.contact = msgspec.to_builtins(EngineContact.of("acme", ClockReading(5.0, "b", 1.0)))
 
     again = msgspec.json.decode(msgspec.json.encode(state.state), type=type(state.state))
 

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import trio
 
 from hooklatch.fleet.settings import FleetSettings
@@ -120,7 +121,7 @@ class FleetContact:
         if settings is None and self._settings is not None:
             self._state.state.contact, self._is_forgotten = None, True
         if self._contact is None or self._contact.fleet != name:
-            stored = self._state.state.contact
+            stored = self._stored()
             self._contact = (
                 carry_contact(stored, self._clock()) if stored is not None and stored.fleet == name else None
             )
@@ -170,8 +171,15 @@ class FleetContact:
             with trio.move_on_after(min(seconds_left, LONGEST) if seconds_left > 0 else float("inf")):
                 await self._changed.wait()
 
+    def _stored(self) -> EngineContact | None:
+        """Return the contact in the state file; one that cannot be read does not count, so that the host is stale."""
+        try:
+            return msgspec.convert(self._state.state.contact, EngineContact | None)
+        except msgspec.ValidationError:
+            return None
+
     async def _keep(self) -> None:
-        contact, settings, stored = self._contact, self._settings, self._state.state.contact
+        contact, settings, stored = self._contact, self._settings, self._stored()
         if self._is_forgotten:
             self._is_forgotten = False
             await self._state.store()
@@ -181,5 +189,5 @@ class FleetContact:
         interval = min(KEPT_EVERY, settings.max_staleness / 10)
         # Not at each contact, which may be every second: each store syncs the whole state file.
         if stored is None or not is_of_this_boot or contact.since_boot - stored.since_boot >= interval:
-            self._state.state.contact = contact
+            self._state.state.contact = msgspec.to_builtins(contact)
             await self._state.store()

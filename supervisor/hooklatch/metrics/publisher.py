@@ -14,21 +14,23 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 import trio
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.disks import limit_look
 from hooklatch.errors import format_install_command
 from hooklatch.files import create_anew
+from hooklatch.metrics.measurements import measure_daemon
+from hooklatch.service.api.contributions import Contribution
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.measurements import measure_daemon
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-__all__ = ["MetricsPublisher", "MetricsPlaces"]
+    from hooklatch.service.parts import DaemonComponents
+
+__all__ = ["MetricsPublisher"]
 
 logger = logging.getLogger("hooklatch.metrics")
 UNAVAILABLE = "503 Service Unavailable"
@@ -38,37 +40,28 @@ MISSING = "metrics need the package prometheus_client, which is not installed: "
 T = TypeVar("T")
 
 
-class MetricsPlaces:
-    """The places of the metrics, by the settings: a port, a file, both or neither."""
+class MetricsPublisher(Contribution):
+    """The task that publishes metrics at the places of the settings: a port, a file, both or neither."""
 
-    def __init__(self) -> None:
+    def __init__(self, daemon: DaemonComponents) -> None:
+        self.measured, self.faults = daemon.status, ActiveFaults()
         self.port: int | None = None
         self.path: str | None = None
         self._changed = trio.Event()
 
-    def next_change(self) -> trio.Event:
-        """Return the event that the next change sets."""
-        self._changed = trio.Event()
-        return self._changed
+    @property
+    def problems(self) -> list[str]:
+        return list(self.faults)
 
     def take(self, settings: Settings) -> None:
-        """Apply new settings."""
         if (settings.metrics_port, settings.metrics_file) != (self.port, self.path):
             self.port, self.path = settings.metrics_port, settings.metrics_file
             self._changed.set()
 
-
-class MetricsPublisher(msgspec.Struct, frozen=True):
-    """The task that publishes metrics at the places of the settings."""
-
-    places: MetricsPlaces
-    status: StatusReport
-    faults: ActiveFaults
-
     async def run(self) -> None:
         while True:
-            changed = self.places.next_change()
-            port, path = self.places.port, self.places.path
+            changed = self._changed = trio.Event()
+            port, path = self.port, self.path
             async with trio.open_nursery() as nursery:
                 if port is not None:
                     nursery.start_soon(self._keep_publishing, self._serve, port)
@@ -105,16 +98,16 @@ class MetricsPublisher(msgspec.Struct, frozen=True):
         return text
 
     async def _serve(self, port: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        from hooklatch.service.metrics_server import serve_metrics  # here: it took 10 ms of each start
+        from hooklatch.metrics.server import serve_metrics  # here: it took 10 ms of each start
 
-        page = Page(self.status)
+        page = Page(self.measured)
         with serve_metrics(port, page.answer):
             logger.info("metrics are given", extra={"port": port})
             task_status.started()
             await trio.sleep_forever()
 
     async def _write(self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self.status)
+        page = Page(self.measured)
         try:
             while True:
                 await trio.to_thread.run_sync(lambda: write_whole(path, page.text()))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from hooklatch.core.status_answers import AppliedBundle
+from hooklatch.fleet.host.policy_file import PolicyFile
+from hooklatch.fleet.host.proving import index_keys
 from hooklatch.fleet.manifests import (
     START,
     SignedManifest,
@@ -16,8 +18,6 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.settings import FleetSettings
-from hooklatch.service.fleet.policy_file import PolicyFile
-from hooklatch.service.fleet.proving import index_keys
 
 __all__ = [
     "AppliedVersion",

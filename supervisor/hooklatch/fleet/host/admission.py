@@ -16,9 +16,9 @@ from msgspec import Meta
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.status_answers import EmptyAnswer
 from hooklatch.core.text import suggest_name
+from hooklatch.fleet.host.token import LinkToken
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import AS_LINK, ApiMethod, MethodTable
-from hooklatch.service.fleet.token import LinkToken
 from hooklatch.service.transport.connection import Connection
 
 __all__ = ["LinkAdmission"]

@@ -8,8 +8,8 @@ import msgspec
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.status_answers import FleetStatus, FleetVersions
-from hooklatch.service.fleet.contact import FleetContact
-from hooklatch.service.fleet.fleet_layer import FleetLayer
+from hooklatch.fleet.host.contact import FleetContact
+from hooklatch.fleet.host.fleet_layer import FleetLayer
 from hooklatch.service.transport.bus import Bus
 
 __all__ = ["FleetReport"]

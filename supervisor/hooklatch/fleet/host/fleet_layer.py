@@ -27,6 +27,24 @@ import trio
 from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
 from hooklatch.fleet.bundles import read_bundle
+from hooklatch.fleet.host.following import (
+    AppliedVersion,
+    advance_policy,
+    describe_foreign_policy,
+    find_applied_version,
+    read_followed_policy,
+    read_version,
+)
+from hooklatch.fleet.host.policy_file import (
+    PolicyFile,
+    UnreadablePolicyError,
+    clean_bundles,
+    read_policy,
+    remove_policy,
+    unpack_bundle,
+    write_policy,
+)
+from hooklatch.fleet.host.proving import list_bundle_files, prove_envelope, read_proven_files
 from hooklatch.fleet.manifests import (
     START,
     FleetError,
@@ -36,38 +54,17 @@ from hooklatch.fleet.manifests import (
 )
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.service.api.contributions import PolicyRejectedError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.fleet.following import (
-    AppliedVersion,
-    advance_policy,
-    describe_foreign_policy,
-    find_applied_version,
-    read_followed_policy,
-    read_version,
-)
-from hooklatch.service.fleet.policy_file import (
-    PolicyFile,
-    UnreadablePolicyError,
-    clean_bundles,
-    read_policy,
-    remove_policy,
-    unpack_bundle,
-    write_policy,
-)
-from hooklatch.service.fleet.proving import list_bundle_files, prove_envelope, read_proven_files
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.loading.declared_files import FleetFiles, read_fleet
 
-__all__ = ["FleetLayer", "PolicyRejectedError"]
+__all__ = ["FleetLayer"]
 
 logger = logging.getLogger("hooklatch.fleet")
 RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
 Note = Callable[[str, dict[str, Any]], None]
-
-
-class PolicyRejectedError(Exception):
-    """Manifests or a bundle are rejected, and the active policy stays; the text says why."""
 
 
 class FleetLayer:
@@ -75,7 +72,7 @@ class FleetLayer:
 
     def __init__(self, state: StateFile, note: Note, faults: ActiveFaults, denial: Callable[[], str | None]) -> None:
         self.folder = os.path.join(os.path.dirname(state.path), "fleet")
-        self.settings: FleetSettings | None = state.state.settings.fleet
+        self.settings: FleetSettings | None = None
         self.policy = PolicyFile()
         self._fault: str | None = None  # the reason why it is unknown which policy was active
         self._is_to_retry = False  # the fault may end by itself

@@ -8,12 +8,14 @@ import msgspec
 
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.status_answers import AppliedAnswer, FleetReportAnswer
+from hooklatch.fleet.host.contact import FleetContact
+from hooklatch.fleet.host.fleet_layer import FleetLayer
+from hooklatch.fleet.host.report import FleetReport
 from hooklatch.processes.supervisor import Supervisor
+from hooklatch.service.api.contributions import PolicyRejectedError
 from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.generations import FireGenerations
-from hooklatch.service.fleet.contact import FleetContact
-from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
 from hooklatch.service.loading.files import Reloader
 from hooklatch.service.loading.sources import Sources
 from hooklatch.service.transport.connection import Connection
@@ -50,6 +52,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
     sources: Sources
     generations: FireGenerations
     status: StatusReport
+    report: FleetReport
     background: Supervisor
 
     @property
@@ -72,7 +75,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         if params.manifests == [] and self.fleet.is_current:
             await self.contact.record_contact()
-        return self.report()
+        return self.describe()
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:
         """Activate a version; if anything is wrong with it, the last good one stays active."""
@@ -98,13 +101,13 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
         await self.files.reload()
-        return self.report()
+        return self.describe()
 
-    def report(self) -> FleetReportAnswer:
+    def describe(self) -> FleetReportAnswer:
         """Return this host's report to its link."""
         fleet, settings = self.fleet, self.fleet.settings
         return {
-            **self.status.fleet.describe_versions(),
+            **self.report.describe_versions(),
             "problem": "; ".join(fleet.problems) or None,
             "host": settings.host if settings is not None else None,
             "labels": settings.labels if settings is not None else (),
