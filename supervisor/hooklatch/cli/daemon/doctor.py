@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import msgspec
 
@@ -29,6 +29,11 @@ from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import format_count
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, describe_error
 from hooklatch.hosts.find import find_host, list_hosts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import EventStatus, HookStatus
+    from hooklatch.core.status_answers import StatusAnswer
 
 __all__ = ["add_doctor"]
 
@@ -82,8 +87,9 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         hosts = check_hosts()
     try:
         with connect_administrator(arguments) as link:
-            status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
-            events = link.ask("events")["events"]
+            status: StatusAnswer = link.ask("status")
+            hooks: list[HookStatus] = link.ask("hooks")["hooks"]
+            events: list[EventStatus] = link.ask("events")["events"]
         diagnoses = [
             *diagnose_status(status), *diagnose_project(status), *diagnose_programs(status, hooks),
             *diagnose_pythons(status, hooks),
@@ -137,7 +143,7 @@ def suggest_without_daemon(error: HooklatchError) -> str:
             return "see the daemon's log, and what listens there; hooklatch stop, then: hooklatch serve --detach"
 
 
-def diagnose_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_status(status: StatusAnswer) -> Iterator[Diagnosis]:
     for fault in status["wrong"]:
         yield Diagnosis(fault["what"], fault["do"])
     for warning in status.get("warned", []):  # a daemon of an older version has none
@@ -164,7 +170,7 @@ def diagnose_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
         )
 
 
-def diagnose_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_project(status: StatusAnswer) -> Iterator[Diagnosis]:
     """Check the project in whose directory this command was started."""
     try:
         folder = os.path.realpath(os.getcwd())
@@ -175,7 +181,7 @@ def diagnose_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
         yield Diagnosis(f"{below} is not trusted, so its hooks are ignored", "look at them, then: hooklatch trust")
 
 
-def diagnose_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+def diagnose_programs(status: StatusAnswer, hooks: list[HookStatus]) -> Iterator[Diagnosis]:
     """Check that the programs of shell hooks are on the workers' PATH."""
     for hook in hooks:
         program = find_certain_program(hook["target"]) if hook["kind"] == "shell" and hook["enabled"] else None
@@ -186,7 +192,7 @@ def diagnose_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> It
             )
 
 
-def diagnose_pythons(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+def diagnose_pythons(status: StatusAnswer, hooks: list[HookStatus]) -> Iterator[Diagnosis]:
     """Warn of commands whose Python does not know PYTHONSAFEPATH.
 
     Where the name in the command has the version, the daemon warns; here a link such as python3 is followed.
@@ -214,7 +220,7 @@ def find_certain_program(command: str) -> str | None:
     return first if "/" not in first or os.path.isabs(first) else None
 
 
-def diagnose_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_hooks(hooks: list[HookStatus], status: StatusAnswer) -> Iterator[Diagnosis]:
     """Yield hooks that do not run, that do the same as another one, or that share its id."""
     known = [fault["what"] for fault in status["wrong"]]  # with them the daemon has reported some hooks already
     for hook in hooks:
@@ -246,7 +252,7 @@ def diagnose_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Itera
 
 
 def diagnose_hosts(
-    hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: list[SettingsFileCheck]
+    hooks: list[HookStatus], events: list[EventStatus], hosts: list[SettingsFileCheck]
 ) -> Iterator[Diagnosis]:
     """Yield hooks on events that no installed host ever fires."""
     fired = {event["name"] for event in events if event["fired"]}
@@ -279,7 +285,7 @@ def describe_host(host: SettingsFileCheck) -> CheckedHost:
 
 
 def diagnose_events(
-    status: dict[str, Any], events: list[dict[str, Any]], hosts: list[SettingsFileCheck]
+    status: StatusAnswer, events: list[EventStatus], hosts: list[SettingsFileCheck]
 ) -> Iterator[Diagnosis]:
     """Yield events that have hooks and were never fired; before the first fire that means nothing."""
     silent = [event["name"] for event in events if event["hooks"] and not event["fired"]]

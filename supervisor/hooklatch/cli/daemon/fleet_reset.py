@@ -6,12 +6,15 @@ It asks the daemon and not the engine.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import FleetReportAnswer
 
 __all__ = ["add_reset"]
 
@@ -26,7 +29,7 @@ def add_reset(parser: Parser) -> None:
 def run_fleet_reset(arguments: argparse.Namespace) -> int:
     """Have the daemon forget which versions it has read; the active one stays."""
     with connect_administrator(arguments) as link:
-        result: dict[str, Any] = link.ask("fleet_reset", reason=arguments.reason)
+        result: FleetReportAnswer = link.ask("fleet_reset", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK

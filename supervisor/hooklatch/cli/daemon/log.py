@@ -34,6 +34,10 @@ from hooklatch.record.storage.reading import (
 )
 from hooklatch.record.verify import verify_record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import AcknowledgeAnswer
+
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
 RANGES = 20  # unbroken ranges to print
@@ -157,7 +161,7 @@ def verify_log(arguments: argparse.Namespace) -> int:
 def run_acknowledge(arguments: argparse.Namespace) -> int:
     """Acknowledge the record's faults."""
     with connect_administrator(arguments) as link:
-        result: dict[str, Any] = link.ask("acknowledge", reason=arguments.reason)
+        result: AcknowledgeAnswer = link.ask("acknowledge", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK

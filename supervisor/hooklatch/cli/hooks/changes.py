@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.durations import parse_duration
@@ -12,6 +11,10 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import suggest_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import ChangeAnswer
 
 __all__ = ["add_add", "add_disable", "add_enable", "add_remove"]
 
@@ -84,7 +87,7 @@ def run_hooks_add(arguments: argparse.Namespace) -> int:
     }
     definition = {key: value for key, value in definition.items() if value is not None}
     with connect_administrator(arguments) as link:
-        result = link.ask("register", hooks=[definition], scope="global")
+        result: ChangeAnswer = link.ask("register", hooks=[definition], scope="global")
     print_change(arguments, result, f"added {' '.join(result['ids'])}")
     return Exit.OK
 
@@ -120,7 +123,7 @@ def run_hooks_remove(arguments: argparse.Namespace) -> int:
     """
     hook_id: str = arguments.id
     with connect_administrator(arguments) as link:
-        result = link.ask("unregister", id=hook_id, scope="global")
+        result: ChangeAnswer = link.ask("unregister", id=hook_id, scope="global")
         if result["removed"] or result.get("accepted"):
             gone = "".join(f"; {origin} is gone" for origin in result.get("accepted", []))
             print_change(arguments, result, f"removed {', '.join(result['removed'])}{gone}")
@@ -135,12 +138,12 @@ def run_hooks_switch(arguments: argparse.Namespace) -> int:
     """Enable or disable a global hook."""
     method: str = arguments.command
     with connect_administrator(arguments) as link:
-        result = link.ask(method, id=arguments.id, scope="global")
+        result: ChangeAnswer = link.ask(method, id=arguments.id, scope="global")
     print_change(arguments, result, f"{method}d {arguments.id}")
     return Exit.OK
 
 
-def print_change(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> None:
+def print_change(arguments: argparse.Namespace, result: ChangeAnswer, text: str) -> None:
     if arguments.json:
         output.say_json(result)
     else:

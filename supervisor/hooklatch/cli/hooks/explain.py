@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
@@ -12,6 +11,10 @@ from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.cli.testing.fire import add_payload, read_payload, read_piped_payload
 from hooklatch.core.text import format_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import BriefHook
 
 __all__ = ["add_explain"]
 
@@ -52,6 +55,6 @@ def run_hooks_explain(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def format_hook_title(hook: dict[str, Any]) -> str:
+def format_hook_title(hook: BriefHook) -> str:
     where = f", where {hook['where']}" if hook["where"] else ""
     return f"{hook['name']} (match {hook['match']}{where})"

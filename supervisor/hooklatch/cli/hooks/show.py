@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import format_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import HookFailure, ShownHook, ShownHooks
+    from hooklatch.core.status_answers import HookTimings
 
 __all__ = ["add_show"]
 
@@ -26,7 +30,7 @@ def add_show(parser: Parser) -> None:
 def show_hook(arguments: argparse.Namespace) -> int:
     """Print every hook with this id."""
     with connect_administrator(arguments) as link:
-        result = link.ask("hook", id=arguments.id, session=arguments.session)
+        result: ShownHooks = link.ask("hook", id=arguments.id, session=arguments.session)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
@@ -43,7 +47,7 @@ def show_hook(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def list_hook_details(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def list_hook_details(hook: ShownHook) -> Iterator[tuple[str, object]]:
     marks = [mark for mark in ("observe", "optional") if hook[mark]]
     timings = hook["timings"]
     yield "hook", hook["name"]
@@ -65,7 +69,7 @@ def list_hook_details(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "file", f"{look.shorten_path(path)}, sha256 {digest}"
 
 
-def format_calls(timings: dict[str, Any]) -> str:
+def format_calls(timings: HookTimings) -> str:
     if not timings["count"]:
         return "none since the daemon started"
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
@@ -75,7 +79,7 @@ def format_calls(timings: dict[str, Any]) -> str:
     )
 
 
-def show_failure(failure: dict[str, Any], printed: str) -> None:
+def show_failure(failure: HookFailure, printed: str) -> None:
     at = datetime.fromtimestamp(failure["at"], UTC)
     output.print_line()
     output.print_line(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from hooklatch.cli.hooks.status import format_suspension
 from hooklatch.cli.terminal import output
@@ -12,6 +11,10 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import suggest_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import ResumeAnswer, SuspendAnswer
 
 __all__ = ["add_resume", "add_suspend"]
 
@@ -44,7 +47,7 @@ def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
 def run_suspend(arguments: argparse.Namespace) -> int:
     """Suspend a hook, a plugin or all hooks."""
     with connect_administrator(arguments) as link:
-        result: dict[str, Any] = link.ask(
+        result: SuspendAnswer = link.ask(
             "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=arguments.reason
         )
     if arguments.json:
@@ -60,7 +63,7 @@ def run_suspend(arguments: argparse.Namespace) -> int:
 def run_resume(arguments: argparse.Namespace) -> int:
     """End the suspension of a hook or a plugin, or all suspensions."""
     with connect_administrator(arguments) as link:
-        result = link.ask("resume", id=arguments.id, all=arguments.all)
+        result: ResumeAnswer = link.ask("resume", id=arguments.id, all=arguments.all)
     if not result["was_suspended"] and arguments.id is not None:
         names = [suspension["hook"] for suspension in result["suspended"] if suspension["hook"]]
         suggestion = suggest_name(arguments.id, names)
