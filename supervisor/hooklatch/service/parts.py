@@ -40,9 +40,9 @@ from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.files import Reloader, make_first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader, make_first_plan
 from hooklatch.service.loading.sources import SourceBuild, Sources
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.record_notes import RecordNotes

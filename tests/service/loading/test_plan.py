@@ -14,12 +14,20 @@ from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.loading.acceptance import EVERYTHING, LESS, NOTHING, REMOVAL, LossAcceptance
-from hooklatch.service.loading.declared_files import DeclaredFile, SeenFile
-from hooklatch.service.loading.layer_builder import BuiltLayers
-from hooklatch.service.loading.manifests import list_manifests
-from hooklatch.service.loading.plan import Manifests, ObservedFiles, ReloadPlan, is_too_weak, plan_reload
+from hooklatch.service.loading.bind import BuiltLayers
+from hooklatch.service.loading.commit import list_manifests
+from hooklatch.service.loading.plan import (
+    EVERYTHING,
+    LESS,
+    NOTHING,
+    REMOVAL,
+    LossAcceptance,
+    ReloadPlan,
+    is_too_weak,
+    plan_reload,
+)
 from hooklatch.service.loading.plugins import Discovery, Plugin
+from hooklatch.service.loading.see import DeclaredFile, Manifests, ObservedFiles, SeenFile
 from hooklatch_worker.wire import Isolation
 
 MAIN, FOLDER, FILE = "/c/hooks.toml", "/c/hooks.d", "/c/hooks.d/a.toml"

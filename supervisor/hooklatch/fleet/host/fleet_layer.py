@@ -58,7 +58,7 @@ from hooklatch.service.api.contributions import PolicyRejectedError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
-from hooklatch.service.loading.declared_files import FleetFiles, read_fleet
+from hooklatch.service.loading.see import FleetFiles, read_fleet
 
 __all__ = ["FleetLayer"]
 

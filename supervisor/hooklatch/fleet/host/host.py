@@ -24,7 +24,7 @@ from hooklatch.fleet.settings import read_settings
 from hooklatch.service.api.contributions import PolicyContribution
 from hooklatch.service.api.methods import MethodTable
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.loading.declared_files import FleetFiles
+from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:

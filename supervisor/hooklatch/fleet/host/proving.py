@@ -24,7 +24,7 @@ from hooklatch.fleet.manifests import (
 from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PublicKey, read_public
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
-from hooklatch.service.loading.declared_files import FleetFiles, read_fleet
+from hooklatch.service.loading.see import FleetFiles, read_fleet
 
 __all__ = ["list_bundle_files", "index_keys", "prove_envelope", "read_proven_files"]
 

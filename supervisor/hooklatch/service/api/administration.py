@@ -33,9 +33,9 @@ from hooklatch.service.config.path_lookup import PathAbsent, PathFault, PathFoun
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.acceptance import EVERYTHING, LESS, LossAcceptance
-from hooklatch.service.loading.files import Reloader, ReloadRequest
+from hooklatch.service.loading.plan import EVERYTHING, LESS, LossAcceptance
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader, ReloadRequest
 from hooklatch.service.loading.trust import Pins, pin_files, project_hooks_folder
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import find_real_path, look_up_directory

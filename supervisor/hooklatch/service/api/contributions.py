@@ -20,7 +20,7 @@ from hooklatch.core.status_answers import FleetStatus
 from hooklatch.products import DAEMON, ProductError, load_product
 from hooklatch.service.api.methods import MethodTable
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.loading.declared_files import FleetFiles
+from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection, Role
 
 __all__ = ["Contribution", "ContributionSlot", "PolicyContribution", "PolicyRejectedError", "PolicySlot"]

@@ -30,9 +30,9 @@ from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.loading.acceptance import LossAcceptance
-from hooklatch.service.loading.binding import HookBinder, add_way_out, make_stand_in
-from hooklatch.service.loading.files import Reloader, ReloadRequest
+from hooklatch.service.loading.bind import HookBinder, add_way_out, make_stand_in
+from hooklatch.service.loading.plan import LossAcceptance
+from hooklatch.service.loading.reloader import Reloader, ReloadRequest
 from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import AgentSession

@@ -26,8 +26,8 @@ from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
-from hooklatch.service.loading.files import Reloader
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import ResolvedDirectory, look_up_directory
 from hooklatch.service.registry.registries import Registries

@@ -51,9 +51,9 @@ from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.files import Reloader
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
 from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.asks import AskBroker

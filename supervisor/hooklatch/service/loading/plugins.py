@@ -21,7 +21,6 @@ from hooklatch.core.hooks.definitions import is_id
 from hooklatch.disks import find_disk, find_lane
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular
-from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.path_lookup import (
     PathAbsent,
     PathFault,
@@ -33,11 +32,10 @@ from hooklatch.service.config.path_lookup import (
     look_up_path,
     stamp_status,
 )
-from hooklatch.service.loading.acceptance import REMOVAL, LossAcceptance
 from hooklatch_worker.author.marker import MarkedEvent
 from hooklatch_worker.wire import HookDeclaration, Source
 
-__all__ = ["GROUP", "PLUGIN", "Discovery", "PackageFolder", "Plugin", "discover_plugins", "select_active_plugins"]
+__all__ = ["GROUP", "PLUGIN", "Discovery", "PackageFolder", "Plugin", "discover_plugins"]
 
 GROUP = "hooklatch.plugins"
 ABSENT: Stamp = (-errno.ENOENT,)
@@ -245,32 +243,3 @@ def read_plugin(point: importlib.metadata.EntryPoint) -> Plugin:
     if colon or not all(part.isidentifier() for part in module.strip().split(".")):
         return Plugin(point.name, "", package, f"its entry point must name a module, not {point.value!r}")
     return Plugin(point.name, module.strip(), package)
-
-
-def select_active_plugins(
-    known: Mapping[str, Plugin],
-    had_hooks: set[str],
-    discovery: Discovery,
-    accepts: LossAcceptance,
-) -> tuple[list[Plugin], list[Diagnostic]]:
-    """Return the plugins to load, and their diagnostics.
-
-    A plugin that had hooks and is gone stays until the operator accepts that. If a directory cannot be read, it is
-    unknown which plugins are gone, and all known ones stay.
-    """
-    plugins = dict(discovery.plugins)
-    diagnostics = [
-        Diagnostic(plugin.key, 0, f"plugin {plugin.name!r}: {plugin.fault}")
-        for plugin in plugins.values()
-        if plugin.fault
-    ]
-    missing = {name for name in had_hooks if not accepts.takes(PLUGIN + name)}
-    if discovery.faults:
-        missing = had_hooks | known.keys()
-    for name in missing - plugins.keys():
-        text = f"it had hooks and is not installed any more; to accept that: {REMOVAL}"
-        if discovery.faults:
-            text = f"it is not found, and {next(iter(discovery.faults.values())).reason}"
-        diagnostics.append(Diagnostic(PLUGIN + name, 0, text))
-        plugins[name] = known.get(name) or Plugin(name, "", fault=text)
-    return [plugins[name] for name in sorted(plugins)], diagnostics

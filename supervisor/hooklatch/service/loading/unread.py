@@ -24,8 +24,8 @@ from hooklatch.disks import limit_look, limit_tree_look
 from hooklatch.files import open_regular_file
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_status, status_at
-from hooklatch.service.loading.declared_files import ENDINGS
 from hooklatch.service.loading.plan import ReloadPlan
+from hooklatch.service.loading.see import ENDINGS
 from hooklatch.service.loading.sources import SourceBuild
 from hooklatch.service.loading.trust import project_hooks_folder
 from hooklatch_worker.author.failures import PACKAGES

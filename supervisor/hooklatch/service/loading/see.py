@@ -39,17 +39,22 @@ from hooklatch.service.config.path_lookup import (
     look_up_path,
 )
 from hooklatch.service.config.settings_files import ENDING, read_settings
+from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
+from hooklatch.service.loading.plugins import Discovery
 
 __all__ = [
-    "ENDINGS", "DeclaredFile", "FleetFiles", "ProjectFiles", "SeenFile", "mark_untrusted", "list_hook_files",
-    "read_files", "read_fleet", "read_project", "mark_tampered",
+    "ENDINGS", "DeclaredFile", "FleetFiles", "Manifests", "ObservedFiles", "ProjectFiles", "SeenFile",
+    "list_hook_files", "mark_tampered", "mark_untrusted", "read_files", "read_fleet", "read_project",
 ]  # fmt: skip
 
 ENDINGS = (".toml", ".py", ENDING)  # what hooks.d may contain
 SeenFile: TypeAlias = (
     FileConfig | Diagnostic | PathAbsent | PathFault
 )  # its content, what is wrong in it, or that it cannot be read
+
+
+Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
 
 
 class DeclaredFile(msgspec.Struct, frozen=True):
@@ -106,6 +111,17 @@ class FleetFiles(msgspec.Struct, frozen=True):
     @property
     def is_sound(self) -> bool:
         return self.fault is None and all(file.fault is None for file in self.files)
+
+
+class ObservedFiles(msgspec.Struct, frozen=True):
+    """The present files, each read once. `manifests` are from when each file was last good."""
+
+    listing: DirectoryNames | PathAbsent | PathFault
+    files: Mapping[str, SeenFile]
+    packages: Discovery
+    manifests: Manifests = {}
+    projects: list[ProjectFiles] = []
+    fleet: FleetFiles | None = None
 
 
 def read_files(

@@ -1,13 +1,14 @@
 """The builder of the sources that hooks name, for when their files change.  Reads no file of hooks.
 
-A source whose new version fails keeps the last good build, unless that is isolated less than is now required.
+A source whose new version fails keeps the last good build, unless that is isolated less than is now required.  Of the
+fleet's bundle and of projects only what was signed or trusted is built.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -19,14 +20,25 @@ from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.path_lookup import PathFound, look_up_path
-from hooklatch.service.loading.acceptance import REMOVAL, LossAcceptance
-from hooklatch.service.loading.binding import add_way_out
-from hooklatch.service.loading.pinning import prepare_version
-from hooklatch.service.loading.plan import Manifests, ReloadPlan, is_too_weak
-from hooklatch.service.loading.sources import SourceBuild, Sources, SourceVersion, UnitError, read_source_version
+from hooklatch.service.loading.bind import add_way_out
+from hooklatch.service.loading.plan import REMOVAL, LossAcceptance, ReloadPlan, is_too_weak
+from hooklatch.service.loading.see import FleetFiles, Manifests, mark_tampered
+from hooklatch.service.loading.sources import (
+    SourceBuild,
+    Sources,
+    SourceVersion,
+    UnitError,
+    add_named_files,
+    read_source_version,
+    source_lock_path,
+)
+from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
 from hooklatch_worker.wire import ForeignHook, Source
 
-__all__ = ["BuildResults", "SourceBuilder", "aim_at_build", "aim_at_nothing"]
+__all__ = [
+    "BuildResults", "SourceBuilder", "aim_at_build", "aim_at_nothing", "is_below", "prepare_version",
+    "verify_fleet_files",
+]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.sources")
 AT_ONCE = 4  # builds; each imports in its own worker
@@ -273,3 +285,77 @@ def aim_at_build(unit: SourceBuild, hook: Hook) -> Hook:
     if target.function not in unit.loaded.functions:
         problem = add_way_out(f"{unit.source.location} has no function {target.function!r}", hook.name)
     return msgspec.structs.replace(hook, target=aimed, problem=problem)
+
+
+def verify_fleet_files(fleet: FleetFiles | None, units: Iterable[SourceBuild]) -> FleetFiles | None:
+    """Return the fleet's policy as it was read, with a fault if its files or those that workers loaded are others."""
+    if fleet is None or fleet.fault is not None or not fleet.root:
+        return fleet
+    if fleet.stamps != stamp_tree(fleet.root):
+        return mark_tampered(fleet, "it has changed just now")
+    loaded = (file for unit in units for file in unit.digests.items() if is_below(file[0], fleet.root))
+    if any(fleet.pins.get(os.path.relpath(path, fleet.root)) != digest for path, digest in loaded):
+        return mark_tampered(fleet, "workers have loaded something else")
+    return fleet
+
+
+def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
+    """Return a version with what files declare for its source: where it runs, and what its workers may import.
+
+    Raises:
+        UnitError: its requirements are wrong; or it is of the fleet's bundle or of a project, and is not what was
+            signed or trusted.
+    """
+    location = version.source.location
+    version = add_named_files(version, plan.named.get(location, ()))
+    version = msgspec.structs.replace(
+        pin_imports(version, plan.fleet), python=plan.pythons.get(location), may_make=location in plan.wanted
+    )
+    version = msgspec.structs.replace(version, required=version.find_requirements())
+    for project in plan.projects:
+        root = project_hooks_folder(project.folder)
+        if is_below(location, root):
+            pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
+            compare_pins(version, pins)
+            version = msgspec.structs.replace(version, folder=root, pins=pins)
+    is_of_fleet = plan.fleet is not None and is_below(location, plan.fleet.root or "-")
+    if is_of_fleet and version.required is not None:
+        text = (
+            "it requires packages, which no signature covers; remove its requirements: a fleet's hooks import from the"
+            " daemon's environment"
+        )
+        raise UnitError(Diagnostic(location, 0, text))
+    return version
+
+
+def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
+    """Compare the bytes that were read of a project's source and of its lock with their pins.
+
+    Raises:
+        UnitError: one of them is not what was trusted.
+    """
+    location = version.source.location
+    if pins.get(location) != version.source.digest:
+        raise UnitError(Diagnostic(location, 0, "it has changed since it was trusted"))
+    if version.required is not None and version.required.lock:
+        path = os.path.normpath(source_lock_path(version.required, location))
+        if pins.get(path) != version.required.lock_digest:
+            raise UnitError(Diagnostic(path, 0, f"it is not what was trusted with {location}"))
+
+
+def pin_imports(version: SourceVersion, fleet: FleetFiles | None) -> SourceVersion:
+    """Return a version with what its workers may import, if it is of the fleet's bundle.
+
+    Raises:
+        UnitError: it is not what was signed.
+    """
+    if fleet is None or not is_below(version.source.location, fleet.root or "-"):
+        return version
+    pins = {os.path.join(fleet.root, name): digest for name, digest in fleet.pins.items()}
+    if pins.get(version.source.location) != version.source.digest:
+        raise UnitError(Diagnostic(version.source.location, 0, "it is not what was signed"))
+    return msgspec.structs.replace(version, folder=fleet.root, pins=pins)
+
+
+def is_below(path: str, root: str) -> bool:
+    return path.startswith(f"{root}/")

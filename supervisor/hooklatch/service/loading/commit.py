@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable
 
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.loading.layer_builder import BuiltLayers
-from hooklatch.service.loading.plan import Manifests, ReloadPlan, list_remembered_plugins
+from hooklatch.service.loading.bind import BuiltLayers
+from hooklatch.service.loading.plan import ReloadPlan, list_remembered_plugins
 from hooklatch.service.loading.plugins import PLUGIN
+from hooklatch.service.loading.see import Manifests
 
 __all__ = ["list_manifests"]
 

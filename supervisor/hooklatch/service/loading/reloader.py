@@ -31,16 +31,21 @@ from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.loading import trust
-from hooklatch.service.loading.acceptance import NOTHING, LossAcceptance
+from hooklatch.service.loading.bind import BuiltLayers, assemble_layers
+from hooklatch.service.loading.build import (
+    BuildResults,
+    SourceBuilder,
+    aim_at_build,
+    aim_at_nothing,
+    prepare_version,
+    verify_fleet_files,
+)
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
-from hooklatch.service.loading.declared_files import SeenFile, list_hook_files, read_files, read_project
-from hooklatch.service.loading.layer_builder import BuiltLayers, assemble_layers
-from hooklatch.service.loading.manifests import list_manifests
-from hooklatch.service.loading.pinning import prepare_version, verify_fleet_files
-from hooklatch.service.loading.plan import ObservedFiles, ReloadPlan, list_known_files, plan_reload
+from hooklatch.service.loading.commit import list_manifests
+from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
 from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.source_builder import BuildResults, SourceBuilder, aim_at_build, aim_at_nothing
+from hooklatch.service.loading.see import ObservedFiles, SeenFile, list_hook_files, read_files, read_project
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError, read_source_version
 from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
 from hooklatch.service.loading.unread import UnreadEntries, UsedPaths, find_unread_entries
