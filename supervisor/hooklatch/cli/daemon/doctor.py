@@ -146,7 +146,7 @@ def suggest_without_daemon(error: HooklatchError) -> str:
 def diagnose_status(status: StatusAnswer) -> Iterator[Diagnosis]:
     for fault in status["wrong"]:
         yield Diagnosis(fault["what"], fault["do"])
-    for warning in status.get("warned", []):  # a daemon of an older version has none
+    for warning in status["warned"]:
         yield Diagnosis(warning["what"], warning["do"], is_problem=warning["reason"] == "configuration")
     isolation = status["isolation"]
     for path in isolation["absent"]:

@@ -88,7 +88,7 @@ def run_hooks_add(arguments: argparse.Namespace) -> int:
     definition = {key: value for key, value in definition.items() if value is not None}
     with connect_administrator(arguments) as link:
         result: ChangeAnswer = link.ask("register", hooks=[definition], scope="global")
-    print_change(arguments, result, f"added {' '.join(result['ids'])}")
+    print_change(arguments, result, f"added {' '.join(filter(None, result['ids']))}")
     return Exit.OK
 
 

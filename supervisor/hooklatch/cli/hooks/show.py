@@ -39,7 +39,7 @@ def show_hook(arguments: argparse.Namespace) -> int:
             output.print_line()
         output.say_lines(*list_hook_details(hook))
         previous = ""
-        for failure in hook["last_failures"]:
+        for failure in hook["last_failures"] or ():
             # The traceback of an exception is the end of its standard error, unless the hook had closed that.
             printed = failure["stdout"] + (failure["stderr"] or failure["traceback"])
             show_failure(failure, "as above" if printed and printed == previous else printed)

@@ -132,8 +132,7 @@ def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]
         for index, line in enumerate(format_hook_failure(failure) if failure is not None else ()):
             output.say_lines(("" if index else "last", look.paint_text(line, "quiet")))
         output.say_lines(("do", f"see why: hooklatch hooks show {quote(hook['hook'])}"))
-    # A daemon of an older version has no `warned`, only the texts.
-    show_findings("warning", result.get("warned") or [{"what": text, "do": ""} for text in result["warnings"]])
+    show_findings("warning", result["warned"])
     output.say_lines(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {format_duration(result['uptime_s'])}"),
         ("revision", f"{look.shorten_revision(result['revision'])}, digest {result['digest'][:12]}"),

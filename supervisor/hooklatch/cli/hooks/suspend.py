@@ -15,6 +15,7 @@ from hooklatch.core.text import suggest_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hooklatch.core.answers import ResumeAnswer, SuspendAnswer
+    from hooklatch.core.status_answers import SuspensionStatus
 
 __all__ = ["add_resume", "add_suspend"]
 
@@ -53,7 +54,7 @@ def run_suspend(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
     else:
-        suspension = {**result["suspended"], "seconds_left": arguments.seconds}
+        suspension: SuspensionStatus = {**result["suspended"], "seconds_left": arguments.seconds}
         output.print_line(f"suspended {format_suspension(suspension)}")
         for warning in result.get("warnings", []):  # such as hooks of a fleet, which fire on
             output.print_error(warning)

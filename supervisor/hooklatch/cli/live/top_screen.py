@@ -254,7 +254,7 @@ def draw_hook_page(board: TopBoard, view: TopDisplay, width: int) -> list[Line]:
         return [*lines, [paint_text("asking the daemon for its failures", "quiet")]]
     for label, text in (
         ("problem", detail["problem"]),
-        ("declared", shorten_path(detail["origin"])),
+        ("declared", shorten_path(detail["origin"] or "")),
         ("runs", shorten_path(detail["target"])),
     ):
         lines += [[f"{label:<9}", line] for line in break_lines(str(text), width - 9)] if text else []
