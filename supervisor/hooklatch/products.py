@@ -1,6 +1,7 @@
 """The products beside the core, which installed packages name by entry points, ours included.
 
     hooklatch.commands   a word of the command line  ─▶ the module of the command
+    hooklatch.files      the ending of another system's files in hooks.d  ─▶ its `ForeignFile`
     hooklatch.tables     a table of the main hooks.toml  ─▶ its `MainTable`
     hooklatch.sources    a module with hooks  ─▶ its `BuiltinSource`, with the rights that no user's source has
     hooklatch.daemon     a part of the daemon  ─▶ the class of its `Contribution`
@@ -16,9 +17,13 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
-__all__ = ["COMMANDS", "DAEMON", "SOURCES", "TABLES", "ProductError", "find_products", "list_products", "load_product"]
+__all__ = [
+    "COMMANDS", "DAEMON", "FILES", "SOURCES", "TABLES", "ProductError", "find_products", "list_products",
+    "load_product",
+]  # fmt: skip
 
-COMMANDS, DAEMON, SOURCES, TABLES = "hooklatch.commands", "hooklatch.daemon", "hooklatch.sources", "hooklatch.tables"
+COMMANDS, DAEMON, FILES = "hooklatch.commands", "hooklatch.daemon", "hooklatch.files"
+SOURCES, TABLES = "hooklatch.sources", "hooklatch.tables"
 CORRUPT = (OSError, ValueError, TypeError, AttributeError, KeyError)  # what unreadable metadata raises
 T = TypeVar("T")
 

@@ -54,7 +54,6 @@ from hooklatch.service.socket_activation import ActivationError, InheritedSocket
 from hooklatch.service.transport.peers import PeerInspector
 from hooklatch.service.transport.server import Listener, listen_on
 from hooklatch_worker.sandbox import linux
-from hooklatch_worker.sandbox.isolation import make_unreadable
 
 __all__ = ["Daemon", "Process", "make_full_collections_rare", "run_daemon", "open_daemon"]
 
@@ -89,7 +88,7 @@ def run_daemon(options: DaemonOptions, *, on_ready: Callable[[DaemonReady], None
     raise_open_files()
     if options.owns_process:
         linux.become_subreaper()
-        make_unreadable()
+        linux.make_unreadable()
     notifier = Notifier.from_environment(os.environ, os.getpid())
     try:
         inherited = take_sockets(os.environ, os.getpid())

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta
@@ -38,7 +38,7 @@ from hooklatch_worker.author.marker import find_file_name_fault
 from hooklatch_worker.wire import Source, WorkerLimits
 
 __all__ = [
-    "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig",
+    "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig", "ForeignFile",
     "SourceTable", "find_definition_target", "read_config", "split_run",
 ]  # fmt: skip
 
@@ -158,6 +158,17 @@ class FileConfig(msgspec.Struct, frozen=True):
     settings: Settings = Settings()
     diagnostics: list[Diagnostic] = []
     keys: Counter[str] = msgspec.field(default_factory=Counter[str])
+
+
+class ForeignFile(NamedTuple):
+    """A form of files of another system.
+
+    `read` reads one that is in hooks.d, and raises ConfigError. `define` returns tables of hooks, and notes, for a
+    client that registers those of its own file.
+    """
+
+    read: Callable[[str, bytes], FileConfig]
+    define: Callable[[str, bytes, str | None], dict[str, list[dict[str, Any]]]]
 
 
 def split_run(run: str, folder: str) -> tuple[Source, str]:

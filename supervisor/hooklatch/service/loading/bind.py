@@ -12,9 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.conditions import InvalidConditionError, compile_where
-from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook
-from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook, load_where
+from hooklatch.core.hooks.matchers import InvalidConditionError, MatcherError, compile_matcher
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.registry import (
     EVERY_GATE,
@@ -25,8 +24,7 @@ from hooklatch.core.hooks.registry import (
     ServedTarget,
     find_misfit,
 )
-from hooklatch.core.hooks.shell_dangers import find_dangers
-from hooklatch.core.hooks.shell_definitions import encode_shell_config
+from hooklatch.core.hooks.shell_definitions import ShellCommand, encode_shell_config
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.main_tables import Override
@@ -226,7 +224,7 @@ class LayerBuilder:
             if problem and entry.id in self._taken_ids:
                 continue  # a project's file and its source remember the same hook
             try:
-                matcher, where = compile_matcher(entry.match), compile_where(entry.where)
+                matcher, where = compile_matcher(entry.match), load_where(entry.where)
             except (MatcherError, InvalidConditionError):
                 matcher, where = compile_matcher(None), None  # of an older version: it matches all, so it denies more
             hook = Hook(
@@ -335,9 +333,7 @@ class HookBinder:
         elif where is not None and (fault := where.find_unknown_field(spec)) is not None:
             # Without the condition it denies every event that it matches: a guard with a wrong one must not pass any.
             where, problem = None, definition.problem or f"where: {fault}"
-        dangers = (
-            () if (shell := definition.shell) is None else find_dangers(shell, is_of_project=layer is Layer.PROJECT)
-        )
+        dangers = find_dangers(definition.shell, layer) if definition.shell is not None else ()
         if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
             config = encode_shell_config(
                 definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=config, folder=folder
@@ -368,6 +364,13 @@ class HookBinder:
         """Return why a source has no build."""
         fault = self._faults.get(location)
         return str(fault) if fault is not None else f"{location} is not loaded"
+
+
+def find_dangers(shell: ShellCommand, layer: Layer) -> tuple[str, ...]:
+    """Return the dangers of a shell hook.  The first one loads the parser of shells."""
+    from hooklatch.core.hooks import shell_dangers
+
+    return shell_dangers.find_dangers(shell, is_of_project=layer is Layer.PROJECT)
 
 
 def add_way_out(problem: str, name: str) -> str:

@@ -18,6 +18,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import is_unicode
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.errors import describe_error
+from hooklatch.products import FILES, ProductError, load_product
 from hooklatch.service.config.configuration import (
     PROJECT_TABLES,
     TABLES,
@@ -25,6 +26,7 @@ from hooklatch.service.config.configuration import (
     ConfigFile,
     Diagnostic,
     FileConfig,
+    ForeignFile,
     SourceTable,
     find_definition_target,
     read_config,
@@ -38,7 +40,6 @@ from hooklatch.service.config.path_lookup import (
     list_directory,
     look_up_path,
 )
-from hooklatch.service.config.settings_files import ENDING, read_settings
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.plugins import Discovery
@@ -48,7 +49,7 @@ __all__ = [
     "list_hook_files", "mark_tampered", "mark_untrusted", "read_files", "read_fleet", "read_project",
 ]  # fmt: skip
 
-ENDINGS = (".toml", ".py", ENDING)  # what hooks.d may contain
+ENDINGS = (".toml", ".py", ".json")  # what hooks.d may contain
 SeenFile: TypeAlias = (
     FileConfig | Diagnostic | PathAbsent | PathFault
 )  # its content, what is wrong in it, or that it cannot be read
@@ -155,12 +156,24 @@ def read_file(path: str, tables: tuple[str, ...], before: SeenFile | None = None
         digest = hashlib.sha256(data).hexdigest()
         if isinstance(before, FileConfig) and before.digest == digest:
             return before
-        config = read_settings(path, data) if path.endswith(ENDING) else read_config(path, data, tables)
+        config = read_foreign_file(path, data) if path.endswith(".json") else read_config(path, data, tables)
     except ConfigError as error:
         return error.diagnostic
+    except ProductError as error:
+        return Diagnostic(path, 0, f"it is unknown which hooks it holds: {error}")
     except (UnsafeFileError, OSError) as error:
         return PathFault(describe_error(error), is_passing(error))
     return msgspec.structs.replace(config, digest=digest)
+
+
+def read_foreign_file(path: str, data: bytes) -> FileConfig:
+    """Read another system's file by the product for its ending.
+
+    Raises:
+        ConfigError: it is not such a file.
+        ProductError: the product cannot be loaded.
+    """
+    return load_product(FILES, ".json", ForeignFile).read(path, data)
 
 
 def is_declaring(name: str) -> bool:

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.machinery import all_suffixes
 from itertools import islice
 
 import msgspec
@@ -29,7 +30,6 @@ from hooklatch.service.loading.see import ENDINGS
 from hooklatch.service.loading.sources import SourceBuild
 from hooklatch.service.loading.trust import project_hooks_folder
 from hooklatch_worker.author.failures import PACKAGES
-from hooklatch_worker.runtime.build import SUFFIXES
 
 __all__ = ["MARK", "UnreadEntries", "UsedPaths", "find_unread_entries"]
 
@@ -248,7 +248,9 @@ def list_shadowing_modules(folder: str) -> list[tuple[str, str]]:
     if os.path.basename(folder) in PACKAGES or os.path.realpath(folder) == os.path.realpath(ours):
         return []
     paths = [(name, f"{folder}/{name}{way}") for name in PACKAGES_OF_HOOKS for way in ("/__init__", "")]
-    return [(name, f"{path}{ending}") for name, path in paths for ending in SUFFIXES if os.path.isfile(path + ending)]
+    return [
+        (name, f"{path}{ending}") for name, path in paths for ending in all_suffixes() if os.path.isfile(path + ending)
+    ]
 
 
 # -- entries of hooks.d ------------------------------------------------------------------------------------------

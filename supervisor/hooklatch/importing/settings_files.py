@@ -17,9 +17,10 @@ import msgspec
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.importing.collecting import ImportedHook
 from hooklatch.importing.documents import UnreadableFileError, read_hooks
-from hooklatch.service.config.configuration import ConfigError, Diagnostic, FileConfig
+from hooklatch.importing.registering import read_definitions
+from hooklatch.service.config.configuration import ConfigError, Diagnostic, FileConfig, ForeignFile
 
-__all__ = ["ENDING", "read_settings"]
+__all__ = ["SETTINGS", "read_settings"]
 
 logger = logging.getLogger("hooklatch.settings")
 ENDING = ".json"
@@ -63,3 +64,6 @@ def define_imported_hooks(path: str, stem: str, hook: ImportedHook, line: int) -
         raise ConfigError(Diagnostic(path, line, f"{hook.place}: {error}")) from None
     for definition in definitions:
         yield msgspec.structs.replace(definition, line=line)
+
+
+SETTINGS = ForeignFile(read_settings, read_definitions)
