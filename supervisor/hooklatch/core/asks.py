@@ -18,17 +18,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from hooklatch.core.answers import Ask, AskEnd
 from hooklatch.core.decision import format_failure
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.messages import RETRYABLE, Cause, FireDecision
 from hooklatch.core.text import format_duration
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import Ask, AskEnd
 
 __all__ = [
     "MAX_ASKS",

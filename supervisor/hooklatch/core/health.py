@@ -7,20 +7,23 @@ All of them use `health_findings`.  A warning is yellow.  Neither can be reporte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import msgspec
 
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.suspension import Suspension
-from hooklatch.core.status_answers import HealthFinding, HealthWarning, Reason, ReportedDiagnostic, Word
+from hooklatch.core.messages import FindingReason, HealthWord
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import HealthFinding, HealthWarning, ReportedDiagnostic
 
 __all__ = [
     "DO_ABOUT", "REASONS", "HealthInputs", "ActiveFaults", "WarningInputs",
     "is_vital_well", "health_findings", "health_word", "health_warnings",
 ]  # fmt: skip
 
-REASONS = get_args(Reason)
+REASONS = get_args(FindingReason)
 BY_ITSELF = "it is started again by itself; see: hooklatch status --tree, and report what the log has"
 DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tried again by itself"
 DISK = "fix its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
@@ -124,11 +127,11 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
     yield from (make_finding("fleet", text, LINK) for text in inputs.fleet)
 
 
-def make_finding(reason: Reason, what: str, do: str, *, is_vital: bool = False) -> HealthFinding:
+def make_finding(reason: FindingReason, what: str, do: str, *, is_vital: bool = False) -> HealthFinding:
     return {"reason": reason, "what": what, "do": do, "is_vital": is_vital}
 
 
-def health_word(inputs: HealthInputs) -> Word:
+def health_word(inputs: HealthInputs) -> HealthWord:
     """Return the daemon's condition in a word: draining, red, or ready."""
     return "draining" if inputs.is_draining else "red" if health_findings(inputs) else "ready"
 

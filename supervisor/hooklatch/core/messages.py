@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
+    "FindingReason",
+    "HealthWord",
     "RETRYABLE",
     "Cause",
     "FireDecision",
@@ -33,6 +35,10 @@ Cause = Literal[
     "audit",
 ]
 # Causes that may pass: the fault is temporary, not the hook's or the request's.
+HealthWord = Literal["ready", "red", "draining"]
+FindingReason = Literal[
+    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "state", "suspended", "fleet"
+]
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 
 

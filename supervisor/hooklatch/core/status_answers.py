@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
-from hooklatch.core.messages import Cause
+from hooklatch.core.messages import Cause, FindingReason, HealthWord
 
 __all__ = [
     "AcceptedState", "AcknowledgeAnswer", "AgentStatus", "AppliedAnswer", "AppliedBundle", "ChangeWarnings",
     "ChildStatus", "DaemonReady", "EmptyAnswer", "EnvironmentStatus", "FailingHook", "FleetReportAnswer",
     "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookTimings",
     "IsolationDefault", "IsolationStatus", "LogAnswer", "LostRecords", "NewestEntry", "PayloadStatus", "PluginStatus",
-    "PoolStatus", "ProjectStatus", "ReadHead", "Reason", "RecordLine", "RecordStatus", "ReloadAnswer",
+    "PoolStatus", "ProjectStatus", "ReadHead", "RecordLine", "RecordStatus", "ReloadAnswer",
     "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StateOfSource", "StatusAnswer",
-    "StopAnswer", "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "Word", "WorkerCounts",
+    "StopAnswer", "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
     "ZygoteStatus",
 ]  # fmt: skip
-
-Word: TypeAlias = Literal["ready", "red", "draining"]
-Reason: TypeAlias = Literal[
-    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "state", "suspended", "fleet"
-]
 
 
 class EmptyAnswer(TypedDict):
@@ -66,8 +61,8 @@ class DaemonReady(TypedDict):
 class HealthAnswer(TypedDict):
     """`health`: the daemon's health in a word, and one code for each kind of problem."""
 
-    health: Word
-    reasons: list[Reason]
+    health: HealthWord
+    reasons: list[FindingReason]
     revision: int
     version: str
 
@@ -78,7 +73,7 @@ class HealthFinding(TypedDict):
     `is_vital` says that no gate can be decided until a restart.
     """
 
-    reason: Reason
+    reason: FindingReason
     what: str
     do: str
     is_vital: bool
@@ -457,7 +452,7 @@ class FleetReportAnswer(FleetVersions):
     problem: str | None
     host: str | None
     labels: tuple[str, ...]
-    health: Word
+    health: HealthWord
     revision: int
 
 

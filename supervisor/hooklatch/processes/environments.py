@@ -22,10 +22,10 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
-from hooklatch.core.status_answers import EnvironmentStatus
 from hooklatch.errors import describe_error, locate_error
 from hooklatch.processes.commands import ProgramOutput
 from hooklatch.processes.guardian import Interpreter
@@ -46,6 +46,9 @@ from hooklatch.processes.store import (
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.zygote import ZygoteClient, run_zygote
 from hooklatch_worker.sandbox.safety import UnsafeFileError
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import EnvironmentStatus
 
 __all__ = ["BeingMadeError", "Environment", "Environments"]
 

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
-from hooklatch.core.answers import HookLoad
 from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
-from hooklatch.core.status_answers import IsolationStatus, PoolStatus, WorkerCounts
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.life import ForkError
 from hooklatch.processes.pool_limits import PoolLimits
@@ -32,6 +31,10 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch_worker import wire
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import HookLoad
+    from hooklatch.core.status_answers import IsolationStatus, PoolStatus, WorkerCounts
 
 __all__ = ["Pool"]
 

@@ -15,13 +15,15 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import trio
 
 from hooklatch.core.restarts import ChildLifecycle, Restart, RestartPolicy
-from hooklatch.core.status_answers import ChildStatus
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ChildStatus
 
 __all__ = ["ChildSpec", "PartFailedError", "Supervisor", "find_cause", "format_failure_cause"]
 

@@ -16,11 +16,11 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import trio
 
 from hooklatch.core.messages import ChainHead
-from hooklatch.core.status_answers import PayloadStatus
 from hooklatch.directories import sync_folder
 from hooklatch.files import create_anew
 from hooklatch.record.entries import FireFacts
@@ -29,6 +29,9 @@ from hooklatch.record.payload_lines import digest_payload_line, encode_payload_l
 from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.disk import DiskStage
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import PayloadStatus
 
 __all__ = ["Payloads", "UnsyncedPayloads"]
 

@@ -19,12 +19,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from hooklatch.core.messages import ChainHead, FireDecision
-from hooklatch.core.status_answers import RecordStatus
 from hooklatch.errors import locate_error
 from hooklatch.record.entries import (
     FireFacts,
@@ -48,6 +47,9 @@ from hooklatch.record.storage.recovery import RecordError, Recovery, collect_hos
 from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import measure_segments
 from hooklatch.record.storage.syncing import RecordSync
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import RecordStatus
 
 __all__ = ["FireFacts", "RecordWriter", "RecordError"]
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -24,7 +25,6 @@ import trio
 from hooklatch import paths
 from hooklatch.core.limits import divide_descriptors
 from hooklatch.core.restarts import Restart
-from hooklatch.core.status_answers import DaemonReady
 from hooklatch.core.text import format_count
 from hooklatch.errors import locate_error
 from hooklatch.processes import scratch
@@ -54,6 +54,9 @@ from hooklatch.service.socket_activation import ActivationError, InheritedSocket
 from hooklatch.service.transport.peers import PeerInspector
 from hooklatch.service.transport.server import Listener, listen_on
 from hooklatch_worker.sandbox import linux
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import DaemonReady
 
 __all__ = ["Daemon", "Process", "make_full_collections_rare", "run_daemon", "open_daemon"]
 

@@ -9,10 +9,9 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hooklatch.core.health import ActiveFaults
-from hooklatch.core.status_answers import ReloadAnswer
 from hooklatch.dialects.find import load_entry_points
 from hooklatch.processes.environments import Environments
 from hooklatch.processes.pool import Pool
@@ -59,6 +58,9 @@ from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
 
 __all__ = ["DaemonComponents"]
 

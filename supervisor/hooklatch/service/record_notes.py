@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.status_answers import ReloadAnswer
 from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.loading.sources import SourceBuild
 from hooklatch.service.registry.announcing import RegistryChange
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
 
 __all__ = ["RecordNotes"]
 

@@ -88,7 +88,7 @@ def run_hooks_add(arguments: argparse.Namespace) -> int:
     definition = {key: value for key, value in definition.items() if value is not None}
     with connect_administrator(arguments) as link:
         result: ChangeAnswer = link.ask("register", hooks=[definition], scope="global")
-    print_change(arguments, result, f"added {' '.join(filter(None, result['ids']))}")
+    print_change(arguments, result, f"added {' '.join(filter(None, result.get('ids', [])))}")
     return Exit.OK
 
 
@@ -124,9 +124,10 @@ def run_hooks_remove(arguments: argparse.Namespace) -> int:
     hook_id: str = arguments.id
     with connect_administrator(arguments) as link:
         result: ChangeAnswer = link.ask("unregister", id=hook_id, scope="global")
-        if result["removed"] or result.get("accepted"):
-            gone = "".join(f"; {origin} is gone" for origin in result.get("accepted", []))
-            print_change(arguments, result, f"removed {', '.join(result['removed'])}{gone}")
+        removed, accepted = result.get("removed", []), result.get("accepted", [])
+        if removed or accepted:
+            gone = "".join(f"; {origin} is gone" for origin in accepted)
+            print_change(arguments, result, f"removed {', '.join(removed)}{gone}")
             return Exit.OK
         ids = [hook["id"] for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
     output.print_error(f"there was no hook {hook_id!r}{suggest_name(hook_id, ids)}")

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hooklatch.core.hooks.names import name_whole_plugin
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.status_answers import SuspensionFacts
 from hooklatch.core.text import format_duration
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import SuspensionFacts
 
 __all__ = [
     "MAX_SUSPENSION",

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.status_answers import EmptyAnswer
 from hooklatch.core.text import suggest_name
 from hooklatch.fleet.host.token import LinkToken
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import AS_LINK, ApiMethod, MethodTable
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import EmptyAnswer
 
 __all__ = ["LinkAdmission"]
 

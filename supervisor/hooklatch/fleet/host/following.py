@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from hooklatch.core.status_answers import AppliedBundle
 from hooklatch.fleet.host.policy_file import PolicyFile
 from hooklatch.fleet.host.proving import index_keys
 from hooklatch.fleet.manifests import (
@@ -18,6 +18,9 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.settings import FleetSettings
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import AppliedBundle
 
 __all__ = [
     "AppliedVersion",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hooklatch.core.health import ActiveFaults
-from hooklatch.core.status_answers import FleetStatus
 from hooklatch.fleet.host.admission import LinkAdmission
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
@@ -28,6 +27,7 @@ from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
+    from hooklatch.core.status_answers import FleetStatus
     from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["FleetHost"]

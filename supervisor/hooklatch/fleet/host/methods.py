@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.status_answers import AppliedAnswer, FleetReportAnswer
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
 from hooklatch.fleet.host.report import FleetReport
@@ -19,6 +19,9 @@ from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import AppliedAnswer, FleetReportAnswer
 
 __all__ = ["FleetMethods"]
 

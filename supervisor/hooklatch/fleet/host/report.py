@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hooklatch.core.health import ActiveFaults
-from hooklatch.core.status_answers import FleetStatus, FleetVersions
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
 from hooklatch.service.transport.bus import Bus
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import FleetStatus, FleetVersions
 
 __all__ = ["FleetReport"]
 

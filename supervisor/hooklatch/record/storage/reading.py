@@ -11,17 +11,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
 from hooklatch.core.hooks.names import is_like_a_name, strip_scope
 from hooklatch.core.messages import Cause, DecisionVerdict
-from hooklatch.core.status_answers import LogAnswer
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
 from hooklatch.record.storage.chain import read_link
 from hooklatch.record.storage.segments import SegmentFile, list_segments
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import LogAnswer
 
 __all__ = [
     "KINDS",

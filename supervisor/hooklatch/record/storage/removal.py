@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import trio
 
 from hooklatch.core.messages import ChainHead
-from hooklatch.core.status_answers import ShippingStatus
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.mark import MarkFile
@@ -30,6 +30,9 @@ from hooklatch.record.storage.retention import (
 )
 from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.syncing import RecordSync
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ShippingStatus
 
 __all__ = ["SegmentRemover"]
 

@@ -13,17 +13,19 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from hooklatch.core.status_answers import LostRecords
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular_file
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.chain import GENESIS, ChainLink, read_link
 from hooklatch.record.storage.mark import HighWaterMark
 from hooklatch.record.storage.segments import SegmentFile, list_segments, read_tail
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import LostRecords
 
 __all__ = [
     "RetiredEntry",

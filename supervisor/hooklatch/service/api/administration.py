@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from hooklatch.core.answers import (
-    AskAnswer,
-    AsksAnswer,
-    ResumeAnswer,
-    SuspendAnswer,
-    TrustAnswer,
-    UntrustAnswer,
-)
 from hooklatch.core.asks import NotAskedError, Verdict
 from hooklatch.core.hooks.names import AmbiguousNameError
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.hooks.suspension import SuspensionError
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.status_answers import AcknowledgeAnswer, ReloadAnswer, StopAnswer
 from hooklatch.errors import describe_error
 from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.api.contributions import PolicyRejectedError, PolicySlot
@@ -42,6 +34,17 @@ from hooklatch.service.registry.places import find_real_path, look_up_directory
 from hooklatch.service.registry.registries import FleetHookError, Registries, find_named_hook
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import (
+        AskAnswer,
+        AsksAnswer,
+        ResumeAnswer,
+        SuspendAnswer,
+        TrustAnswer,
+        UntrustAnswer,
+    )
+    from hooklatch.core.status_answers import AcknowledgeAnswer, ReloadAnswer, StopAnswer
 
 __all__ = ["Administration"]
 
@@ -133,7 +136,8 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         if accepts.less and self.files.is_main_good and await self.fleet.leave():
             # The first reload read that [fleet] is gone, and only then may its policy go.  This one removes its hooks.
             after = await self.files.reload(ReloadRequest(accepts))
-            reloaded = {**after, "previous": reloaded["previous"], "accepted": reloaded["accepted"]}
+            after["previous"], after["accepted"] = reloaded["previous"], reloaded["accepted"]
+            return after
         return reloaded
 
     async def _reload(self, connection: Connection, params: ReloadParams) -> ReloadAnswer:
@@ -252,7 +256,8 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         self.operations.record(connection, "suspend", params, hook_id)
-        answer = add_storage_warning(self.state, SuspendAnswer(suspended=suspended.describe()))
+        answer: SuspendAnswer = {"suspended": suspended.describe()}
+        add_storage_warning(self.state, answer)
         if not unsuspendable:
             return answer
         text = f"{names}: the fleet's policy does not allow suspending them, so they still fire"
@@ -265,7 +270,9 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         self.operations.record(connection, "resume", params, params.hook)
         remaining = [suspension.describe() for suspension in self.suspensions]
-        return add_storage_warning(self.state, ResumeAnswer(was_suspended=was_suspended, suspended=remaining))
+        answer: ResumeAnswer = {"was_suspended": was_suspended, "suspended": remaining}
+        add_storage_warning(self.state, answer)
+        return answer
 
     async def _asks(self, connection: Connection, raw: msgspec.Raw) -> AsksAnswer:
         """List the asks that wait for a person, the oldest first."""

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.status_answers import FleetStatus
 from hooklatch.products import DAEMON, ProductError, load_product
 from hooklatch.service.api.methods import MethodTable
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection, Role
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import FleetStatus
 
 __all__ = ["Contribution", "ContributionSlot", "PolicyContribution", "PolicyRejectedError", "PolicySlot"]
 

@@ -9,19 +9,17 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import trio
 
-from hooklatch.core.answers import ChangeAnswer
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.status_answers import AcceptedState, ChangeWarnings
 from hooklatch.products import FILES, ProductError, load_product
 from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
@@ -38,10 +36,13 @@ from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 
+if TYPE_CHECKING:
+    from hooklatch.core.answers import ChangeAnswer
+    from hooklatch.core.status_answers import AcceptedState, ChangeWarnings
+
 __all__ = ["HookMethods", "RegisterParams", "add_storage_warning"]
 
 
-ChangeT = TypeVar("ChangeT", bound=ChangeWarnings)
 Change: TypeAlias = "Callable[[Connection, IdParams], Awaitable[ChangeAnswer]]"
 
 
@@ -175,7 +176,8 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         reloaded = await self.files.reload(ReloadRequest(acceptance, on_commit=record_removal))
         answer: ChangeAnswer = {"revision": reloaded["revision"]}
         answer["removed"], answer["accepted"] = reloaded["removed"], reloaded["accepted"]
-        return add_storage_warning(self.state, answer)
+        add_storage_warning(self.state, answer)
+        return answer
 
     async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> ChangeAnswer:
         """Enable or disable a hook; enabling lifts its quarantine."""
@@ -212,7 +214,9 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return self._report_revision()
 
     def _report_revision(self) -> ChangeAnswer:
-        return add_storage_warning(self.state, ChangeAnswer(revision=self.registries.view.revision))
+        answer: ChangeAnswer = {"revision": self.registries.view.revision}
+        add_storage_warning(self.state, answer)
+        return answer
 
     async def restore(self, fault: str | None) -> None:
         """Register again the hooks that were registered before the last stop.
@@ -264,8 +268,9 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return self._report_acceptance(fault, moved)
 
     def _report_acceptance(self, fault: str | None, moved: str | None) -> AcceptedState:
-        revision = self.registries.view.revision
-        return add_storage_warning(self.state, AcceptedState(fault=fault, moved_to=moved, revision=revision))
+        answer: AcceptedState = {"fault": fault, "moved_to": moved, "revision": self.registries.view.revision}
+        add_storage_warning(self.state, answer)
+        return answer
 
     async def _restore_hook(self, definition: HookDefinition) -> Hook:
         source, _ = find_definition_target(definition, "/")
@@ -281,11 +286,10 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return add_remedy(hook)
 
 
-def add_storage_warning(state: StateFile, answer: ChangeT) -> ChangeT:
+def add_storage_warning(state: StateFile, answer: ChangeWarnings) -> None:
     """Add a warning to the answer of a global change, if the change is active but could not be stored."""
     if state.unwritten is not None:
         answer["warnings"] = [state.unwritten]
-    return answer
 
 
 def add_remedy(hook: Hook) -> Hook:

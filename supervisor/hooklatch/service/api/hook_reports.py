@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from hooklatch.core.answers import (
-    BriefHook,
-    EventsAnswer,
-    EventStatus,
-    ExplainAnswer,
-    HookLoad,
-    HooksAnswer,
-    HookStatus,
-    ShownHooks,
-)
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, PythonTarget
@@ -31,6 +21,18 @@ from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
 from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import (
+        BriefHook,
+        EventsAnswer,
+        EventStatus,
+        ExplainAnswer,
+        HookLoad,
+        HooksAnswer,
+        HookStatus,
+        ShownHooks,
+    )
 
 __all__ = ["HookReports"]
 

@@ -14,11 +14,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from hooklatch.core.answers import RefusedDefinition
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, derive_hook_id, read_definition
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, ServedTarget, find_misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
@@ -35,6 +34,9 @@ from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.failures import clip_error_text
 from hooklatch_worker.wire import Source
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import RefusedDefinition
 
 __all__ = ["HookTables", "Registrant", "Registrar"]
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from hooklatch.core.answers import EndedSession, HelloAnswer, RefusedDefinition, SessionAnswer
 from hooklatch.core.hooks.snapshots import compute_budget
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT, Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
-from hooklatch.core.status_answers import RevisionAnswer
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.contributions import PolicySlot
@@ -36,6 +35,10 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.version import PROTOCOL, VERSION
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import EndedSession, HelloAnswer, RefusedDefinition, SessionAnswer
+    from hooklatch.core.status_answers import RevisionAnswer
 
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 

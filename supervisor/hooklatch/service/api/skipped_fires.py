@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.status_answers import EmptyAnswer
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import EmptyAnswer
 
 __all__ = ["SkippedFires"]
 

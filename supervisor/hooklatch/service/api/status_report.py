@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import trio
 
-from hooklatch.core.answers import SessionsAnswer, SessionStatus
 from hooklatch.core.health import (
     ActiveFaults,
     HealthInputs,
@@ -27,18 +26,6 @@ from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find_suspension
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.status_answers import (
-    AgentStatus,
-    EmptyAnswer,
-    HealthAnswer,
-    HealthFinding,
-    HealthWarning,
-    LogAnswer,
-    PluginStatus,
-    ProjectStatus,
-    RecordStatus,
-    StatusAnswer,
-)
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.storage.reading import Filters, NoRecordError, query_record
 from hooklatch.record.writer import RecordWriter
@@ -66,6 +53,21 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
 from hooklatch_worker.sandbox.children import OWN
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import SessionsAnswer, SessionStatus
+    from hooklatch.core.status_answers import (
+        AgentStatus,
+        EmptyAnswer,
+        HealthAnswer,
+        HealthFinding,
+        HealthWarning,
+        LogAnswer,
+        PluginStatus,
+        ProjectStatus,
+        RecordStatus,
+        StatusAnswer,
+    )
 
 __all__ = ["StatusReport"]
 

@@ -11,13 +11,15 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
-from hooklatch.core.status_answers import ReportedDiagnostic
 from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clip_error_text
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReportedDiagnostic
 
 __all__ = ["ConfigError", "Diagnostic", "TomlDocument", "check_brackets", "decode_toml_text"]
 

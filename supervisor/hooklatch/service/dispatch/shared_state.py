@@ -12,6 +12,7 @@ import math
 import re
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -27,13 +28,15 @@ from hooklatch.core.keyspace import (
     StoredValue,
     name_session_scope,
 )
-from hooklatch.core.status_answers import SharedStateStatus
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.dispatch.state_journal import JournalError, StateChange, StateJournal, seal_change
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import StateRequest
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import SharedStateStatus
 
 __all__ = ["SharedState"]
 

@@ -16,13 +16,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import SnapshotDiff
-from hooklatch.core.status_answers import ReloadAnswer
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.scratch import scratch_root
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
@@ -51,6 +51,9 @@ from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
 from hooklatch.service.loading.unread import UnreadEntries, UsedPaths, find_unread_entries
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
 
 __all__ = ["Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from hooklatch.core.answers import Ask
 from hooklatch.core.asks import AskResolution, OpenAsks, Verdict, resolve_unanswered
 from hooklatch.core.messages import Cause
 from hooklatch.record.writer import RecordError
 from hooklatch.service.registry.admission import Admission, FairQueueKey
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import Ask
 
 __all__ = ["AskBroker"]
 

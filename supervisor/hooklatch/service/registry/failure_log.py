@@ -8,11 +8,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from hooklatch.core.answers import HookFailure
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
 from hooklatch.core.messages import CallOutcome, Cause
-from hooklatch.core.status_answers import FailingHook
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import HookFailure
+    from hooklatch.core.status_answers import FailingHook
 
 __all__ = ["STREAK", "Failures"]
 

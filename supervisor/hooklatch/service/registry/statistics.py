@@ -9,14 +9,16 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import Cause, FireDecision
-from hooklatch.core.status_answers import HookTimings
 from hooklatch.service.registry.failure_log import Failures
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import HookTimings
 
 __all__ = ["BOUNDS_MS", "EventCount", "Fires", "CallStatistics", "Statistics", "UNTIMED"]
 
