@@ -33,16 +33,9 @@ if TYPE_CHECKING:
     from hooklatch.core.answers import Ask, AskEnd
 
 __all__ = [
-    "MAX_ASKS",
-    "MAX_OF_ONE",
-    "AskResolution",
-    "STRANGERS",
-    "NotAskedError",
-    "OpenAsks",
-    "Verdict",
-    "apply_resolution",
-    "resolve_unanswered",
-]
+    "MAX_ASKS", "MAX_OF_ONE", "AskResolution", "STRANGERS", "NotAskedError", "OpenAsks",
+    "Verdict", "apply_resolution", "resolve_unanswered",
+]  # fmt: skip
 
 MAX_ASKS = 100  # open at the same time; a person cannot read more
 MAX_OF_ONE = 16  # of one share: a live session, a session that a host names, or all programs that name none

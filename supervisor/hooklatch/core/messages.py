@@ -7,15 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
-    "FindingReason",
-    "HealthWord",
-    "RETRYABLE",
-    "Cause",
-    "FireDecision",
-    "DecisionVerdict",
-    "ChainHead",
-    "CallOutcome",
-]
+    "FindingReason", "HealthWord", "RETRYABLE", "Cause", "FireDecision", "DecisionVerdict", "ChainHead", "CallOutcome",
+]  # fmt: skip
 
 DecisionVerdict = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
 Cause = Literal[

@@ -20,10 +20,9 @@ from hooklatch.hosts import canary
 from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.hosts.host import Call, HookOutput, Host, HostEvent, HostFire, UnreadableError, make_denied_decision
 from hooklatch.service.api.methods import ApiMethod, MethodTable
-from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.duplicate_events import DuplicateEvents
 from hooklatch.service.dispatch.fires import DecisionAdapter
+from hooklatch.service.dispatch.host_calls import CallNumbers, DuplicateEvents
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession

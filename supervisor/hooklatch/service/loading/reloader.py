@@ -24,7 +24,7 @@ import trio
 from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import SnapshotDiff
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.processes.scratch import scratch_root
+from hooklatch.processes.starting import scratch_root
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_path
 from hooklatch.service.config.settings import Settings
