@@ -19,12 +19,11 @@ from hooklatch.core.hooks.snapshots import compute_budget
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT, Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
-from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.registry.asks import AskBroker
@@ -39,6 +38,7 @@ from hooklatch.version import PROTOCOL, VERSION
 if TYPE_CHECKING:
     from hooklatch.core.answers import EndedSession, HelloAnswer, RefusedDefinition, SessionAnswer
     from hooklatch.core.status_answers import RevisionAnswer
+    from hooklatch.dialects.dialect import Dialect
 
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 

@@ -194,12 +194,9 @@ class SourceBuild:
                 self._digests[path], self.is_behind = None, True
             else:
                 self._digests[path] = self._digest(path)
+        # The sha256 of each file from which the build was loaded.
+        self.digests = {path: digest for path, digest in self._digests.items() if digest is not None}
         self.requested_at = -math.inf  # the moment at which a client last named it
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """Return the sha256 of each file from which the build was loaded."""
-        return {path: digest for path, digest in self._digests.items() if digest is not None}
 
     @property
     def is_untouched(self) -> bool:
