@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import trio
 
+from hooklatch.core.status_answers import EnvironmentStatus
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.products import DAEMON, ProductError, load_product
@@ -91,7 +92,7 @@ class Environments(Protocol):
     def release(self, environment: Any) -> None: ...  # one that it has given out
     def renew(self) -> None: ...
     async def remove_unused(self) -> None: ...
-    def status(self) -> Sequence[msgspec.Struct]: ...
+    def status(self) -> list[EnvironmentStatus]: ...
 
 
 class EnvironmentProduct(NamedTuple):
@@ -200,6 +201,6 @@ class EnvironmentSlot:
         if self._loaded is not None:
             self._loaded.renew()
 
-    def status(self) -> Sequence[msgspec.Struct]:
+    def status(self) -> list[EnvironmentStatus]:
         """Return the state of each environment that is in use, being made, or failed."""
         return self._loaded.status() if self._loaded is not None else []
