@@ -3,8 +3,8 @@
 prepare   version.py gets the version, and what stands under "Unreleased" in CHANGELOG.md gets it too, with today's date
 build     dist/VERSION/: the sdist, the wheel that is built from it, the JSON Schemas, and the notes
 
-Both refuse a tree with other changes, since what is released has to be what is committed.  Both may be repeated.  Nothing
-is committed, tagged or uploaded: `build` ends with the commands for that.
+Both refuse a tree with other changes, since what is released has to be what is committed.  Both may be repeated.
+Nothing is committed, tagged or uploaded: `build` ends with the commands for that.
 """
 
 from __future__ import annotations
