@@ -21,9 +21,7 @@ from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.administration import Administration
 from hooklatch.service.api.contributions import Contribution, ContributionSlot, PolicyContribution, PolicySlot
 from hooklatch.service.api.hook_methods import HookMethods
-from hooklatch.service.api.hook_reports import HookReports
-from hooklatch.service.api.host_methods import HostMethods
-from hooklatch.service.api.methods import ApiMethods, Operations
+from hooklatch.service.api.methods import ApiMethods, MethodTable, Operations, load_later
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.skipped_fires import SkippedFires
@@ -165,9 +163,9 @@ class DaemonComponents:
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
-                HostMethods(self.dispatcher, self.statistics, self.projects, self.registries).methods,
+                load_later(("host",), self._load_host_methods),
                 SkippedFires(self.registries, self.statistics, record).methods,
-                HookReports(self.status, self.dialects, self.native).methods,
+                load_later(("hooks", "hook", "events", "explain"), self._load_hook_reports),
                 self.status.methods,
             ],
             of_administrators={**self.administration.methods, **self.hook_methods.of_administrators},
@@ -187,6 +185,16 @@ class DaemonComponents:
             suspensions=self.suspensions, asks=self.asks, record=self.record,
             state=self.shared_state, audience=self.bus, budget=self.budget,
         )  # fmt: skip
+
+    def _load_hook_reports(self) -> MethodTable:
+        from hooklatch.service.api.hook_reports import HookReports
+
+        return HookReports(self.status, self.dialects, self.native).methods
+
+    def _load_host_methods(self) -> MethodTable:
+        from hooklatch.service.api.host_methods import HostMethods
+
+        return HostMethods(self.dispatcher, self.statistics, self.projects, self.registries).methods
 
     def _publish(self, viewer: AgentSession | None, change: RegistryChange) -> bool:
         """Record a change of the global registry before any subscriber gets it; return whether there are any."""
