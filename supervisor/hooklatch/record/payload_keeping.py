@@ -24,6 +24,14 @@ from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
 from hooklatch.files import create_anew
 from hooklatch.record.entries import FireFacts
+from hooklatch.record.payload_files import (
+    PayloadFile,
+    digest_payload_line,
+    encode_payload_line,
+    list_files,
+    payload_folder,
+    select_excess_files,
+)
 from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.disk_space import DiskStage
@@ -65,7 +73,7 @@ class Payloads:
     """The payloads of one record, and the only writer to their folder."""
 
     def __init__(self, record: str, settings: RecordSettings, *, clock: Callable[[], float] = time.time) -> None:
-        self.folder = os.path.join(record, "payloads")
+        self.folder = payload_folder(record)
         self.fault: str | None = None
         self.kept = self.unkept = 0
         self.are_kept = settings.payloads == "full"
@@ -86,8 +94,6 @@ class Payloads:
     def make_line(self, facts: FireFacts, redactor: Redactor) -> None:
         """Make the line of a fire, while its hooks run."""
         if facts.envelope is not None:
-            from hooklatch.record.payload_files import encode_payload_line  # loaded where payloads are kept
-
             facts.line = encode_payload_line(facts.decision_id, facts.envelope, facts.payload, redactor)
 
     def keep(self, facts: FireFacts, *, seq: int, stage: DiskStage) -> None:
@@ -98,8 +104,6 @@ class Payloads:
         reason = line if isinstance(line, str) else self._append(line, seq, stage)
         if isinstance(line, bytes) and reason is None:
             self.kept += 1
-            from hooklatch.record.payload_files import digest_payload_line
-
             facts.payload_kept = digest_payload_line(line)
         else:
             self.unkept += 1
@@ -139,8 +143,6 @@ class Payloads:
         """
         self._end()
         os.makedirs(self.folder, 0o700, exist_ok=True)
-        from hooklatch.record.payload_files import PayloadFile
-
         path = PayloadFile.of(self.folder, seq).path
         self._fd = create_anew(path, os.O_APPEND)  # an older file of this number has only lines without an entry
         self._size, self._began_at, self._is_folder_dirty = 0, time.monotonic(), True
@@ -170,10 +172,6 @@ class Payloads:
         Raises:
             OSError, RecordError: it failed, or could not be recorded.
         """
-        if not (self.are_kept or self._has_folder()):
-            return
-        from hooklatch.record.payload_files import list_files, select_excess_files
-
         files, settings = list_files(self.folder), self._settings
         chosen, size = select_excess_files(
             files, settings.payloads_bytes, settings.payloads_age, self._clock(), is_written=self._fd is not None
@@ -189,9 +187,6 @@ class Payloads:
         )
         await durable(head)
         await trio.to_thread.run_sync(remove_payload_files, [file.path for file in chosen])
-
-    def _has_folder(self) -> bool:
-        return os.path.lexists(self.folder)
 
     def status(self) -> PayloadStatus:
         """Return the fields of `status` for payloads."""

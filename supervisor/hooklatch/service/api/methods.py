@@ -25,16 +25,9 @@ from hooklatch.service.transport.requests import FireRequest, HostRequest, Incom
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
-    "AS_LINK",
-    "AccountParams",
-    "ApiMethod",
-    "MethodTable",
-    "ApiMethods",
-    "Operations",
-    "load_later",
-    "require_session",
-    "select_viewed_session",
-]
+    "AS_LINK", "AccountParams", "ApiMethod", "MethodTable", "ApiMethods", "Operations", "load_later",
+    "require_session", "select_viewed_session",
+]  # fmt: skip
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "host", "ping", "health"})
 AS_LINK = 'a hello on the admin socket with "role": "link" and the "token" of the file fleet.token beside it'
