@@ -320,11 +320,11 @@ class Sources:
         return [
             Diagnostic(
                 location, 0,
-                f"its workers should be {now.configured}, but only {now.in_force} is fully active; this kernel lacks "
-                f"{'; '.join(now.missing)}",
+                f"its workers should be {now['configured']}, but only {now['in_force']} is fully active; "
+                f"this kernel lacks {'; '.join(now['missing'])}",
             )
             for location, unit in self.units.items()
-            if (now := unit.pool.isolation).missing
+            if (now := unit.pool.isolation)["missing"]
         ]  # fmt: skip
 
     async def build(self, version: SourceVersion, limits: PoolLimits) -> SourceBuild:
