@@ -35,7 +35,7 @@ from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.calls import HookRunners
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.generations import FireGenerations
+from hooklatch.service.dispatch.fires import FireGenerations
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.project_freshness import ProjectFreshness

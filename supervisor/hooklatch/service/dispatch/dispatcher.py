@@ -37,10 +37,10 @@ from hooklatch.service.dispatch.fires import (
     DialectPlan,
     ExtraProjects,
     Fire,
+    FireGenerations,
     FireServices,
     select_planned_hooks,
 )
-from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.dispatch.shown_asks import make_ask
 from hooklatch.service.registry.asks import AskBroker
