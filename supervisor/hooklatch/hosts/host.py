@@ -183,7 +183,6 @@ class Host:
 
     name: ClassVar[str]
     title: ClassVar[str]
-    aliases: ClassVar[tuple[str, ...]] = ()
     events: ClassVar[Mapping[str, HostEventSpec]]
 
     # The keys of most programs' documents.

@@ -79,9 +79,11 @@ def measure_workers(parts: StatusReport) -> Iterator[Metric]:
     for (location, _), pool in parts.sources.pools.items():
         source, status = location if location in named else OF_SESSIONS, pool.status()
         counts.update(pool.counts)
-        waiting[source] += status.waiting
-        for state in ("idle", "busy", "starting", "condemned"):
-            workers[source, state] += getattr(status, state)
+        waiting[source] += status["waiting"]
+        workers[source, "idle"] += status["idle"]
+        workers[source, "busy"] += status["busy"]
+        workers[source, "starting"] += status["starting"]
+        workers[source, "condemned"] += status["condemned"]
     yield make_metric_family(
         "gauge",
         "hooklatch_workers",
@@ -125,9 +127,8 @@ def measure_fleet(parts: StatusReport) -> Iterator[Metric]:
     if status is None:
         return
     versions: dict[Labels, float] = {
-        (which,): float(policy.version) if policy is not None else 0.0
-        for which in ("head", "wanted", "applied")
-        for policy in (status[which],)
+        (which,): float(policy["version"]) if policy is not None else 0.0
+        for which, policy in (("head", status["head"]), ("wanted", status["wanted"]), ("applied", status["applied"]))
     }
     yield make_metric_family(
         "gauge", "hooklatch_fleet_version", "Versions of the fleet's policy; 0: none.", ("which",), versions
@@ -145,11 +146,12 @@ def measure_fleet(parts: StatusReport) -> Iterator[Metric]:
     shipping = parts.record.status()["shipping"]
     if shipping is not None:
         text = "Records that the engine has not acknowledged"
-        for name in ("records", "bytes"):
-            waiting = shipping[f"waiting_{name}"]
+        for name, waiting, lost in (
+            ("records", shipping["waiting_records"], shipping["lost_records"]),
+            ("bytes", shipping["waiting_bytes"], shipping["lost_bytes"]),
+        ):
             if waiting is not None:
                 yield make_single_metric("gauge", f"hooklatch_fleet_waiting_{name}", f"{text}: {name}.", waiting)
-            lost = shipping[f"lost_{name}"]
             yield make_single_metric(
                 "counter", f"hooklatch_fleet_lost_{name}", f"{text} and retention removed: {name}.", lost
             )

@@ -22,9 +22,8 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING
 
-import msgspec
 import trio
 
 from hooklatch.errors import describe_error, locate_error
@@ -47,7 +46,10 @@ from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.zygote import ForkError, ZygoteClient, run_zygote
 from hooklatch_worker.sandbox.safety import UnsafeFileError
 
-__all__ = ["BeingMadeError", "Environment", "Environments", "EnvironmentStatus"]
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import EnvironmentStatus
+
+__all__ = ["BeingMadeError", "Environment", "Environments"]
 
 logger = logging.getLogger("hooklatch.environments")
 MAX_ENVIRONMENTS = 16  # in use at once, each with a zygote of some 10 MiB
@@ -61,21 +63,6 @@ FIRST_TIDY, TIDY_INTERVAL = 600.0, 6 * 3600.0  # seconds; not at the start, when
 
 class BeingMadeError(EnvironmentFaultError):
     """An environment is not there yet."""
-
-
-class EnvironmentStatus(msgspec.Struct, frozen=True):
-    """The state of an environment, as `status` shows it."""
-
-    state: Literal["in use", "being made", "failed"]
-    python: str
-    version: str = ""
-    requires: tuple[str, ...] = ()
-    users: int = 0
-    seconds: float = 0.0  # since its build started
-    # The last line of the installer, or why it failed.  Monitoring reads it as `said`.
-    last_line: str = msgspec.field(default="", name="said")
-    zygote: int | None = None
-    restarts: int = 0
 
 
 class Environment:
@@ -404,11 +391,12 @@ class Environments:
     def status(self) -> list[EnvironmentStatus]:
         """Return the state of each environment that is in use, being made, or failed."""
         now = trio.current_time()
-        statuses = [
-            EnvironmentStatus(
-                "in use", environment.interpreter.python, environment.interpreter.version, environment.requires,
-                environment.users, zygote=environment.zygote.pid, restarts=environment.zygote.restarts,
-            )
+        statuses: list[EnvironmentStatus] = [
+            {
+                "state": "in use", "python": environment.interpreter.python, "version": environment.interpreter.version,
+                "requires": environment.requires, "users": environment.users, "seconds": 0.0, "said": "",
+                "zygote": environment.zygote.pid, "restarts": environment.zygote.restarts,
+            }
             for environment in self._environments.values()
         ]  # fmt: skip
         for build in self._builds.values():
@@ -417,17 +405,11 @@ class Environments:
             recipe = build.recipe
             text = build.fault or find_last_line(build.output.output())
             seconds = round(now - build.started, 1) if build.is_running else 0.0
-            statuses.append(
-                EnvironmentStatus(
-                    "being made" if build.is_running else "failed",
-                    recipe.python,
-                    recipe.version,
-                    recipe.requirements.dependencies,
-                    0,
-                    seconds,
-                    text,
-                )
-            )
+            statuses.append({
+                "state": "being made" if build.is_running else "failed", "python": recipe.python,
+                "version": recipe.version, "requires": recipe.requirements.dependencies, "users": 0,
+                "seconds": seconds, "said": text, "zygote": None, "restarts": 0,
+            })  # fmt: skip
         return statuses
 
 

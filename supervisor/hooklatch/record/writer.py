@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -43,6 +43,9 @@ from hooklatch.record.storage.recovery import RecordError, Recovery, collect_hos
 from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import measure_segments
 from hooklatch.record.storage.syncing import RecordSync
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import RecordStatus
 
 __all__ = ["FireFacts", "RecordWriter", "RecordError"]
 
@@ -366,9 +369,9 @@ class RecordWriter:
         self._retention_at = 0.0
         self._space.look()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> RecordStatus:
         """Return the state of the record for `status`."""
-        journal = self._journal
+        journal, head = self._journal, self.head
         warnings = self._faults.over
         if self._space.stage < DiskStage.CRITICAL and (shortage := self._space.explain()) is not None:
             warnings.append(shortage)
@@ -381,7 +384,7 @@ class RecordWriter:
         return {
             "folder": self.folder,
             "durability": self._settings.durability,
-            "head": self.head,
+            "head": {"seq": head.seq, "hash": head.hash} if head is not None else None,
             "segment": journal.segment.place.name,
             "segments": len(sizes),
             "bytes": sum(size for size, _ in sizes.values()),

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.dialects.find import load_entry_points
@@ -33,14 +33,14 @@ from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.calls import HookRunners
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireGenerations
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.reloader import Reloader, ReloadResult, make_first_plan
+from hooklatch.service.loading.reloader import Reloader, make_first_plan
 from hooklatch.service.loading.sources import SourceBuild, Sources
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.record_notes import RecordNotes
@@ -55,6 +55,9 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import ConnectionTasks
 from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
 
 __all__ = ["DaemonComponents"]
 
@@ -195,7 +198,7 @@ class DaemonComponents:
         self.notes.note_build(unit)
         self.breakers.release_replaced(unit.source.location, unit.build)
 
-    def _note_reload(self, reloaded: ReloadResult) -> None:
+    def _note_reload(self, reloaded: ReloadAnswer) -> None:
         """Record a reload, after which other files may have to be watched."""
         self.file_watch.hint.set()
         self.notes.announce_reload(reloaded)

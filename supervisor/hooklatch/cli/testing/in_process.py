@@ -29,7 +29,7 @@ from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
 from hooklatch.service.config.main_tables import find_builtin_source
 from hooklatch.service.dispatch.calls import HookRunner, HookRunners
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
+from hooklatch.service.dispatch.dialects import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.sources import SourceBuild as Proven

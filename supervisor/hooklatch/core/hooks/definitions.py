@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hooklatch.core.hooks.conditions import CompiledWhere
 
 __all__ = [
-    "HookDefinition", "HookTable", "InvalidHookError", "Priority", "Timeout", "derive_hook_id", "define_hooks",
-    "define_marked_hook", "is_id", "read_definition",
+    "HookDefinition", "HookTable", "InvalidHookError", "NativeHook", "Priority", "Timeout", "derive_hook_id",
+    "define_hooks", "define_marked_hook", "is_id", "read_definition",
 ]  # fmt: skip
 
 MAX_ID = 200  # characters
@@ -167,6 +167,18 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 0
     problem: str | None = None
     plugin: str | None = None
+
+
+class NativeHook(msgspec.Struct, frozen=True):
+    """A definition from another system's, and its event there ("" if its event is canonical already).
+
+    With a `fault` it is refused: its table then holds the readable keys, and `written` is the event as it was written.
+    """
+
+    table: dict[str, Any]
+    event: str
+    fault: InvalidHookError | None = None
+    written: object = None
 
 
 def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefinition]:

@@ -14,7 +14,7 @@ from hooklatch.core.fire_params import FireParams
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError, convert_params
 from hooklatch.core.text import suggest_name
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions

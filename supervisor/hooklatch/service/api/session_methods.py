@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,12 +19,11 @@ from hooklatch.core.hooks.snapshots import compute_budget
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT, Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
-from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.registry.asks import AskBroker
@@ -35,6 +34,11 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.version import PROTOCOL, VERSION
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import EndedSession, HelloAnswer, RefusedDefinition, SessionAnswer
+    from hooklatch.core.status_answers import RevisionAnswer
+    from hooklatch.dialects.dialect import Dialect
 
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 
@@ -113,7 +117,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             "unsubscribe": ApiMethod(TopicsParams, self._unsubscribe),
         }
 
-    async def _hello(self, connection: Connection, params: HelloParams) -> object:
+    async def _hello(self, connection: Connection, params: HelloParams) -> HelloAnswer:
         if params.protocol != PROTOCOL:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS,
@@ -124,9 +128,11 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         if params.role is not None:
             self.fleet.admit(connection, params.role, params.token, has_session=params.session is not None)
-        session, warnings, refused = None, list[str](), dict[str, Any]()
+        session: AgentSession | None = None
+        warnings: list[str] = []
+        refusals: list[RefusedDefinition] | None = None
         if params.session is not None or connection.role == "agent":
-            session, refused = await self._open(connection, params, dialect)
+            session, refusals = await self._open(connection, params, dialect)
             warnings = await self.projects.warnings(session.places)
             # Other connections of the session may have received a smaller budget, and rely on it.
             promised_wait = session.ask_wait if len(session.connections) > 1 else self.asks.wait
@@ -135,13 +141,12 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
                 await self.registries.wait_announced()
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
-        return {
+        answer: HelloAnswer = {
             "protocol": PROTOCOL,
             "server": {"name": "hooklatch", "version": VERSION},
             "session_id": session.id if session else None,
             "resume_token": session.resume_token if session else None,
             "hooks": list(session.own) if session else [],
-            **refused,
             "child_token": session.child_token if session else None,
             "revision": view.revision,
             "digest": view.digest,
@@ -158,8 +163,11 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             },
             "warnings": warnings,
         }
+        if refusals is not None:
+            answer["refused"] = refusals
+        return answer
 
-    async def _update(self, connection: Connection, params: UpdateParams) -> object:
+    async def _update(self, connection: Connection, params: UpdateParams) -> SessionAnswer:
         """Change the settings of a session: all that the request names, or none."""
         session, directory = require_session(connection), await look_up_if_named(params.cwd)
         self._check_personality(params)
@@ -172,7 +180,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         warnings = await self.projects.warnings(session.places)
         return {"revision": self.registries.view_of(session).revision, "warnings": warnings}
 
-    async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _close(self, connection: Connection, raw: msgspec.Raw) -> EndedSession:
         session, is_watching = require_session(connection), "decisions" in connection.topics
         self.permits.take_back(connection)
         has_ended = self.bus.part(connection, session)
@@ -180,7 +188,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.registries.permit_anew(None if connection.is_admin else session)
         return {"ended": has_ended}
 
-    async def _subscribe(self, connection: Connection, params: TopicsParams) -> object:
+    async def _subscribe(self, connection: Connection, params: TopicsParams) -> RevisionAnswer:
         topics = validate_topics(params)
         if not connection.is_admin:
             for topic in topics & OF_ADMINISTRATORS:
@@ -195,7 +203,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.registries.permit(session)
         return {"revision": view.revision}
 
-    async def _unsubscribe(self, connection: Connection, params: TopicsParams) -> object:
+    async def _unsubscribe(self, connection: Connection, params: TopicsParams) -> RevisionAnswer:
         topics = validate_topics(params)
         if "idle" in topics:
             self.permits.take_back(connection)
@@ -212,7 +220,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _open(
         self, connection: Connection, hello: HelloParams, dialect: Dialect | None
-    ) -> tuple[AgentSession, dict[str, Any]]:
+    ) -> tuple[AgentSession, list[RefusedDefinition] | None]:
         """Open the session that a client requests, or join it; return it with the hooks that were refused.
 
         Raises:
@@ -256,7 +264,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 self.registries.register_own(session, registration.hooks)
             self.bus.join(connection, session)
-        return session, registration.refused
+        return session, registration.refusals if registration.is_each else None
 
     def _find_parent(self, params: SessionParams, known: AgentSession | None) -> AgentSession | None:
         """Return the parent of a new session; a live session has its parent, or none, already."""

@@ -14,15 +14,15 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import SnapshotDiff
-from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.starting import scratch_root
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_path
@@ -44,28 +44,20 @@ from hooklatch.service.loading.commit import list_manifests
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
 from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.see import ObservedFiles, SeenFile, list_hook_files, read_files, read_project
+from hooklatch.service.loading.see import ObservedFiles, list_hook_files, read_files, read_project
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError, read_source_version
 from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
 from hooklatch.service.loading.unread import UnreadEntries, UsedPaths, find_unread_entries
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
-__all__ = ["Reloader", "ReloadResult", "ReloadRequest", "UnsettledError", "make_first_plan"]
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
+    from hooklatch.dialects.dialect import Dialect
+
+__all__ = ["Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
-
-
-class ReloadResult(msgspec.Struct, frozen=True):
-    """The result of a reload."""
-
-    previous: int
-    revision: int
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
-    diagnostics: list[Diagnostic]
-    accepted: list[str] = []  # the files and plugins that had vanished, and are removed now
 
 
 class ReloadRequest(msgspec.Struct, frozen=True):
@@ -88,8 +80,8 @@ def make_first_plan(config_path: str, state: StateFile) -> ReloadPlan:
         main=FileConfig(os.path.abspath(config_path), overrides=known.overrides, settings=known.settings),
         temporary=scratch_root(os.path.dirname(state.path)),
     )
-    listing, files = read_files(last.main.path, last.folder, list_known_files(last, known.manifests), {})
-    digests = plan_reload(last, ObservedFiles(listing, files, Discovery({}, {}, set()), known.manifests), NOTHING)
+    seen = read_files(last.main.path, last.folder, list_known_files(last, known.manifests), ObservedFiles())
+    digests = plan_reload(last, msgspec.structs.replace(seen, manifests=known.manifests), NOTHING)
     return ReloadPlan(
         main=digests.main,
         temporary=digests.temporary,
@@ -119,7 +111,7 @@ class Reloader:
         fleet: Fleet,
         *,
         on_declared: Callable[[str, str], None],
-        on_reloaded: Callable[[ReloadResult], None],
+        on_reloaded: Callable[[ReloadAnswer], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
         self.active = first
@@ -135,8 +127,7 @@ class Reloader:
         self._on_reloaded = on_reloaded
         self._on_settings = on_settings
         self._lock = trio.Lock()
-        self._read: Mapping[str, SeenFile] = {}  # the version of each file that was read last
-        self._packages: Mapping[str, PackageFolder] = {}  # the same of each folder of packages
+        self._seen = ObservedFiles()
         self._built = BuildResults()
         self._names: frozenset[str] = frozenset()  # of the hooks that files and packages declare
         self._by_file: dict[str, list[Hook]] = {}  # and the hooks themselves, by the file or plugin that declares them
@@ -195,7 +186,7 @@ class Reloader:
 
     async def reload(
         self, request: ReloadRequest = BY_ITSELF, *, anew: str | None = None, known: dict[str, Stamp] | None = None
-    ) -> ReloadResult:
+    ) -> ReloadAnswer:
         """Load the sources that have changed, and those of the request. Return the result.
 
         The new versions of sources below the directory `anew` are not compared to the old ones.
@@ -217,9 +208,7 @@ class Reloader:
             revision = self._registries.view.revision
             if revision != previous:
                 logger.info("reloaded", extra={"revision": revision})
-            result = ReloadResult(
-                previous, revision, change.added, change.removed, change.changed, self.diagnostics, self.active.removed
-            )
+            result = describe_reload(previous, revision, change, self.diagnostics, self.active.removed)
             if request.is_explicit or revision != previous or self.diagnostics != before:
                 self._on_reloaded(result)
             return result
@@ -239,7 +228,7 @@ class Reloader:
         paths = [path for path, hooks in self._by_file.items() for hook in hooks if name in (hook.id, hook.name)]
         return next((path for path in paths if path in self.active.vanished), paths[0] if paths else None)
 
-    async def apply(self, candidate: BundleCandidate) -> ReloadResult:
+    async def apply(self, candidate: BundleCandidate) -> ReloadAnswer:
         """Activate a bundle of the fleet, all of it as one revision.
 
         Raises:
@@ -249,7 +238,7 @@ class Reloader:
             previous = self._registries.view.revision
             change = await self._reload(candidate=candidate)
             revision = self._registries.view.revision
-            result = ReloadResult(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+            result = describe_reload(previous, revision, change, self.diagnostics, [])
             self._on_reloaded(result)
             return result
 
@@ -279,7 +268,7 @@ class Reloader:
         seen = await self.see(mends=request.is_explicit)
         if candidate is not None:
             seen = msgspec.structs.replace(seen, fleet=candidate.files)
-        self._read, self._packages = seen.files, seen.packages.folders
+        self._seen = seen
         plan = plan_reload(self.active, seen, accepts)
         now = await self.stamps() if known is not None else None
         if now != known or (known is not None and self._is_unsettled(plan.diagnostics, self._list_lost(plan))):
@@ -295,9 +284,11 @@ class Reloader:
         built = await builder.build()
         try:
             folders = [project.folder for project in plan.projects]
-            trees = await self._sources.look(lambda: {folder: trust.stamp_project(folder) for folder in folders})
             uses = UsedPaths.by(plan, self._units(built), built.faults, self._targets())
-            unguarding = await self._sources.look(partial(find_unread_entries, uses))
+            # Projects last: what is written during the look at the other entries still counts.
+            unguarding, trees = await self._sources.look(
+                lambda: (find_unread_entries(uses), {folder: trust.stamp_project(folder) for folder in folders})
+            )
             now = await self.stamps() if known is not None else None
         except BaseException:
             self._discard(built)
@@ -378,15 +369,18 @@ class Reloader:
 
         With `mends`, files of the fleet's bundle that are not as they were signed are written anew.
         """
-        active, known, remembered = self.active, self._known_files(), self._state.state.manifests
-        before, packages = self._read, self._packages
+        active, known, before, remembered = self.active, self._known_files(), self._seen, self._state.state.manifests
         used = {folder: self._projects.trusted[folder] for folder in self._projects.used()}
         loaded, look_at_fleet = self._projects.active, self._fleet.look(active.fleet, mends=mends)
 
         def read_all() -> ObservedFiles:
-            listing, files = read_files(active.main.path, active.folder, known, before)
-            projects = [read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()]
-            return ObservedFiles(listing, files, find_packages(packages), remembered, projects, look_at_fleet())
+            return msgspec.structs.replace(
+                read_files(active.main.path, active.folder, known, before),
+                packages=find_packages(before.packages.folders),
+                manifests=remembered,
+                projects=[read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()],
+                fleet=look_at_fleet(),
+            )
 
         return read_all
 
@@ -495,3 +489,14 @@ def list_siblings(path: str) -> list[str]:
     listing = list_directory(folder)
     names = listing.names if isinstance(listing, DirectoryNames) else []  # the directory itself is watched in any case
     return [os.path.join(folder, name) for name in names if name.endswith(".py")]
+
+
+def describe_reload(
+    previous: int, revision: int, change: SnapshotDiff, diagnostics: Iterable[Diagnostic], accepted: list[str]
+) -> ReloadAnswer:
+    """Return the answer of a reload; `accepted` are the files and plugins that had vanished, and are removed now."""
+    return {
+        "previous": previous, "revision": revision, "added": change.added, "removed": change.removed,
+        "changed": change.changed, "diagnostics": [diagnostic.describe() for diagnostic in diagnostics],
+        "accepted": accepted,
+    }  # fmt: skip

@@ -194,12 +194,9 @@ class SourceBuild:
                 self._digests[path], self.is_behind = None, True
             else:
                 self._digests[path] = self._digest(path)
+        # The sha256 of each file from which the build was loaded.
+        self.digests = {path: digest for path, digest in self._digests.items() if digest is not None}
         self.requested_at = -math.inf  # the moment at which a client last named it
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """Return the sha256 of each file from which the build was loaded."""
-        return {path: digest for path, digest in self._digests.items() if digest is not None}
 
     @property
     def is_untouched(self) -> bool:
@@ -323,11 +320,11 @@ class Sources:
         return [
             Diagnostic(
                 location, 0,
-                f"its workers should be {now.configured}, but only {now.in_force} is fully active; this kernel lacks "
-                f"{'; '.join(now.missing)}",
+                f"its workers should be {now['configured']}, but only {now['in_force']} is fully active; "
+                f"this kernel lacks {'; '.join(now['missing'])}",
             )
             for location, unit in self.units.items()
-            if (now := unit.pool.isolation).missing
+            if (now := unit.pool.isolation)["missing"]
         ]  # fmt: skip
 
     async def build(self, version: SourceVersion, limits: PoolLimits) -> SourceBuild:
