@@ -153,7 +153,7 @@ class DaemonComponents:
 
         # What clients request.
         operations = Operations(self.notes.note)
-        registrar = Registrar(self.registries, self.files, self.sources, self.dispatcher, self.dialects)
+        registrar = Registrar(self.registries, self.files, self.sources, self.dialects)
         self.hook_methods = HookMethods(
             registrar=registrar, registries=self.registries, files=self.files, sources=self.sources, state=state,
             breakers=self.breakers, faults=faults, fleet=self.fleet, operations=operations,
