@@ -1,4 +1,4 @@
-"""How a link waits for its engine: for an answer under a deadline of our own, and after failures, longer each time.
+"""Waiting for an engine: for an answer under a deadline of our own, and after failures, longer each time.
 
 An answer that stays away means that the connection is gone.  If an engine comes back, its hosts must not all connect in
 the same moment.
