@@ -28,6 +28,7 @@ __all__ = [
     "AccountParams",
     "ApiMethod",
     "MethodTable",
+    "check_live",
     "ApiMethods",
     "Operations",
     "require_session",
@@ -104,6 +105,7 @@ class ApiMethods:
         dialect_dispatcher: DialectDispatcher,
         registries: Registries,
         bus: Bus,
+        sessions: Sessions,
         *,
         of_clients: Iterable[MethodTable],
         of_administrators: MethodTable,
@@ -114,6 +116,7 @@ class ApiMethods:
         self._dialect_dispatcher = dialect_dispatcher
         self._registries = registries
         self._bus = bus
+        self._sessions = sessions
         self._products = of_products
         clients = {name: method for table in of_clients for name, method in table.items()}
         self._own: Mapping[Role, MethodTable] = {
@@ -182,7 +185,7 @@ class ApiMethods:
         """Start a fire whose decision no client waits for, or refuse one with ambiguous params."""
         if fault is None:
             return self._dispatcher.fire_later(params, session)
-        spec = self._dispatcher.spec(params.event)
+        spec = self._registries.find_event(params.event)
         decision = await self._dispatcher.refuse(spec, "payload", fault, params, session)
         return decision if params.wait else {"accepted": False, "decision_id": decision.decision_id}
 
@@ -207,6 +210,8 @@ class ApiMethods:
         """Note that a connection has ended."""
         session, is_watching = connection.session, "decisions" in connection.topics
         self._bus.leave(connection)
+        if session is not None:
+            self._sessions.lose_connection(session, connection.number)
         if is_watching:  # clients may skip again the events that they had to fire for this watcher
             self._registries.permit_anew(None if connection.is_admin else session)
 
@@ -222,6 +227,16 @@ def require_session(connection: Connection) -> AgentSession:
             ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
         )
     return connection.session
+
+
+def check_live(session: AgentSession) -> None:
+    """Refuse a request whose session ended while something was loaded for it.
+
+    Raises:
+        RpcError: the session was closed.
+    """
+    if session.has_ended:
+        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed during this request")
 
 
 def select_viewed_session(sessions: Sessions, connection: Connection, session_id: str | None) -> AgentSession | None:
