@@ -37,7 +37,7 @@ from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from hooklatch.core.answers import ChangeAnswer
+    from hooklatch.core.answers import ChangeAnswer, SettingsAnswer
     from hooklatch.core.status_answers import AcceptedState, ChangeWarnings
 
 __all__ = ["HookMethods", "RegisterParams", "add_storage_warning"]
@@ -130,14 +130,14 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _make_hooks(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> MadeHooks:
         return await self.registrar.make_hooks(self.registrar.read(params.hooks, registrant), connection, registrant)
 
-    async def _settings(self, connection: Connection, params: SettingsParams) -> object:
+    async def _settings(self, connection: Connection, params: SettingsParams) -> SettingsAnswer:
         """Read a settings file as in hooks.d, for a client that registers its hooks.
 
         Raises:
             RpcError: the product that reads it cannot be loaded.
         """
 
-        def read() -> object:
+        def read() -> SettingsAnswer:
             return load_product(FILES, ".json", ForeignFile).define(params.source, params.data, params.scope)
 
         try:
