@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := supervisor workers tests bench examples
+SOURCES := supervisor workers tests bench examples packaging
 
-.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet oracle docs format format-check lint types collect clean
+.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet oracle docs release format format-check lint types collect clean
 
 check: static test ratios
 
@@ -97,6 +97,13 @@ hosts-page: $(VENV)/.ready
 docs: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs site
+
+# A release: the version and its notes from CHANGELOG.md, all checks, then what is published in dist/VERSION.
+release: $(VENV)/.ready
+	@test -n "$(VERSION)" || { echo "name a version: make release VERSION=1.2.3" >&2; exit 2; }
+	$(BIN)/python packaging/release.py prepare $(VERSION)
+	$(MAKE) --no-print-directory check
+	$(BIN)/python packaging/release.py build $(VERSION)
 
 # Coverage-guided, two minutes a target; where atheris cannot be installed, `make test` fuzzes with Hypothesis all the same.
 fuzz: $(VENV)/.ready

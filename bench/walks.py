@@ -1,4 +1,4 @@
-"""How much source there is, and how much of it four requests to the daemon walk through.
+"""How much source there is, and how much of it five requests to the daemon walk through.
 
 The daemon runs in a process of its own under `sys.setprofile`, in all threads, and is asked over its sockets in plain
 JSON lines.  Each request is made several times after one that warms up; the run with the fewest calls is shown, since
@@ -247,11 +247,18 @@ async def walk_all(root: Path, rounds: int, recorder: Recorder, folder: str) -> 
         payload = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
         served = {"id": "own", "event": "stop", "served": True}
         loaded = {"id": "own", "event": "stop", "run": "own.py:guard"}
+        document = {
+            "session_id": "walk", "transcript_path": f"{folder}/walk.jsonl", "cwd": folder,
+            "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_use_id": "toolu_1", **payload,
+        }  # fmt: skip
+        # In the order in which the forwarder writes it.
+        event = {"host": "claude-code", "event": "PreToolUse", "environ": {}, "budget": 60.0, "document": document}
         trips: dict[str, tuple[Trip, Trip, Trip]] = {
             "fire": (nothing, lambda: agent.call("fire", event="pre_tool_use", payload=payload), nothing),
             "register, served": (nothing, lambda: agent.call("register", hooks=[served]), unregister),
             "register, run=": (lambda: edit("own.py"), lambda: agent.call("register", hooks=[loaded]), unregister),
             "reload": (lambda: edit("guards.py"), lambda: admin.call("reload"), nothing),
+            "host event": (nothing, lambda: agent.call("host", **event), nothing),
         }
         return {name: await walk(recorder, rounds, *trip) for name, trip in trips.items()}
 
@@ -328,7 +335,7 @@ def change(numbers: list[int]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Count the source, and how much of it four requests walk through.")
+    parser = argparse.ArgumentParser(description="Count the source, and how much of it five requests walk through.")
     parser.add_argument("--quick", action="store_true", help="make each request once after the one that warms up")
     parser.add_argument("--tree", type=Path, help="another checkout to compare with")
     parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)

@@ -123,8 +123,8 @@ OURS = {
     "config/file_safety.py": "make_private is for the daemon's own directories",
     "config/state_file.py": "in the daemon's state directory",
     "dispatch/state_journal.py": "in the daemon's state directory",
-    "fleet/policy_file.py": "in the daemon's state directory",
-    "fleet/token.py": "in the daemon's runtime directory",
+    "fleet/host/policy_file.py": "in the daemon's state directory",
+    "fleet/host/token.py": "in the daemon's runtime directory",
     "loading/hints.py": "/proc",
     "folders.py": "the daemon's own directories, before it serves",
     "logs.py": "the daemon's own log, by the thread that writes it",
@@ -154,10 +154,11 @@ def calls(node: ast.AST, within: str = "") -> Iterator[tuple[ast.Call, str]]:
 
 
 def test_the_service_looks_at_files_in_time_and_not_from_the_event_loop() -> None:
-    service = ROOT / "supervisor" / "hooklatch" / "service"
+    package = ROOT / "supervisor" / "hooklatch"
+    modules = [*(package / "service").rglob("*.py"), *(package / "fleet/host").rglob("*.py")]
     untimed, waiting, ours = list[str](), list[str](), set[str]()
-    for path in sorted(service.rglob("*.py")):
-        name = path.relative_to(service).as_posix()
+    for path in sorted(modules):
+        name = path.relative_to(package).as_posix().removeprefix("service/")
         for call, within in calls(ast.parse(path.read_text())):
             called = ast.unparse(call.func)
             if called in LOOKS and within != "in time":

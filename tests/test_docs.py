@@ -104,6 +104,7 @@ async def test_the_table_of_methods_is_complete(tmp_path: Path) -> None:
     rows = re.findall(r"^\| ([^|]+) \| (?:both|agent|admin) \|", text, re.MULTILINE)
 
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
+        daemon.parts.fleet.use()  # a product's methods are known once it is loaded
         with pytest.raises(RpcFailure, match="there are") as refusal:
             await client.call("nothing")
         of_links = daemon.parts.methods.tables["link"].keys() - daemon.parts.methods.tables["admin"].keys()

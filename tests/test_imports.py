@@ -21,23 +21,28 @@ WORKER = Path(hooklatch_worker.__file__).parent
 
 HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
-GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "version"}
+GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "products", "version"}
+# What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
+PRODUCTS = {"fleet", "metrics", "lsp", "guards", "dashboard", "importing", "bridges", "testing", "cli"}
+CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
 BELOW = {
     "shelltext": set(),
     "core": {"errors", "shelltext"},
     "processes": {"core", *GROUND},
     "record": {"core", *GROUND},
-    "service": {"processes", "record", "dialects", "hosts", "importing", "fleet", "core", *GROUND},
+    "service": {"processes", "record", "dialects", "hosts", "core", *GROUND},
     "client": {"core", *GROUND},
-    "fleet": {"client", "record", "core", *GROUND},
+    "fleet": {"service", "processes", "client", "record", "core", *GROUND},
+    "metrics": {"service", "record", "core", *GROUND},
+    "lsp": {"service", "core"},
     "hosts": {"core"},
     "bridges": {"client", "core", *GROUND},
     "entry": {"credentials", "paths", "hosts"},
     "dialects": {"hosts", "core"},
     "guards": {"shelltext"},
-    "dashboard": {"record", "core", *GROUND},
+    "dashboard": {"client", "record", "core", *GROUND},
     "testing": {"service", "hosts", "core", "paths"},
-    "importing": {"dialects", "hosts", "core"},
+    "importing": {"service", "dialects", "hosts", "core"},
     "cli": {
         "service",
         "processes",
@@ -50,6 +55,7 @@ BELOW = {
         "entry",
         "dialects",
         "importing",
+        "lsp",
         "testing",
         "guards",
         "shelltext",
@@ -63,13 +69,13 @@ BELOW = {
 # The rooms of each part, lowest first: a room imports itself and those before it.  What stands beside the rooms,
 # at the part's root, is free; that nothing goes round in a circle holds for all.
 ROOMS = {
-    "hooklatch.service": ("config", "registry", "dispatch", "loading", "fleet", "transport", "api"),
+    "hooklatch.service": ("config", "registry", "dispatch", "loading", "transport", "api"),
     "hooklatch.client": ("protocol",),
     "hooklatch.core": ("hooks",),
     "hooklatch.record": ("storage",),
     "hooklatch.shelltext": ("grammar", "reading"),
     "hooklatch.guards": ("paths",),
-    "hooklatch.fleet": ("engine", "publishing", "logs", "link"),
+    "hooklatch.fleet": ("engine", "publishing", "logs", "link", "host"),
     "hooklatch.cli": ("terminal", "testing", "fleet", "hooks", "hosts", "daemon", "live"),
     "hooklatch_worker": ("author", "sandbox", "lsp", "runtime"),
 }
@@ -166,7 +172,7 @@ def test_the_package_itself_loads_nothing() -> None:
 
 
 def test_the_workers_part_needs_msgspec_alone() -> None:
-    loaded = loaded_by("import hooklatch_worker")
+    loaded = loaded_by("from hooklatch_worker import Event, chain, deny, hook")
 
     assert "msgspec" in loaded
     assert not loaded & {"hooklatch", "trio", "asyncio", "socket", "multiprocessing"}
@@ -273,11 +279,16 @@ def test_rooms_import_only_those_below_them(part: str, rooms: tuple[str, ...]) -
             assert not above & {room_of(one) for one in found}, name
 
 
-def test_the_daemon_imports_nothing_of_a_fleet_but_what_is_pure() -> None:
-    for name, found in graph().items():
-        if name.startswith("hooklatch.service."):
-            of_fleet = {imported for imported in found if imported.startswith("hooklatch.fleet.")}
-            assert not [imported for imported in of_fleet if imported.count(".") > 2], name  # pure: beside the rooms
+@table("name", sorted(name for name, _ in ALL if name.split(".")[1:2] and name.split(".")[1] in CORE_PARTS))
+def test_the_core_imports_no_product(name: str) -> None:
+    """Not for types either, nor in a function: entry points name what is beside the core."""
+    path = dict(ALL)[name]
+    parts = {
+        imported.split(".")[1] for imported in imports_of(path, for_types=True) if imported.startswith("hooklatch.")
+    }
+
+    assert not parts & PRODUCTS
+    assert not [one for one in imports_of(path, for_types=True) if one.startswith("hooklatch_worker.lsp")]
 
 
 def test_each_room_has_a_place_among_the_others() -> None:

@@ -176,20 +176,23 @@ away_now = MOUNTS.now
 
 def find_disk(path: str, *, is_tree: bool = False) -> str | None:
     """Return the first disk on the way to a path, or below it, that may not answer; None if all of it is local."""
-    return find_next_disk(path, MOUNTS.now(), (), is_tree=is_tree)
+    away = MOUNTS.now()
+    if not is_plain(path, away):
+        return find_next_disk(path, away, (), is_tree=is_tree)
+    return find_disk_below(path, away, ()) if is_tree else None
 
 
 def find_next_disk(path: str, away: Mapping[str, str], answering: Collection[str], *, is_tree: bool) -> str | None:
-    end, disk = path, None
     try:
-        if not is_plain(path, away):
-            end, disk, _ = resolve_path(os.path.join(os.getcwd(), path), away, answering)
+        end, disk, _ = resolve_path(os.path.join(os.getcwd(), path), away, answering)
     except (OSError, ValueError):
         return None  # the caller's own lookup fails with the same error
-    if disk is None and is_tree:
-        below = f"{end.rstrip('/')}/"
-        return next((other for at, other in away.items() if at.startswith(below) and other not in answering), None)
-    return disk
+    return find_disk_below(end, away, answering) if disk is None and is_tree else disk
+
+
+def find_disk_below(folder: str, away: Mapping[str, str], answering: Collection[str]) -> str | None:
+    below = f"{folder.rstrip('/')}/"
+    return next((disk for at, disk in away.items() if at.startswith(below) and disk not in answering), None)
 
 
 # -- one look at a time ------------------------------------------------------------------------------------------
@@ -269,16 +272,17 @@ def find_lane(key: str, place: str, timeout: float = PATIENCE) -> LookupThread:
 
 def look_within_time(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
     """Look at a path, from the thread of its disk if that may not answer."""
-    if HERE.is_checked:
-        return look()
     away, answering = MOUNTS.now(), HERE.answering
     find = partial(find_next_disk, path, away, is_tree=is_tree)
-    disk, own = find(answering), None
-    while disk is not None:
-        place = next(at for at, other in away.items() if other == disk)
-        answering, own = (*answering, disk), find_lane(disk, f"the disk at {place}")
-        disk = own.look(partial(find, answering), answering)
-    return look() if own is None else own.look(look, answering)
+    try:
+        disk, own = find(answering), None
+        while disk is not None:
+            place = next(at for at, other in away.items() if other == disk)
+            answering, own = (*answering, disk), find_lane(disk, f"the disk at {place}")
+            disk = own.look(partial(find, answering), answering)
+        return look() if own is None else own.look(look, answering)
+    except TimeoutError as error:
+        raise TimeoutError(error.errno, error.strerror, path) from None
 
 
 def limit_look(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
@@ -286,7 +290,9 @@ def limit_look(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[s
 
     @wraps(look)
     def looked(path: str, /, *args: P.args, **named: P.kwargs) -> T:
-        return look_named_disk(path, partial(look, path, *args, **named), is_tree=False)
+        if HERE.is_checked or is_plain(path):
+            return look(path, *args, **named)
+        return look_within_time(path, partial(look, path, *args, **named), is_tree=False)
 
     return looked
 
@@ -296,16 +302,9 @@ def limit_tree_look(look: Callable[[str], T]) -> Callable[[str], T]:
 
     @wraps(look)
     def looked(path: str, /) -> T:
-        return look_named_disk(path, partial(look, path), is_tree=True)
+        return look(path) if HERE.is_checked else look_within_time(path, partial(look, path), is_tree=True)
 
     return looked
-
-
-def look_named_disk(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
-    try:
-        return look_within_time(path, look, is_tree=is_tree)
-    except TimeoutError as error:
-        raise TimeoutError(error.errno, error.strerror, path) from None
 
 
 def look_here(look: Callable[[str], T], path: str) -> T:

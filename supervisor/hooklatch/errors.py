@@ -67,21 +67,28 @@ class HooklatchError(Exception):
 class DaemonUnreachableError(HooklatchError, ConnectionError):
     """No daemon accepts the request, or the connection was lost before the answer.
 
-    `is_denied`: its socket is there, and for another user.
+    `is_denied`: its socket is there, and for another user.  `is_absent`: of the sockets `tried`, none is there, or no
+    process listens on it.
     """
 
     is_denied = False
+    is_absent = False
+    tried = ""
 
     @classmethod
-    def at(cls, failures: Sequence[tuple[str, str]], *, is_denied: bool = False) -> DaemonUnreachableError:
+    def at(cls, failures: Sequence[tuple[str, OSError]]) -> DaemonUnreachableError:
         """Return an error that names each path tried and why it failed."""
-        tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
+        tried = " or ".join(f"{error.filename or path} ({explain_error(error)})" for path, error in failures)
+        tried = tried or "any known path"
+        is_denied = any(isinstance(error, PermissionError) for _, error in failures)
         do = "start one with: hooklatch serve --detach"
         if is_denied:
             do = "it is for another user: become that user, or name the folder of your own daemon with --runtime-dir"
             do += ", or the user of the daemon to accept with --daemon-uid"
         error = cls(f"no daemon is reachable at {tried}; {do}")
         error.is_denied = is_denied
+        error.is_absent = all(isinstance(error, FileNotFoundError | ConnectionRefusedError) for _, error in failures)
+        error.tried = tried
         return error
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.core.protocol import Response
+from hooklatch.client.trio_admin import AdminConnector, TrioAdminConnection, convert_answer
 from hooklatch.dashboard.actions import Actions
 from hooklatch.dashboard.answers import HooksAnswer, HookSummary, OpenAskList, TimingSummary
 from hooklatch.dashboard.asker import QueryResult
@@ -21,13 +21,13 @@ from hooklatch.dashboard.decisions import build_announced_row, build_record_row
 from hooklatch.dashboard.differences import list_field_changes
 from hooklatch.dashboard.feed import AnnouncementBuffer
 from hooklatch.dashboard.keys import Keys
-from hooklatch.dashboard.link import DaemonConnector, DaemonLink, DaemonUnansweredError, read_reply
 from hooklatch.dashboard.rendering import build_environment, isolate_text_direction
 from hooklatch.dashboard.revisions import Revision, RevisionDiff, compare_revisions, list_revisions
 from hooklatch.dashboard.samples import LENGTH, Samples
 from hooklatch.dashboard.site import DashboardSite
 from hooklatch.dashboard.sources import read_source
 from hooklatch.dashboard.text import MAX_TEXT, format_moment, format_page_json, make_visible
+from hooklatch.errors import DaemonUnreachableError, UnreadableAnswerError
 from support.asked import ask
 from support.tables import table
 
@@ -235,7 +235,7 @@ async def test_of_many_decisions_the_newest_are_shown_and_the_others_counted() -
     told += [{"topic": "decisions", "missed": 7}, {"topic": "operations", "kind": "suspended"}]
     watch = AnnouncementBuffer()
 
-    with pytest.raises(DaemonUnansweredError, match="over"):
+    with pytest.raises(DaemonUnreachableError, match="over"):
         await watch.receive(Told(told))
     newest, omitted = watch.take()
 
@@ -245,7 +245,7 @@ async def test_of_many_decisions_the_newest_are_shown_and_the_others_counted() -
     assert watch.take() == ([], 0)
 
 
-class Told(DaemonLink):
+class Told(TrioAdminConnection):
     """A connection on which all of this was announced, and which then ended."""
 
     def __init__(self, announcements: list[dict[str, Any]]) -> None:
@@ -255,7 +255,7 @@ class Told(DaemonLink):
         await trio.lowlevel.checkpoint()
         for one in self._told:
             return one
-        raise DaemonUnansweredError("it is over")
+        raise DaemonUnreachableError("it is over")
 
 
 def test_a_source_is_compared_with_what_the_daemon_loaded(tmp_path: Path) -> None:
@@ -280,14 +280,14 @@ def test_an_answer_without_what_a_page_needs_is_none(missing: str) -> None:
     told = {"hooks": [], "revision": 1, "digest": "d"}
     del told[missing]
 
-    with pytest.raises(DaemonUnansweredError, match="cannot be understood"):
-        read_reply(Response(1, msgspec.Raw(msgspec.json.encode(told))), "hooks", HooksAnswer)
+    with pytest.raises(UnreadableAnswerError, match="cannot be understood"):
+        convert_answer("hooks", told, HooksAnswer)
 
 
 def asked(**more: Any) -> str:
     """Return the page on which somebody answers an ask."""
     told = msgspec.json.decode(msgspec.json.encode({"asks": [ask(**more)]}), type=OpenAskList).asks[0]
-    actions = Actions(DashboardSite(DaemonConnector(list), Keys(1), "me"))
+    actions = Actions(DashboardSite(AdminConnector("hooklatch dashboard", list), Keys(1), "me"))
     return html.unescape(bytes(actions._ask_form(told, {}).body).decode())
 
 

@@ -28,7 +28,7 @@ def test_what_no_daemon_answers_is_not_known_and_never_well() -> None:
             after = shown(visitor, "/")
 
     for path, text in {**before, "after": after}.items():
-        assert "no hooklatch daemon listens at" in text, path
+        assert "no daemon is reachable at" in text, path
         assert "not known" in text.lower(), path
         assert "All is well" not in text, path
         assert "Nothing " not in text, path

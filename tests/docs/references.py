@@ -22,7 +22,7 @@ EVENTS = """# Events, one by one
 
 The payload and the permitted answers of each event's hooks. A hook may answer `warn` and `context` to every event.
 [Writing hooks](../guides/hooks.md#verdicts) explains the answers and
-[the models](../guides/hooks.md#the-four-models). [Hosts and their events](host-events.md) lists each host's events.
+[the models](hooks.md#the-four-models). [Hosts and their events](host-events.md) lists each host's events.
 `hooklatch events NAME` prints the same.
 
 `python tests/docs/references.py` writes this page from the catalogue. Do not edit it by hand."""

@@ -60,7 +60,7 @@ def test_a_whole_answer_is_passed_on_byte_for_byte(form: str, serve: Serve, fold
 
 def test_the_daemon_gets_the_document_and_what_the_host_says(form: str, serve: Serve, folder: str) -> None:
     daemon = serve(result())
-    document = '{"é":"\\u0000 \\" \\\\ 😀"}\r\n\t\x01\x7f'.encode()
+    document = '{"é":"\\u0000 \\" \\\\ 😀"}\r\n\t\x01\x7f,"document":'.encode()
     environ = {"CLAUDE_PROJECT_DIR": "/ho\\me/é", "OTHER": "x", "GEMINI_PROJECT_DIR": '/a"b'}
 
     run(form, folder, document, host="codex", event="PreToolUse", wait=20.5, environ=environ)
@@ -70,7 +70,7 @@ def test_the_daemon_gets_the_document_and_what_the_host_says(form: str, serve: S
     assert request == {"jsonrpc": "2.0", "id": 1, "method": "host"}
     assert 0 < params.pop("budget") <= 20.5
     assert params == {
-        "host": "codex", "event": "PreToolUse", "document": document.decode(),
+        "host": "codex", "event": "PreToolUse", "document": document.decode().replace("\n", "\r"),
         "environ": {"CLAUDE_PROJECT_DIR": "/ho\\me/é", "GEMINI_PROJECT_DIR": '/a"b'},
     }  # fmt: skip
 
@@ -82,7 +82,24 @@ def test_large_events_and_large_answers_go_through(form: str, serve: Serve, fold
     code, stdout, _ = run(form, folder, text.encode())
 
     assert (code, json.loads(stdout)) == (0, {"a": text})
-    assert daemon.request()["params"]["document"] == text
+    assert daemon.request()["params"]["document"] == text.replace("\n", "\r")
+
+
+def test_a_document_that_is_json_makes_a_line_of_json_with_the_same_value(form: str, serve: Serve, folder: str) -> None:
+    daemon, document = serve(result()), {"tool_input": {"command": 'a\nb\r\t"\\', "é": [1.0, None]}}
+
+    run(form, folder, json.dumps(document, indent=2).replace("\n", "\r\n").encode())
+
+    assert json.loads(daemon.lines[0])["params"]["document"] == document
+
+
+def test_a_line_end_within_a_string_stays_a_fault_of_the_document(form: str, serve: Serve, folder: str) -> None:
+    daemon = serve(result())
+
+    run(form, folder, b'{"a":"b\nc"}')
+
+    with pytest.raises(ValueError, match="control character"):
+        json.loads(daemon.request()["params"]["document"])
 
 
 # -- answers that are none -----------------------------------------------------------------------------------------

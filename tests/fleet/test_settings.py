@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from hooklatch.fleet.settings import BY_CHOICE, DEFAULT_FIELDS, RECORD_FIELDS, FleetSettings, FleetTable
+from hooklatch.fleet.settings import BY_CHOICE, DEFAULT_FIELDS, RECORD_FIELDS, FleetSettings, FleetTable, read_settings
 from hooklatch.record.entries import DecisionEntry
 from hooklatch.service.config.configuration import ConfigError, read_config
 from support.repository import ROOT
@@ -21,7 +21,7 @@ PAGE = (ROOT / "docs" / "guides" / "operating.md").read_text()
 
 
 def read(text: str) -> FleetSettings | None:
-    return read_config(PATH, text.encode()).settings.fleet
+    return read_settings(read_config(PATH, text.encode()).settings.fleet)
 
 
 def refused(text: str) -> str:

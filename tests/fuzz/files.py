@@ -15,9 +15,9 @@ from hooklatch.core.payload import Payload
 from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.dialects.dialect import UnknownNativeEventError
 from hooklatch.importing import UnreadableFileError, read_hooks
+from hooklatch.importing.settings_files import read_settings
 from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config
-from hooklatch.service.config.settings_files import read_settings
 from hooklatch_worker import wire
 
 __all__ = [

@@ -192,7 +192,7 @@ def test_each_gate_is_refused_in_a_form_that_holds(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLAUDE.events)
 def test_the_documented_table_is_the_one_in_force(name: str) -> None:
-    page = (ROOT / "docs" / "guides" / "claude-code.md").read_text()
+    page = (ROOT / "docs" / "reference" / "claude-code.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
 
     _, _, event, kind, words, _ = (cell.strip(" `") for cell in row.split("|"))

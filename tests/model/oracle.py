@@ -1,4 +1,4 @@
-"""What the daemon must say, by docs/guides/hooks.md and docs/reference/protocol.md.
+"""What the daemon must say, by docs/reference/hooks.md and docs/reference/protocol.md.
 
 Synchronous, and written apart from the daemon.  Knows sessions, hooks, deaths and moments; imports nothing of what it
 judges.  A fire is a generator: it stops where a hook does not answer before it is let go, so that what happens

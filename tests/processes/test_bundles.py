@@ -7,9 +7,9 @@ import hashlib
 import pytest
 
 from hooklatch.service.config.configuration import FileConfig, read_config
-from hooklatch.service.loading.declared_files import FleetFiles, find_fleet_misfit
-from hooklatch.service.loading.pinning import prepare_version
+from hooklatch.service.loading.build import prepare_version
 from hooklatch.service.loading.plan import ReloadPlan
+from hooklatch.service.loading.see import FleetFiles, find_fleet_misfit
 from hooklatch.service.loading.sources import SourceVersion, UnitError
 from hooklatch_worker.wire import Source
 

@@ -16,7 +16,7 @@ import trio
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hooklatch.service.measurements import measure_daemon
+from hooklatch.metrics.measurements import measure_daemon
 from support.daemons import Daemon, running_daemon
 from support.fleets import fleet_table
 from support.pools import until
@@ -147,7 +147,7 @@ async def test_every_name_is_a_good_one_and_every_sum_adds_up(tmp_path: Path) ->
 
 
 async def test_the_documentation_names_every_metric_with_its_labels(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "guides" / "operating.md").read_text()
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     rows = re.findall(r"^\| (`hooklatch_[^|]*) \|([^|]*)\|", page, re.MULTILINE)
     documented = {name: labels.strip() for names, labels in rows for name in re.findall(r"`(\w+)`", names)}
     given = files()

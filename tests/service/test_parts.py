@@ -13,13 +13,13 @@ import pytest
 import trio
 
 from hooklatch.core.restarts import Restart
+from hooklatch.metrics.publisher import MetricsPublisher
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import ChildSpec, PartFailedError, Supervisor
 from hooklatch.service.api.methods import ApiMethods
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.hints import InotifyHints
 from hooklatch.service.loading.watch import FileWatch
-from hooklatch.service.metrics import MetricsPublisher
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.suspensions import Suspensions

@@ -29,9 +29,9 @@ from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import FireFacts, RecordWriter
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.loading.files import Reloader
-from hooklatch.service.loading.plan import ObservedFiles
 from hooklatch.service.loading.plugins import Discovery
+from hooklatch.service.loading.reloader import Reloader
+from hooklatch.service.loading.see import ObservedFiles
 from hooklatch.service.loading.sources import SourceBuild, Sources, SourceVersion, read_source_version
 from hooklatch.service.parts import DaemonComponents
 from hooklatch_worker import wire
@@ -142,7 +142,7 @@ class FakeFiles(Reloader):
     """Looks without a thread: a clock that jumps does not wait for one."""
 
     async def see(self, *, mends: bool = False) -> ObservedFiles:
-        return self.look(lambda: Discovery({}, {}, set()), mends=mends)()
+        return self.look(lambda _: Discovery({}, {}, set()), mends=mends)()
 
 
 class FakeState(StateFile):

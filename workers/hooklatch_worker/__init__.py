@@ -1,78 +1,83 @@
-"""The API for hook authors: the marker, the verdicts and the events.  Needs msgspec only."""
+"""The API for hook authors: the marker, the verdicts and the events.  Needs msgspec only.
 
-from hooklatch_worker.author.composition import chain, composite, when
-from hooklatch_worker.author.decorator import hook
-from hooklatch_worker.author.events import (
-    CompactStage,
-    ConfigChange,
-    CustomEvent,
-    CustomLog,
-    Elicitation,
-    ElicitationResult,
-    ErrorIntercept,
-    ErrorLog,
-    ErrorRecover,
-    ErrorTransform,
-    Event,
-    MessageClaim,
-    MessageDispatch,
-    MessageReceived,
-    MessageSend,
-    MessageSent,
-    Metrics,
-    ModelRequest,
-    ModelResponse,
-    Notification,
-    Performance,
-    PermissionDenied,
-    PermissionRequest,
-    PersonalitySwitch,
-    PostCompact,
-    PostModel,
-    PostToolBatch,
-    PostToolUse,
-    PostToolUseFailure,
-    PreCompact,
-    PreIteration,
-    PreModel,
-    PreModelSwitch,
-    PreToolUse,
-    PromptBuild,
-    SessionEnd,
-    SessionStart,
-    Stop,
-    StopFailure,
-    SubagentStart,
-    SubagentStarted,
-    SubagentStop,
-    TaskCompleted,
-    TaskCreated,
-    TeammateIdle,
-    Telemetry,
-    ToolPath,
-    ToolResult,
-    ToolSelection,
-    UserPromptExpansion,
-    UserPromptSubmit,
-    WorktreeCreate,
-    WorktreeRemove,
-)
-from hooklatch_worker.author.state import Scope, State, StateError
-from hooklatch_worker.author.verdicts import (
-    Verdict,
-    allow,
-    amend,
-    append,
-    ask,
-    claim,
-    context,
-    deny,
-    halt,
-    inject,
-    last,
-    resume,
-    warn,
-)
+Each name is loaded when it is first used: the daemon, which uses the modules beside this one, needs none of them.
+"""
+
+TYPE_CHECKING = False  # type checkers take it for true; importing typing would be most of what this file costs
+if TYPE_CHECKING:
+    from hooklatch_worker.author.composition import chain, composite, when
+    from hooklatch_worker.author.decorator import hook
+    from hooklatch_worker.author.events import (
+        CompactStage,
+        ConfigChange,
+        CustomEvent,
+        CustomLog,
+        Elicitation,
+        ElicitationResult,
+        ErrorIntercept,
+        ErrorLog,
+        ErrorRecover,
+        ErrorTransform,
+        Event,
+        MessageClaim,
+        MessageDispatch,
+        MessageReceived,
+        MessageSend,
+        MessageSent,
+        Metrics,
+        ModelRequest,
+        ModelResponse,
+        Notification,
+        Performance,
+        PermissionDenied,
+        PermissionRequest,
+        PersonalitySwitch,
+        PostCompact,
+        PostModel,
+        PostToolBatch,
+        PostToolUse,
+        PostToolUseFailure,
+        PreCompact,
+        PreIteration,
+        PreModel,
+        PreModelSwitch,
+        PreToolUse,
+        PromptBuild,
+        SessionEnd,
+        SessionStart,
+        Stop,
+        StopFailure,
+        SubagentStart,
+        SubagentStarted,
+        SubagentStop,
+        TaskCompleted,
+        TaskCreated,
+        TeammateIdle,
+        Telemetry,
+        ToolPath,
+        ToolResult,
+        ToolSelection,
+        UserPromptExpansion,
+        UserPromptSubmit,
+        WorktreeCreate,
+        WorktreeRemove,
+    )
+    from hooklatch_worker.author.state import Scope, State, StateError
+    from hooklatch_worker.author.verdicts import (
+        Verdict,
+        allow,
+        amend,
+        append,
+        ask,
+        claim,
+        context,
+        deny,
+        halt,
+        inject,
+        last,
+        resume,
+        warn,
+    )
 
 __all__ = [
     "hook",
@@ -150,3 +155,24 @@ __all__ = [
     "Metrics",
     "Performance",
 ]
+
+HOMES = {
+    "composition": ("chain", "composite", "when"),
+    "decorator": ("hook",),
+    "state": ("Scope", "State", "StateError"),
+    "verdicts": (
+        *("Verdict", "allow", "amend", "append", "ask", "claim", "context", "deny", "halt", "inject", "last"),
+        *("resume", "warn"),
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = next((home for home, names in HOMES.items() if name in names), "events")
+    found = getattr(import_module(f"hooklatch_worker.author.{home}"), name)
+    globals()[name] = found  # once is enough
+    return found

@@ -16,7 +16,8 @@ from typing import Any
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import PROGRAM, Parser
-from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.client.admin import AdminConnection
 from hooklatch.errors import HooklatchError
 
 __all__ = ["add_completion", "make_completion_script"]
@@ -125,7 +126,7 @@ def list_completion_words(arguments: argparse.Namespace) -> Iterable[str]:
         return [spec.name for spec in Catalogue.standard().values()]
 
 
-def request_names(link: CommandLink, kind: str) -> Iterator[str]:
+def request_names(link: AdminConnection, kind: str) -> Iterator[str]:
     match kind:
         case "asks":
             yield from (ask["id"] for ask in link.ask("asks")["asks"])

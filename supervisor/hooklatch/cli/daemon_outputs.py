@@ -11,13 +11,13 @@ import msgspec
 
 from hooklatch.core.health import HealthFinding, HealthWarning
 from hooklatch.core.messages import ChainHead
+from hooklatch.fleet.host.following import AppliedVersion
 from hooklatch.processes.environments import EnvironmentStatus
 from hooklatch.processes.pool_limits import PoolStatus
 from hooklatch.processes.supervisor import ChildStatus
 from hooklatch.record.findings import VerifyReport
 from hooklatch.service.config.toml_document import Diagnostic
-from hooklatch.service.fleet.following import AppliedVersion
-from hooklatch.service.loading.files import ReloadResult
+from hooklatch.service.loading.reloader import ReloadResult
 from hooklatch.service.registry.failure_log import FailingHook
 from hooklatch.service.registry.statistics import HookTimings
 

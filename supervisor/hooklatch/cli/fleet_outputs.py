@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.cli.daemon_outputs import RecordLine
+from hooklatch.fleet.host.following import AppliedVersion
 from hooklatch.fleet.logs.local import LocalReport
 from hooklatch.fleet.logs.logs import LogFinding
 from hooklatch.fleet.logs.statuses import HostStatus
@@ -14,7 +15,6 @@ from hooklatch.fleet.logs.trimming import TrimNote
 from hooklatch.fleet.manifests import Manifest, RolloutTarget
 from hooklatch.fleet.publishing.difference import FileChange, HookChange
 from hooklatch.record.findings import ChainWitness
-from hooklatch.service.fleet.following import AppliedVersion
 
 __all__ = ["OUTPUTS"]
 

@@ -96,14 +96,28 @@ def list_schema_names() -> list[str]:
     return [CONFIG, *list_outputs()]
 
 
+def join_tables() -> type:
+    """Return the shape of the main hooks.toml, with the tables of all products."""
+    import msgspec
+
+    from hooklatch.products import TABLES, list_products, load_product
+    from hooklatch.service.config.configuration import ConfigFile
+    from hooklatch.service.config.main_tables import MainTable
+
+    products = [(name, load_product(TABLES, name, MainTable).struct) for name in sorted(list_products(TABLES))]
+    fields = [(name, struct | msgspec.UnsetType, msgspec.UNSET) for name, struct in products]
+    return msgspec.defstruct(
+        "ConfigFile", fields, bases=(ConfigFile,), namespace={"__doc__": ConfigFile.__doc__}, frozen=True,
+        forbid_unknown_fields=True,
+    )  # fmt: skip
+
+
 def find_schema(name: str) -> dict[str, Any] | None:
     """Return the schema of hooks.toml, or of a command's output; None if there is none of that name."""
     import msgspec
 
-    from hooklatch.service.config.configuration import ConfigFile
-
     if name == CONFIG:
-        shapes: tuple[Any, ...] = (ConfigFile,)
+        shapes: tuple[Any, ...] = (join_tables(),)
         title = "hooks.toml, of hooklatch"
     elif (known := list_outputs().get(name)) is not None:
         shapes = known

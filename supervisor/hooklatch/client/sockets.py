@@ -12,7 +12,7 @@ from itertools import count
 
 from hooklatch.client.protocol.liveness import compute_crowd_delay
 from hooklatch.credentials import open_connection
-from hooklatch.errors import DaemonUnreachableError, explain_error
+from hooklatch.errors import DaemonUnreachableError
 from hooklatch.paths import AGENT_SOCKET, list_runtime_dirs
 
 __all__ = ["list_socket_candidates", "connect_to_first", "hang_up", "make_poll"]
@@ -39,8 +39,7 @@ def connect_to_first(
     Raises:
         DaemonUnreachableError: nothing listens, or another user does.
     """
-    failures: list[tuple[str, str]] = []
-    is_denied = False
+    failures: list[tuple[str, OSError]] = []
     for path in paths:
         deadline = time.monotonic() + budget
         try:
@@ -51,9 +50,8 @@ def connect_to_first(
                     raise TimeoutError(f"its backlog was full for {budget:g} s")
                 yield compute_crowd_delay(attempts)
         except OSError as error:
-            failures.append((path, explain_error(error)))
-            is_denied = is_denied or isinstance(error, PermissionError)
-    raise DaemonUnreachableError.at(failures, is_denied=is_denied)
+            failures.append((path, error))
+    raise DaemonUnreachableError.at(failures)
 
 
 def attempt_connect(path: str, daemon_uid: int | None) -> socket.socket | None:

@@ -1,14 +1,18 @@
-"""The params of a fire, from the wire or from a host's adapter.  Shapes only."""
+"""The params of a fire, from the wire or from a host's adapter, and of a host's event.  Shapes only."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from hooklatch.core.limits import CallId, Name, Names, Path
 
-__all__ = ["EnvelopeParams", "FireParams", "StatedEnvelope"]
+__all__ = ["EnvelopeParams", "FireParams", "HostParams", "StatedEnvelope", "WaitBudget"]
+
+
+WaitBudget: TypeAlias = Annotated[float, Meta(gt=0)]
 
 
 class EnvelopeParams(msgspec.Struct, frozen=True):
@@ -54,3 +58,17 @@ class FireParams(msgspec.Struct, frozen=True):
     dialect: Name | None = None
     default_cwd: Path | None = None
     envelope: EnvelopeParams = EnvelopeParams()
+
+
+class HostParams(msgspec.Struct, frozen=True):
+    """The params of `host`: one event of a host.
+
+    `event` is the one that the forwarder was installed for, `document` what the host wrote, as it is or as a string
+    that holds it, and `budget` the seconds for which the forwarder still waits.
+    """
+
+    host: Name
+    document: msgspec.Raw
+    event: Name | None = None
+    environ: dict[Name, Path] = {}
+    budget: WaitBudget | None = None

@@ -92,8 +92,8 @@ DO_ABOUT = {
     "state": "when no agent works: hooklatch stop, then hooklatch serve --detach",
     "projects": "look at its hooks, then trust them; what is trusted now: hooklatch trust --list",
     "configuration": "to write a first one: hooklatch init --config FILE; or start the daemon with another --config",
-    "commands": "do as it says; what protects a command there, and what does not: docs/guides/hooks.md, Shell hooks",
-    "files": "do as it says; what is read in a folder of hooks, and what is known to be none: docs/guides/hooks.md",
+    "commands": "do as it says; what protects a command there, and what does not: docs/reference/hooks.md, Shell hooks",
+    "files": "do as it says; what is read in a folder of hooks, and what is known to be none: docs/reference/hooks.md",
     "notes": "nothing, if it is meant so; whether a hook is called: hooklatch test --coverage",
     "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",
 }

@@ -34,11 +34,12 @@ class Payload:
 
     __slots__ = ("_digest", "_fields", "data", "version")
 
-    def __init__(self, data: bytes, version: int = 0) -> None:
+    def __init__(self, data: bytes, version: int = 0, fields: dict[str, msgspec.Raw] | None = None) -> None:
+        """Keep the bytes; `fields` are their top-level keys, if the caller has them already."""
         self.data = data
         self.version = version
         self._digest = ""
-        self._fields: dict[str, msgspec.Raw] | None = None
+        self._fields = fields
 
     @property
     def is_read(self) -> bool:
@@ -83,9 +84,7 @@ class Payload:
         fields = {**self.fields, **changed}
         if changed.keys() & TOOL_KEYS:
             fields |= translate_changes(fields, changed)
-        copy = Payload(msgspec.json.encode(fields), self.version + 1)
-        copy._fields = fields
-        return copy
+        return Payload(msgspec.json.encode(fields), self.version + 1, fields)
 
     def digest(self) -> str:
         """Return the sha256 of the exact bytes, in hexadecimal."""

@@ -11,13 +11,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from hooklatch.dashboard.link import (
-    TIMEOUT,
-    DaemonConnector,
-    DaemonLink,
-    DaemonUnansweredError,
-    RequestRejectedError,
-)
+from hooklatch.client.trio_admin import TIMEOUT, AdminConnector, TrioAdminConnection
+from hooklatch.errors import HooklatchError, RequestFailedError
 
 __all__ = ["QueryResult", "DaemonQueries", "open_asker"]
 
@@ -34,7 +29,7 @@ class QueryResult(msgspec.Struct, Generic[T], frozen=True):
 class DaemonQueries:
     """The requests over one connection. Once that is lost, every further request has the same fault."""
 
-    def __init__(self, link: DaemonLink | None, fault: str = "") -> None:
+    def __init__(self, link: TrioAdminConnection | None, fault: str = "") -> None:
         self._link = link
         self._fault = fault
 
@@ -46,23 +41,20 @@ class DaemonQueries:
             return QueryResult(fault=self._fault)
         try:
             return QueryResult(await self._link.ask(method, shape, timeout=timeout, **params))
-        except RequestRejectedError as error:
-            return QueryResult(fault=str(error))
-        except DaemonUnansweredError as error:
+        except RequestFailedError as error:
+            return QueryResult(fault=error.message)
+        except HooklatchError as error:
             self._link, self._fault = None, str(error)
             return QueryResult(fault=self._fault)
 
 
 @asynccontextmanager
-async def open_asker(daemon: DaemonConnector) -> AsyncGenerator[DaemonQueries]:
+async def open_asker(daemon: AdminConnector) -> AsyncGenerator[DaemonQueries]:
     """Connect for the requests of a page. Without a daemon, each of them gets that fault."""
-    connection = daemon.connect()
     try:
-        link = await connection.__aenter__()
-    except DaemonUnansweredError as error:
+        link = await daemon.connect()
+    except HooklatchError as error:
         yield DaemonQueries(None, str(error))
         return
-    try:
+    async with link:
         yield DaemonQueries(link)
-    finally:
-        await connection.__aexit__(None, None, None)

@@ -19,10 +19,11 @@ from typing import Any, cast
 import msgspec
 import trio
 
+from hooklatch.client.trio_admin import AdminConnector, TrioAdminConnection
 from hooklatch.dashboard.answers import HooksAnswer, OpenAskList, RecordPage, ShownAsk, StatusSummary
 from hooklatch.dashboard.asker import DaemonQueries, QueryResult, open_asker
-from hooklatch.dashboard.link import DaemonConnector, DaemonLink, DaemonUnansweredError, RequestRejectedError
 from hooklatch.dashboard.samples import Samples
+from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError
 
 __all__ = ["DecisionBatch", "DashboardFeed", "Happening", "StatusSample", "TooManyError", "fetch_status_sample"]
 
@@ -71,7 +72,7 @@ async def fetch_status_sample(asker: DaemonQueries) -> StatusSample:
 class DashboardFeed:
     """The feed, which sends happenings to its listeners while `run` runs."""
 
-    def __init__(self, daemon: DaemonConnector, samples: Samples) -> None:
+    def __init__(self, daemon: AdminConnector, samples: Samples) -> None:
         self._daemon = daemon
         self._samples = samples
         self._listeners: set[trio.MemorySendChannel[Happening]] = set()
@@ -118,13 +119,13 @@ class DashboardFeed:
                 await self._arrived.wait()
             try:
                 await self._watch()
-            except* DaemonUnansweredError as group:
+            except* HooklatchError as group:
                 fault = find_first_error(group)
                 self._send_to_all(StatusSample(time.time(), QueryResult(fault=fault), QueryResult(fault=fault)))
                 await trio.sleep(RETRY)
 
     async def _watch(self) -> None:
-        async with self._daemon.connect() as link, open_asker(self._daemon) as asker:
+        async with await self._daemon.connect() as link, open_asker(self._daemon) as asker:
             await subscribe_all(link)
             watch = self._watching = AnnouncementBuffer()
             try:
@@ -146,7 +147,7 @@ class DashboardFeed:
                     self._samples.take(sample.at, await asker.ask("hooks", HooksAnswer))
             self._send_to_all(sample)
             if sample.status.value is None:
-                raise DaemonUnansweredError(sample.status.fault)
+                raise DaemonUnreachableError(sample.status.fault)
             with trio.move_on_after(PULSE):
                 await watch.changed.wait()
                 await trio.sleep(GATHER)  # several changes at once are one
@@ -159,7 +160,7 @@ class DashboardFeed:
             announced, omitted = watch.take()
             log = await asker.ask("log", RecordPage, kind="decision", limit=MAX_SEARCHED)
             if log.value is None:
-                raise DaemonUnansweredError(log.fault)
+                raise DaemonUnreachableError(log.fault)
             known = {record.get("decision_id"): record for record in log.value.records}
             self._send_to_all(
                 DecisionBatch([(params, known.get(find_decision_id(params))) for params in announced], omitted)
@@ -183,11 +184,11 @@ class AnnouncementBuffer:
         self._latest: deque[Mapping[str, Any]] = deque(maxlen=MAX_ROWS)
         self._count = 0
 
-    async def receive(self, link: DaemonLink) -> None:
+    async def receive(self, link: TrioAdminConnection) -> None:
         """Take announcements until the daemon hangs up.
 
         Raises:
-            DaemonUnansweredError: it did.
+            HooklatchError: it did.
         """
         while True:
             announcement = await link.announcement()
@@ -213,7 +214,7 @@ class AnnouncementBuffer:
         return latest, count - len(latest)
 
 
-def find_first_error(group: BaseExceptionGroup[DaemonUnansweredError]) -> str:
+def find_first_error(group: BaseExceptionGroup[HooklatchError]) -> str:
     first = group.exceptions[0]
     return find_first_error(first) if isinstance(first, BaseExceptionGroup) else str(first)
 
@@ -223,15 +224,15 @@ def find_decision_id(announcement: Mapping[str, Any]) -> object:
     return cast("dict[str, object]", decision).get("decision_id") if isinstance(decision, dict) else None
 
 
-async def subscribe_all(link: DaemonLink) -> None:
+async def subscribe_all(link: TrioAdminConnection) -> None:
     """Subscribe to all topics that the daemon has.
 
     Raises:
-        DaemonUnansweredError: not even to decisions.
+        HooklatchError: not even to decisions.
     """
-    await link.ask("subscribe", dict[str, Any], topics=TOPICS)
+    await link.ask("subscribe", dict[str, Any], topics=[*TOPICS])
     for topic in OPTIONAL_TOPICS:
         try:
             await link.ask("subscribe", dict[str, Any], topics=[topic])
-        except RequestRejectedError:
+        except RequestFailedError:
             continue  # a change is then seen at the next pulse

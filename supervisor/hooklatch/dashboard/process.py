@@ -12,9 +12,9 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve as serve_http  # pyright: ignore[reportUnknownVariableType]  # bare generics
 
+from hooklatch.client.trio_admin import AdminConnector
 from hooklatch.dashboard.application import build_application
 from hooklatch.dashboard.keys import Keys
-from hooklatch.dashboard.link import DaemonConnector
 from hooklatch.dashboard.site import DashboardSite
 
 __all__ = ["ADDRESS", "bind_loopback", "serve_dashboard"]
@@ -53,7 +53,8 @@ async def serve_dashboard(
     `daemon_uid` is the user whose daemon is used besides this user's and root's. `on_ready` is called with the URL to
     begin with, which is good for one visit.
     """
-    site = DashboardSite(DaemonConnector(folders, daemon_uid), Keys(listener.getsockname()[1]), who)
+    daemon = AdminConnector("hooklatch dashboard", folders, daemon_uid)
+    site = DashboardSite(daemon, Keys(listener.getsockname()[1]), who)
     is_over = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with trio.open_nursery() as nursery:

@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from jinja2 import Environment
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from hooklatch.client.trio_admin import AdminConnector
 from hooklatch.dashboard.asker import DaemonQueries, open_asker
 from hooklatch.dashboard.checks import Checks
 from hooklatch.dashboard.feed import DashboardFeed
 from hooklatch.dashboard.keys import Keys
-from hooklatch.dashboard.link import DaemonConnector
 from hooklatch.dashboard.rendering import build_environment
 from hooklatch.dashboard.samples import Samples
 
@@ -33,7 +33,7 @@ MAX_NOTICES = 5
 class DashboardSite:
     """The parts of a running dashboard. `who` is the user of its actions, as the record names them."""
 
-    def __init__(self, daemon: DaemonConnector, keys: Keys, who: str) -> None:
+    def __init__(self, daemon: AdminConnector, keys: Keys, who: str) -> None:
         self.daemon = daemon
         self.keys = keys
         self.who = who

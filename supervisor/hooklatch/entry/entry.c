@@ -637,15 +637,19 @@ static struct bytes ask(const struct bytes *document, const struct timespec *beg
     add_text(&line, entry.host);
     add_text(&line, "\",\"event\":\"");
     add_text(&line, entry.event);
-    add_text(&line, "\",\"document\":\"");
-    add_quoted(&line, document->at, document->size);
     add_text(&line, "\",\"environ\":{");
     add_environment(&line);
     int fd = connected(&path);
     long remaining = entry.limit - milliseconds_since(begin);
     if (remaining < 1) remaining = 1;
-    (void)snprintf(text, sizeof text, "},\"budget\":%ld.%03ld}}\n", remaining / 1000, remaining % 1000);
+    (void)snprintf(text, sizeof text, "},\"budget\":%ld.%03ld,\"document\":", remaining / 1000, remaining % 1000);
     add_text(&line, text);
+    size_t start = line.size;
+    add(&line, document->at, document->size);
+    /* A line end would end our line.  In JSON a carriage return is as much of a space, and as little part of a string. */
+    for (size_t i = start; i < line.size; i++)
+        if (line.at[i] == '\n') line.at[i] = '\r';
+    add_text(&line, "}}\n");
     if (line.size - 1 > MAX_FRAME) {
         (void)snprintf(text, sizeof text, "%zu bytes", line.size - 1);
         fail_text(WHY_HUGE, text);

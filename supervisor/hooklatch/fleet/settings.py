@@ -6,8 +6,9 @@ fleet.  The link reads the same table for itself.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,8 +18,10 @@ from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration, suggest_name
 from hooklatch.fleet.manifests import NAME
 from hooklatch.fleet.signing import KeyFormatError, decode_key
+from hooklatch.service.config.main_tables import MainTable, TableEffect
+from hooklatch.service.config.settings import make_absolute
 
-__all__ = ["ALWAYS", "DEFAULT_FIELDS", "RECORD_FIELDS", "FleetSettings", "FleetTable"]
+__all__ = ["ALWAYS", "DEFAULT_FIELDS", "RECORD_FIELDS", "TABLE", "FleetSettings", "FleetTable", "read_settings"]
 
 MIB = 2**20
 MAX_LABELS = 64
@@ -148,6 +151,24 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             keep_unshipped_bytes=int(self.keep_unshipped_mib * MIB),
             reconnect=read_duration(self.reconnect),
         )
+
+
+def read_fleet_table(table: FleetTable, folder: str) -> TableEffect:
+    settings = table.settings(os.uname().nodename, lambda path: make_absolute(path, folder))
+    # In JSON's terms, so that what the state file gives back at a start is equal to it.
+    return TableEffect(fleet=msgspec.json.decode(msgspec.json.encode(settings)))
+
+
+TABLE = MainTable(FleetTable, read_fleet_table)
+
+
+def read_settings(kept: dict[str, Any] | None) -> FleetSettings | None:
+    """Return the settings that the daemon keeps; None without [fleet].
+
+    Raises:
+        msgspec.ValidationError: they are not this version's.
+    """
+    return msgspec.convert(kept, FleetSettings) if kept is not None else None
 
 
 def check_url(url: str) -> None:

@@ -16,6 +16,7 @@ from hooklatch.hosts.host import (
     HostEventSpec,
     encode_document,
     make_context_event_spec,
+    make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
 )
@@ -89,7 +90,7 @@ class ClaudeCode(Host):
     title: ClassVar[str] = "Claude Code"
     aliases: ClassVar[tuple[str, ...]] = ("claude", "cc")
     events: ClassVar[Mapping[str, HostEventSpec]] = EVENTS
-    turn_keys: ClassVar[tuple[str, ...]] = ("prompt_id",)
+    envelope_keys: ClassVar[Mapping[str, tuple[str, ...]]] = make_envelope_keys(turn="prompt_id")
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "prompt_id", "effort")
     # A class variable, since several programs use Claude Code's forms with other limits.
     context_limit: ClassVar[int] = CONTEXT_LIMIT
@@ -110,10 +111,11 @@ class ClaudeCode(Host):
             return turn_into_deny(decision, "Claude Code lets hooks make the worktree, and none gave a worktree_path")
         if native.name in ("Elicitation", "ElicitationResult"):
             return fit_to_form(native, decision)
-        if decision.verdict == "deny" and native.document.get("source") == "policy_settings":
+        if decision.verdict == "deny" and native.decode_value("source") == "policy_settings":
             return add_warning(decision, "Claude Code applies a change of policy_settings although it was refused")
-        size = len(format_model_text(decision))
-        if size > self.context_limit and "context" in native.spec.enforces:
+        has_text = decision.inject or decision.append
+        size = len(format_model_text(decision)) if has_text and "context" in native.spec.enforces else 0
+        if size > self.context_limit:
             shown = f"{self.title} shows {self.context_limit} and puts the rest into a file"
             return add_warning(decision, f"{size} characters for the model: {shown}")
         return decision
@@ -122,8 +124,9 @@ class ClaudeCode(Host):
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         name, can, verdict = native.name, native.spec.enforces, decision.verdict
-        is_refused = native.is_gate and verdict not in ("pass", "allow", "ask")
-        text = explain_decision(decision) or "refused by hooklatch"
+        is_refused = native.spec.kind == "gate" and verdict not in ("pass", "allow", "ask")
+        text = explain_decision(decision) if verdict != "pass" else ""
+        text = text or "refused by hooklatch"
         if name in BY_EXIT_CODE:
             if is_refused:
                 return HookOutput(exit_code=2, stderr=f"{text}\n")
@@ -148,7 +151,8 @@ class ClaudeCode(Host):
                 answer |= {"decision": "block", "reason": decision.resume or "go on"}
             case _:
                 pass
-        if "context" in can and (for_model := format_model_text(decision)):
+        has_text = "context" in can and (decision.inject or decision.append)
+        if has_text and (for_model := format_model_text(decision)):
             specific["additionalContext"] = for_model
         if specific:
             answer["hookSpecificOutput"] = {"hookEventName": name, **specific}
@@ -165,8 +169,8 @@ def build_permission(decision: FireDecision, text: str, *, is_refused: bool) -> 
         permission["permissionDecision"] = decision.verdict
         if reason := explain_decision(decision):
             permission["permissionDecisionReason"] = reason
-    if "tool_input" in (patch := decode_patch(decision)):
-        permission["updatedInput"] = patch["tool_input"]
+    if decision.patch and "tool_input" in decision.patch:
+        permission["updatedInput"] = decode_patch(decision)["tool_input"]
     return permission
 
 
@@ -199,7 +203,7 @@ def fit_to_dialog(decision: FireDecision) -> FireDecision:
 
 def fit_to_form(native: HostEvent, decision: FireDecision) -> FireDecision:
     has_content = bool(decision.patch) and "content" in (decision.patch or {})
-    is_answered = native.name == "ElicitationResult" and native.document.get("action") == "accept"
+    is_answered = native.name == "ElicitationResult" and native.decode_value("action") == "accept"
     if decision.verdict in ("pass", "ask") and has_content and not is_answered:
         return turn_into_deny(decision, "Claude Code cannot fill in the form and still ask the user")
     if decision.verdict == "allow" and not has_content:

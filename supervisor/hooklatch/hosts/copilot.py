@@ -26,6 +26,7 @@ from hooklatch.hosts.host import (
     call_key,
     encode_document,
     make_context_event_spec,
+    make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
 )
@@ -92,11 +93,10 @@ class Copilot(Host):
     title = "Copilot CLI"
     aliases = ("copilot-cli", "github-copilot", "github-copilot-cli")
     events = EVENTS
-    session_keys = ("session_id", "sessionId")
-    turn_keys = ()
+    envelope_keys = make_envelope_keys(
+        session_id="session_id sessionId", agent_id="agent_id agentId", agent_type="agent_type agentType", turn=""
+    )
     call_keys = ()
-    agent_keys = ("agent_id", "agentId")
-    agent_type_keys = ("agent_type", "agentType")
     tool_keys = ("tool_name", "toolName")
     input_keys = ("tool_input", "toolArgs", "toolInput")
     metadata_keys = ("transcript_path", "transcriptPath", "timestamp")
@@ -104,7 +104,7 @@ class Copilot(Host):
 
     def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> HostEvent:
         native = super().read(event, document, environ)
-        if native.event == "stop" and native.text(*self.agent_keys) is not None:
+        if native.event == "stop" and native.text("agent_id", "agentId") is not None:
             # A subagent's stop; its session is its own, and the agent's is its parent.
             renamed = SUBAGENT_STOP.renamed if "agentId" in native.document else {"subagent_id": "agent_id"}
             return msgspec.structs.replace(native, spec=msgspec.structs.replace(SUBAGENT_STOP, renamed=renamed))
@@ -156,7 +156,7 @@ class Copilot(Host):
         common_tool = (
             msgspec.structs.replace(tool, name=tool.kind) if tool is not None and tool.kind != "other" else tool
         )
-        return CALLS.get(native.event), call_key(native.text(*self.session_keys), common_tool)
+        return CALLS.get(native.event), call_key(native.text("session_id", "sessionId"), common_tool)
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict

@@ -19,10 +19,12 @@ from hooklatch.hosts.host import (
     Host,
     HostEvent,
     HostEventSpec,
+    HostFire,
     HostTool,
     call_key,
     encode_document,
     make_context_event_spec,
+    make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
 )
@@ -70,11 +72,10 @@ class CursorHost(Host):
     title = "Cursor"
     aliases = ("cursor-agent", "cursor-cli")
     events = EVENTS
-    session_keys = ("conversation_id", "session_id")
-    turn_keys = ("generation_id",)
-    agent_keys = ("subagent_id",)
-    agent_type_keys = ("subagent_type",)
-    parent_keys = ("parent_conversation_id",)
+    envelope_keys = make_envelope_keys(
+        session_id="conversation_id session_id", turn="generation_id", agent_id="subagent_id",
+        agent_type="subagent_type", parent_session_id="parent_conversation_id",
+    )  # fmt: skip
     metadata_keys = ("transcript_path", "model", "cursor_version", "workspace_roots", "user_email")
     project_variables = ("CURSOR_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
@@ -109,14 +110,18 @@ class CursorHost(Host):
                 added["tool_input"] = tool.input
         return added
 
-    def cwd(self, native: HostEvent) -> str | None:
-        roots = native.document.get("workspace_roots")
+    def envelope(self, native: HostEvent) -> dict[str, Any]:
+        fields, roots = super().envelope(native), native.document.get("workspace_roots")
         if not native.document.get("cwd") and isinstance(roots, list) and roots:
             first = cast("list[object]", roots)[0]
-            return first if isinstance(first, str) else ""
-        return super().cwd(native)
+            fields["cwd"] = first if isinstance(first, str) else ""
+        return fields
 
-    def same_call(self, native: HostEvent, tool: HostTool | None) -> str:
+    def make_fire(self, native: HostEvent) -> HostFire:
+        fire = super().make_fire(native)
+        return msgspec.structs.replace(fire, same_call=self.find_same_call(native, self.tool(native)))
+
+    def find_same_call(self, native: HostEvent, tool: HostTool | None) -> str:
         """Return the key that both events of one call share; "" if there is only one event."""
         if tool is None or tool.kind not in ("shell", "mcp") or native.event != "pre_tool_use":
             return ""

@@ -41,13 +41,14 @@ def fit_decision(title: str, name: str, event: HostVerdicts, decision: FireDecis
         decision = _fit_to_gate(title, name, event, decision)
     else:
         decision = _fit_to_notice(title, name, event, decision)
-    if format_model_text(decision) and "context" not in event.enforces:
+    has_text = decision.inject or decision.append
+    if has_text and "context" not in event.enforces and format_model_text(decision):
         decision = add_warning(decision, f"text for the model was lost: {title} takes none at {name}")
     return decision
 
 
 def _fit_to_gate(title: str, name: str, event: HostVerdicts, decision: FireDecision) -> FireDecision:
-    enforced, patch = event.enforces, decode_patch(decision)
+    enforced, patch = event.enforces, decode_patch(decision) if decision.patch else dict[str, Any]()
     if decision.verdict not in VERDICTS:
         return turn_into_deny(decision, f"{title} has no form for {decision.verdict} at {name}, so this was blocked")
     if decision.verdict == "deny":

@@ -23,6 +23,7 @@ from hooklatch.hosts.host import (
     call_key,
     encode_document,
     make_context_event_spec,
+    make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
 )
@@ -52,7 +53,7 @@ class Gemini(Host):
     title = "Gemini CLI"
     aliases = ("gemini-cli", "google-gemini")
     events = EVENTS
-    turn_keys = ()
+    envelope_keys = make_envelope_keys(turn="")
     metadata_keys = ("transcript_path", "timestamp")
     project_variables = ("GEMINI_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
@@ -84,7 +85,7 @@ class Gemini(Host):
     def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
         decision = super().fit(native, decision)
         changed = decode_patch(decision).get("tool_input")
-        if native.is_gate and changed is not None and is_shortened(native.document.get("tool_input"), changed):
+        if native.is_gate and changed is not None and is_shortened(native.decode_value("tool_input"), changed):
             return turn_into_deny(
                 decision, "Gemini CLI merges a changed input, and cannot remove the keys that a hook removed"
             )

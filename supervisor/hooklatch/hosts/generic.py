@@ -14,6 +14,7 @@ import msgspec
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.messages import FireDecision
+from hooklatch.core.payload import Payload
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.hosts.fitting import explain_decision
 from hooklatch.hosts.host import (
@@ -67,11 +68,12 @@ class GenericHost(Host):
         except msgspec.MsgspecError as error:
             raise UnreadableError(f"the document cannot be fired: {error}", native.name, "payload") from None
         host = params.envelope.host or "generic"
+        data = msgspec.json.encode({**fields, **added})
         params = msgspec.structs.replace(
-            params, payload=msgspec.Raw(msgspec.json.encode({**fields, **added})), wait=True, timeout=None,
-            dialect=None, envelope=msgspec.structs.replace(params.envelope, host=host),
+            params, payload=msgspec.Raw(data), wait=True, timeout=None, dialect=None,
+            envelope=msgspec.structs.replace(params.envelope, host=host),
         )  # fmt: skip
-        return HostFire(params=params)
+        return HostFire(params=params, payload=Payload(data))
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         is_refused = native.is_gate and decision.verdict not in ("pass", "allow")

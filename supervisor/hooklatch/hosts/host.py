@@ -18,22 +18,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import msgspec
 
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import Cause, FireDecision
-from hooklatch.core.payload import MAX_PAYLOAD
+from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.hosts.fitting import fit_decision
-from hooklatch_worker.author.ambiguity import find_ambiguity
+from hooklatch_worker.author.ambiguity import decode_checked
 
 __all__ = [
     "GATE_LIMIT", "Call", "Host", "HookOutput", "Kind", "HostEvent", "HostEventSpec", "HostFire", "HostTool",
     "UnreadableError", "call_key", "encode_document", "make_context_event_spec", "make_denied_decision",
-    "make_gate_event_spec", "make_notice_event_spec",
+    "make_envelope_keys", "make_gate_event_spec", "make_notice_event_spec",
 ]  # fmt: skip
 
 Kind: TypeAlias = Literal["gate", "context", "notify"]
@@ -114,12 +114,13 @@ class HostTool(msgspec.Struct, frozen=True):
 class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event as a host sent it: its whole document, and its spec with the canonical name.
 
-    `fields` are the document's keys with their values byte for byte.
+    `fields` are the document's keys with their values byte for byte.  `document` has them decoded, and is empty while
+    hooks run: decoded values can take many times a document's size.
     """
 
     name: str
     spec: HostEventSpec
-    document: Mapping[str, Any]
+    document: Mapping[str, Any] = {}
     fields: dict[str, msgspec.Raw]
     environ: Mapping[str, str] = {}
 
@@ -139,35 +140,21 @@ class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
                 return value
         return None
 
-    def decode_lazily(self) -> HostEvent:
-        """Return the event for the time in which hooks run.  Decoded values can take many times a document's size."""
-        return msgspec.structs.replace(self, document=RawDocument(self.fields))
-
-
-class RawDocument(Mapping[str, Any]):
-    """A document that decodes a value at each access, and keeps none."""
-
-    def __init__(self, fields: Mapping[str, msgspec.Raw]) -> None:
-        self._fields = fields
-
-    def __getitem__(self, key: str) -> Any:
-        return msgspec.json.decode(self._fields[key])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
+    def decode_value(self, key: str) -> object:
+        """Return the value of a key of the document, None if there is none."""
+        raw = self.fields.get(key)
+        return None if raw is None else msgspec.json.decode(raw)
 
 
 class HostFire(msgspec.Struct, frozen=True, kw_only=True):
-    """The fire of an event, and its relation to others of the same tool call.
+    """The fire of an event, with its payload, and its relation to others of the same tool call.
 
     `call` is the stage of a call that has no id, and `call_key` is equal for all stages of that call.  `same_call` is
     equal for all events that report one stage of a call again.
     """
 
     params: FireParams
+    payload: Payload
     call: Call | None = None
     call_key: str = ""
     same_call: str = ""
@@ -180,6 +167,12 @@ class UnreadableError(ValueError):
         super().__init__(message)
         self.event = event
         self.cause: Cause = cause
+
+
+def make_envelope_keys(**keys: str) -> dict[str, tuple[str, ...]]:
+    """Return the keys of a document that hold a field of the envelope: those of most programs, changed by `keys`."""
+    most = {"session_id": "session_id", "agent_id": "agent_id", "agent_type": "agent_type", "turn": "turn_id"}
+    return {field: tuple(names.split()) for field, names in {**most, **keys}.items()}
 
 
 class Host:
@@ -195,12 +188,8 @@ class Host:
 
     # The keys of most programs' documents.
     name_keys: ClassVar[tuple[str, ...]] = ("hook_event_name",)
-    session_keys: ClassVar[tuple[str, ...]] = ("session_id",)
-    turn_keys: ClassVar[tuple[str, ...]] = ("turn_id",)
     call_keys: ClassVar[tuple[str, ...]] = ("tool_use_id",)
-    agent_keys: ClassVar[tuple[str, ...]] = ("agent_id",)
-    agent_type_keys: ClassVar[tuple[str, ...]] = ("agent_type",)
-    parent_keys: ClassVar[tuple[str, ...]] = ()
+    envelope_keys: ClassVar[Mapping[str, tuple[str, ...]]] = make_envelope_keys()
     tool_keys: ClassVar[tuple[str, ...]] = ("tool_name",)
     input_keys: ClassVar[tuple[str, ...]] = ("tool_input",)
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "model")
@@ -223,12 +212,11 @@ class Host:
                 event or self.find_gate_name(text),
                 "payload",
             )
-        problem = "it is not a JSON object" if not text.startswith(b"{") else find_ambiguity(text)
+        decoded, problem = decode_checked(text) if text.startswith(b"{") else (None, "it is not a JSON object")
         if problem is not None:
             gate = event or self.find_gate_name(text)
             raise UnreadableError(f"the document that {self.title} sent cannot be read: {problem}", gate)
-        fields = FIELDS.decode(text)
-        values: dict[str, Any] = msgspec.json.decode(text)
+        fields, values = FIELDS.decode(text), cast("dict[str, Any]", decoded)
         name = self.read_event_name(event, values)
         return HostEvent(name=name, spec=self.events[name], document=values, fields=fields, environ=environ)
 
@@ -268,27 +256,26 @@ class Host:
         """
         try:
             tool = self.tool(native)
-            added = self.list_added_keys(native, tool)
-            payload = {**native.fields, **added}
-            data = msgspec.json.encode(payload)
-            if len(data) > MAX_PAYLOAD and "tool_args" in added:
-                # It repeats the input.  A hook that needs it fails without it, and a failure is a deny.
-                del payload["tool_args"]
-                data = msgspec.json.encode(payload)
+            fields, encode = dict(native.fields), msgspec.json.encode
+            for key, value in self.list_added_keys(native, tool).items():
+                fields[key] = msgspec.Raw(encode(value))
+            data = encode(fields)
+            if len(data) > MAX_PAYLOAD and fields.pop("tool_args", None) is not None:
+                data = encode(fields)  # it repeats the input; a hook that needs it fails without it, which is a deny
             if len(data) > MAX_PAYLOAD:
                 raise UnreadableError(f"the event is over the limit of {MAX_PAYLOAD} bytes", native.name, "payload")
             envelope = msgspec.convert(self.envelope(native), EnvelopeParams)
-            call_id = msgspec.convert(self.call_id(native), str | int | None)
-            call, key = (None, "") if call_id is not None else self.find_call_stage(native, tool)
-            same = self.same_call(native, tool)
+            given = next((native.document[key] for key in self.call_keys if key in native.document), None)
+            call_id = msgspec.convert(given, str | int | None)
+            call, shared_key = (None, "") if call_id is not None else self.find_call_stage(native, tool)
         except UnclearToolError as error:
             raise UnreadableError(str(error), native.name, "payload") from None
         except msgspec.ValidationError as error:
             raise UnreadableError(f"the document cannot be fired: {error}", native.name, "payload") from None
         if isinstance(call_id, str) and len(call_id) > 200:
             call_id = hashlib.sha256(call_id.encode()).hexdigest()
-        params = FireParams(native.event, msgspec.Raw(data), call_id=call_id, envelope=envelope)
-        return HostFire(params=params, call=call, call_key=key, same_call=same)
+        params = FireParams(native.spec.event, msgspec.Raw(data), call_id=call_id, envelope=envelope)
+        return HostFire(params=params, payload=Payload(data, fields=fields), call=call, call_key=shared_key)
 
     def tool(self, native: HostEvent) -> HostTool | None:
         """Return the tool call in a document, None if there is none."""
@@ -325,39 +312,24 @@ class Host:
         return added
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
-        """Return the envelope: who fired and where."""
-        fields: dict[str, object] = {
-            "session_id": native.text(*self.session_keys),
-            "agent_id": native.text(*self.agent_keys),
-            "agent_type": native.text(*self.agent_type_keys),
-            "parent_session_id": native.text(*self.parent_keys),
-            "turn": native.text(*self.turn_keys),
-            "began_in": next((value for key in self.project_variables if (value := native.environ.get(key))), None),
-            "cwd": self.cwd(native),
-            "host": self.name,
-        }
-        keys = self.metadata_keys
-        metadata = {key: native.document[key] for key in keys if key in native.document}
-        return {key: value for key, value in fields.items() if value is not None} | {"metadata": metadata}
-
-    def cwd(self, native: HostEvent) -> str | None:
-        """Return the agent's working directory; "", which matches no folder, if it is not a text."""
-        if "cwd" not in native.document:
-            return None
-        value = native.document["cwd"]
-        return value if isinstance(value, str) else ""
-
-    def call_id(self, native: HostEvent) -> object:
-        """Return the host's id of the tool call."""
-        return next((native.document[key] for key in self.call_keys if key in native.document), None)
+        """Return the envelope: who fired and where; a cwd that is not a text is "", which matches no folder."""
+        document, environ = native.document, native.environ
+        metadata = {key: document[key] for key in self.metadata_keys if key in document}
+        fields: dict[str, Any] = {"host": self.name, "metadata": metadata}
+        for field, keys in self.envelope_keys.items():
+            for key in keys:
+                if isinstance(text := document.get(key), str) and text:
+                    fields[field] = text
+                    break
+        if (folder := next((value for key in self.project_variables if (value := environ.get(key))), None)) is not None:
+            fields["began_in"] = folder
+        if "cwd" in document:
+            fields["cwd"] = cwd if isinstance(cwd := document["cwd"], str) else ""
+        return fields
 
     def find_call_stage(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
         """Return the stage of a tool call that an event reports, and the key that all its stages share."""
         return None, ""
-
-    def same_call(self, native: HostEvent, tool: HostTool | None) -> str:
-        """Return the key that all reports of this very call share; "" if the host reports it once."""
-        return ""
 
     # -- out -----------------------------------------------------------------------------------------------------
 
@@ -380,9 +352,7 @@ class Host:
             return self.refusal(event, f"hooklatch: refused: {reason} ({cause})")
         if spec.kind != "gate":
             return self.silence(event)
-        return self.render(
-            HostEvent(name=event, spec=spec, document={}, fields={}), make_denied_decision(spec.event, cause, reason)
-        )
+        return self.render(HostEvent(name=event, spec=spec, fields={}), make_denied_decision(spec.event, cause, reason))
 
     def refusal(self, event: str | None, reason: str) -> HookOutput:
         """Return a refusal without a decision, for an event that may be unknown."""

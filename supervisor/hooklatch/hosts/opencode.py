@@ -25,6 +25,7 @@ from hooklatch.hosts.host import (
     HostEventSpec,
     HostTool,
     encode_document,
+    make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
 )
@@ -53,12 +54,10 @@ class OpenCode(Host):
     aliases = ("open-code",)
     events = EVENTS
     name_keys = ("event",)
-    session_keys = ("sessionID",)
-    turn_keys = ("messageID",)
+    envelope_keys = make_envelope_keys(
+        session_id="sessionID", turn="messageID", agent_id="", agent_type="agent", parent_session_id="parentID"
+    )
     call_keys = ("callID",)
-    agent_keys = ()
-    agent_type_keys = ("agent",)
-    parent_keys = ("parentID",)
     tool_keys = ("tool",)
     input_keys = ("args",)
     metadata_keys = ("worktree", "model", "agent")
@@ -70,12 +69,11 @@ class OpenCode(Host):
             return msgspec.structs.replace(native, spec=SUBAGENT)
         return native
 
-    def cwd(self, native: HostEvent) -> str | None:
-        value = native.document.get("cwd", native.document.get("directory"))
-        return value if isinstance(value, str) or value is None else ""
-
     def envelope(self, native: HostEvent) -> dict[str, Any]:
-        fields = super().envelope(native)
+        fields, folder = super().envelope(native), native.document.get("cwd", native.document.get("directory"))
+        fields.pop("cwd", None)
+        if folder is not None:
+            fields["cwd"] = folder if isinstance(folder, str) else ""
         if (root := native.text("worktree", "directory")) is not None:
             fields["began_in"] = root
         return fields

@@ -11,6 +11,7 @@ from hooklatch.hosts.host import (
     HostEvent,
     HostEventSpec,
     make_context_event_spec,
+    make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
 )
@@ -46,7 +47,7 @@ class Qwen(ClaudeCode):
     title = "Qwen Code"
     aliases = ("qwen-code", "qwencode")
     events = EVENTS
-    turn_keys = ()
+    envelope_keys = make_envelope_keys(turn="")
     metadata_keys = ("transcript_path", "permission_mode", "timestamp")
     project_variables = ("QWEN_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 

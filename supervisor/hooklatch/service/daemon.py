@@ -54,7 +54,6 @@ from hooklatch.service.socket_activation import ActivationError, InheritedSocket
 from hooklatch.service.transport.peers import PeerInspector
 from hooklatch.service.transport.server import Listener, listen_on
 from hooklatch_worker.sandbox import linux
-from hooklatch_worker.sandbox.isolation import make_unreadable
 
 __all__ = ["Daemon", "Process", "DaemonReady", "make_full_collections_rare", "run_daemon", "open_daemon"]
 
@@ -100,7 +99,7 @@ def run_daemon(options: DaemonOptions, *, on_ready: Callable[[DaemonReady], None
     raise_open_files()
     if options.owns_process:
         linux.become_subreaper()
-        make_unreadable()
+        linux.make_unreadable()
     notifier = Notifier.from_environment(os.environ, os.getpid())
     try:
         inherited = take_sockets(os.environ, os.getpid())
@@ -233,7 +232,7 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
                         os.unlink(path)
-                parts.link_token.remove()
+                parts.fleet.close()
                 parts.dispatcher.drain()  # no client would wait for a fire that begins now
                 parts.dispatcher.stop()
 
@@ -265,7 +264,7 @@ def list_services(parts: DaemonComponents, listeners: Iterable[Listener]) -> lis
         ChildSpec("line timeouts", parts.shared.line_timeouts.run),
         ChildSpec("memory watch", partial(watch_memory, lambda: list(parts.sources.pools.values()))),
         ChildSpec("file watch", parts.file_watch.run),
-        ChildSpec("fleet contact", parts.contact.run, reports_start=True),
+        ChildSpec("fleet contact", parts.fleet.run, reports_start=True),
         ChildSpec("file hints", partial(give_hints, parts.file_watch)),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
@@ -325,7 +324,7 @@ async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
     for text in parts.state.dropped:
         logger.warning("%s", text, extra={"path": parts.state.path})
     scratch.clear_scratch(os.path.dirname(parts.state.path))
-    parts.fleet.load()
+    parts.fleet.restore(parts.files.settings)
     for name in parts.state.fleet_switches:
         parts.fleet.record_attempt("a switch in the state file", name)
     parts.suspensions.restore()
@@ -333,4 +332,5 @@ async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
         parts.shared_state.open()
     await parts.hook_methods.restore(fault)
     await parts.files.reload()
-    await parts.fleet_methods.clean()
+    if parts.fleet.loaded is not None:
+        await parts.fleet.loaded.clean()

@@ -17,7 +17,7 @@ import trio
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.service.api.administration import Administration
 from hooklatch.service.dispatch.generations import FireGenerations
-from hooklatch.service.loading.acceptance import NOTHING
+from hooklatch.service.loading.plan import NOTHING
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.server import Listener

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeVar
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.dialects.find import load_entry_points
@@ -19,17 +19,16 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.administration import Administration
-from hooklatch.service.api.fleet_methods import FleetMethods
-from hooklatch.service.api.fleet_report import FleetReport
+from hooklatch.service.api.contributions import Contribution, ContributionSlot, PolicyContribution, PolicySlot
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
-from hooklatch.service.api.links import LinkAdmission
 from hooklatch.service.api.methods import ApiMethods, Operations
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.skipped_fires import SkippedFires
 from hooklatch.service.api.status_report import StatusReport
+from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
@@ -40,15 +39,11 @@ from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.fleet.contact import FleetContact
-from hooklatch.service.fleet.fleet_layer import FleetLayer
-from hooklatch.service.fleet.token import LinkToken
-from hooklatch.service.loading.files import Reloader, ReloadResult, make_first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader, ReloadResult, make_first_plan
 from hooklatch.service.loading.sources import SourceBuild, Sources
 from hooklatch.service.loading.watch import FileWatch
-from hooklatch.service.metrics import MetricsPlaces, MetricsPublisher
 from hooklatch.service.record_notes import RecordNotes
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.asks import AskBroker
@@ -65,6 +60,8 @@ from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 
 __all__ = ["DaemonComponents"]
+
+P = TypeVar("P", bound=Contribution)
 
 
 class DaemonComponents:
@@ -112,26 +109,22 @@ class DaemonComponents:
         self.registries = Registries(
             first.catalogue, self.sessions, self.bus.publish, permits, switches=state.state.switches
         )
-        self.generations, metrics_places = FireGenerations(), MetricsPlaces()
+        self.generations = FireGenerations()
         self.sources = make_sources(
             zygote, self.generations.wait_quiesced, pools, on_adopted=self._note_adopted, environments=environments,
             load_seconds=load_seconds,
         )  # fmt: skip
 
-        # The fleet.
-        fleet_faults = ActiveFaults()
-        self.link_token = LinkToken(os.path.dirname(places["admin"]), fleet_faults, self._end_links)
-        self.links = LinkAdmission(self.link_token, record, self._note_fleet_event)
-        self.contact = FleetContact(state, self._note_fleet_event, lambda: self.files.deny())
-        self.fleet = FleetLayer(state, self._note_fleet_event, fleet_faults, lambda: self.contact.denial)
+        # Products.
+        self.fleet = PolicySlot("fleet", PolicyContribution, self._make_part, self._is_in_fleet)
+        self.metrics = ContributionSlot("metrics", Contribution, self._make_part, has_metrics)
 
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
             permits.is_allowed = settings.record.skipping
-            metrics_places.take(settings)
-            self.link_token.take(settings.fleet)
-            self.fleet.take(settings.fleet)
-            self.contact.take(settings.fleet)
+            self.fleet.take(settings)
+            if not is_trial:
+                self.metrics.take(settings)
             self.asks.wait = 0.0 if is_trial else settings.ask_wait
             self.asks.is_for_all = settings.asks_for_all
 
@@ -168,14 +161,14 @@ class DaemonComponents:
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
             files=self.files, dialects=self.dialects, dialect_dispatcher=self.native, bus=self.bus,
-            permits=permits, record=record, links=self.links, asks=self.asks,
+            permits=permits, record=record, fleet=self.fleet, asks=self.asks,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
             dispatcher=self.dispatcher, registries=self.registries, sessions=self.sessions, bus=self.bus,
             asks=self.asks, statistics=self.statistics, files=self.files, sources=self.sources,
             projects=self.projects, record=record, state=state, shared_state=self.shared_state,
-            fleet=FleetReport(self.fleet, self.contact, fleet_faults, self.statistics.fleet, self.bus),
+            fleet=self.fleet, products=[self.metrics],
             supervisors=supervisors, places=self.places,
             started=time.time(),
         )  # fmt: skip
@@ -183,11 +176,6 @@ class DaemonComponents:
             files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, record=record,
             projects=self.projects, registries=self.registries, state=state, suspensions=self.suspensions, end=end,
             asks=self.asks, fleet=self.fleet, operations=operations,
-        )  # fmt: skip
-        self.fleet_methods = FleetMethods(
-            fleet=self.fleet, contact=self.contact, files=self.files, sources=self.sources,
-            generations=self.generations, status=self.status,
-            background=self.dispatcher.background,
         )  # fmt: skip
         self.methods = ApiMethods(
             self.dispatcher, self.dialects, self.native, self.registries, self.bus,
@@ -199,13 +187,9 @@ class DaemonComponents:
                 HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,
             ],
-            of_administrators={
-                **self.administration.methods, **self.hook_methods.of_administrators,
-                **self.fleet_methods.of_administrators,
-            },
-            of_links={**self.links.methods, **self.fleet_methods.of_links},
+            of_administrators={**self.administration.methods, **self.hook_methods.of_administrators},
+            of_products=[self.fleet, self.metrics],
         )  # fmt: skip
-        self.metrics = MetricsPublisher(metrics_places, self.status, faults)
         self.shared = ConnectionTasks(admission, self.budget, ReaderHandoff(), LineTimeouts(), Hangups())
 
     def _note_adopted(self, unit: SourceBuild) -> None:
@@ -223,12 +207,17 @@ class DaemonComponents:
         """Return the processes that have everything that runs hooks below them."""
         return self.zygote.roots() | self.environments.roots()
 
-    def _note_fleet_event(self, kind: str, fields: dict[str, Any]) -> None:
-        """Record an event of the fleet, and count it."""
-        self.statistics.fleet[fields["action"]] += 1
-        self.notes.note(kind, fields)
+    def _make_part(self, product: Callable[[DaemonComponents], P]) -> P:
+        """Make a product's part of this daemon, which is complete by then."""
+        return product(self)
 
-    def _end_links(self) -> None:
-        """Close the fleet's links when [fleet] changes. The new one has acknowledged nothing, and has another token."""
-        self.record.set_shipped(None)
-        self.bus.close_links()
+    def _is_in_fleet(self, settings: Settings) -> bool:
+        """Return whether hooks.toml has [fleet], or a fleet left something here; a folder that is unknown counts."""
+        state = self.state.state
+        if settings.fleet is not None or state.fleet or state.contact or self.state.fleet_switches:
+            return True
+        return not isinstance(look_up_path(os.path.join(os.path.dirname(self.state.path), "fleet")), PathAbsent)
+
+
+def has_metrics(settings: Settings) -> bool:
+    return settings.metrics_port is not None or settings.metrics_file is not None

@@ -13,7 +13,7 @@ import msgspec
 
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.record.writer import RecordError, RecordWriter
-from hooklatch.service.loading.files import ReloadResult
+from hooklatch.service.loading.reloader import ReloadResult
 from hooklatch.service.loading.sources import SourceBuild
 from hooklatch.service.registry.announcing import RegistryChange
 

@@ -24,8 +24,8 @@ from hooklatch.core import decision as decisions
 from hooklatch.core import phases
 from hooklatch.core.call import Call
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook
+from hooklatch.core.hooks.matchers import UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, find_misfit
 from hooklatch.core.hooks.snapshots import EventHooks, Snapshot
 from hooklatch.core.messages import CallOutcome, Cause, FireDecision
@@ -131,8 +131,9 @@ class InProcessFire:
         if hook not in chain.matching(self._payload).hooks:
             return f"{hook.id} was not called: it matches {hook.matcher.text} on {chain.spec.match}"
         with suppress(UnreadableFieldError):
-            facts = PayloadFacts(chain.spec, self._payload, self._envelope["cwd"])
-            if hook.where is not None and (failing := hook.where.find_failing(facts)) is not None:
+            where = hook.where
+            facts = where.read(chain.spec, self._payload, self._envelope["cwd"]) if where is not None else None
+            if where is not None and facts is not None and (failing := where.find_failing(facts)) is not None:
                 return f"{hook.id} was not called: its condition does not hold: {failing}"
         return f"{hook.id} was not called"
 

@@ -199,8 +199,8 @@ class LoadedHooks:
         Raises:
             HooksLoadError: the hooks do not load.
         """
-        from hooklatch.service.loading.acceptance import EVERYTHING
-        from hooklatch.service.loading.files import ReloadRequest
+        from hooklatch.service.loading.plan import EVERYTHING
+        from hooklatch.service.loading.reloader import ReloadRequest
 
         if (before := await parts.files.stamps()) != self._seen:
             await parts.files.reload(ReloadRequest(EVERYTHING))

@@ -18,7 +18,7 @@ from typing import cast
 import pytest
 
 from hooklatch.cli.hooks.asks import SETTLE, AskPrompt
-from hooklatch.cli.terminal.requests import CommandLink
+from hooklatch.client.admin import AdminConnection
 from support.commands import CONFIG, GUARDS, PROGRAM, Daemon, Started, new_place, payload, serving
 from support.described import check
 from support.repository import ROOT
@@ -221,7 +221,7 @@ class Waiting:
 
 
 def prompt_of(waiting: Waiting) -> AskPrompt:
-    prompt = AskPrompt(cast("CommandLink", waiting), "me")
+    prompt = AskPrompt(cast("AdminConnection", waiting), "me")
     prompt.refresh()
     return prompt
 

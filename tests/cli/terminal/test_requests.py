@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hooklatch.cli.daemon.doctor import suggest_without_daemon
-from hooklatch.cli.terminal.connection import CommandConnection, NoDaemonError
 from hooklatch.cli.terminal.requests import connect_administrator, connect_agent_once
+from hooklatch.client.admin import AdminConnection
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError
 from support.strangers import NOBODY, as_nobody, as_root, folder_for_all, listener_of_another
 
@@ -64,8 +64,8 @@ def test_a_daemon_that_answers_pings_and_reads_nothing_else_is_given_up(tmp_path
         with listener.accept()[0]:
             pinged = threading.Thread(target=answer_pings, args=[listener])
             pinged.start()
-            with pytest.raises(NoDaemonError, match="does not read"):
-                CommandConnection(client, path, None, silence=0.05, sending=0.3).send(b"a" * 7 * 2**20)
+            with pytest.raises(DaemonUnreachableError, match="does not read"):
+                AdminConnection(client, path, None, silence=0.05, sending=0.3).ask("fire", payload="a" * 7 * 2**20)
             listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
             pinged.join()
 
@@ -79,7 +79,7 @@ def answer_pings(listener: socket.socket) -> None:
 
 
 def test_doctor_does_not_advise_to_stop_the_daemon_of_another_user() -> None:
-    denied: list[HooklatchError] = [DaemonUnreachableError.at([("/run/x", "Permission denied")], is_denied=True)]
+    denied: list[HooklatchError] = [DaemonUnreachableError.at([("/run/x", PermissionError(13, "Permission denied"))])]
     denied += [RequestFailedError(0, "not_permitted", "user 7 may not connect: this daemon is for user 0")]
 
     assert {suggest_without_daemon(error) for error in denied} == {

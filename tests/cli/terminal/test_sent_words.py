@@ -7,8 +7,8 @@ import os
 import pytest
 
 from hooklatch.cli.commands import build_command_line
-from hooklatch.cli.terminal.requests import encode_argument
 from hooklatch.cli.testing.fire import encode_fire_params
+from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.errors import InvalidPayloadError
 
 

@@ -75,17 +75,52 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 async def told(
     daemon: Daemon, event: str | None, document: object, *, host: str = "claude-code", **more: Any
 ) -> dict[str, Any]:
-    """Send one document and return the whole response; the daemon closes after it."""
+    """Send one document as a forwarder does and return the whole response; the daemon closes after it."""
     text = document if isinstance(document, str) else json.dumps(document)
-    params = {"host": host, "event": event, "document": text, **more}
+    params = {"host": host, "event": event, "environ": {}, "budget": 60, **more}
+    head = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "host", "params": params}, separators=(",", ":"))
+    return await answer_to(daemon, f'{head[:-2]},"document":{text}}}}}\n'.encode())
+
+
+async def answer_to(daemon: Daemon, line: bytes) -> dict[str, Any]:
     client = daemon.connect()
-    await client.send_raw(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "host", "params": params}).encode() + b"\n")
+    await client.send_raw(line)
     with trio.fail_after(10):
         answer = await client.read()
         assert answer is not None
         assert await client.read() is None
     await client.aclose()
     return answer
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+@pytest.mark.parametrize("command", ["rm -rf /", "ls"])
+async def test_a_client_of_another_order_sends_the_document_as_json_or_as_text(
+    daemon: Daemon, command: str, is_text: bool
+) -> None:
+    document: object = call("Bash", command=command)
+    params = {"document": json.dumps(document) if is_text else document, "event": "PreToolUse", "host": "claude-code"}
+
+    answer = await answer_to(
+        daemon, json.dumps({"id": 1, "jsonrpc": "2.0", "method": "host", "params": params}).encode() + b"\n"
+    )
+
+    assert is_denied(answer) == (command != "ls")
+
+
+ENDED_EARLY = [
+    '{"hook_event_name":"PreToolUse"},"event":"Stop"',
+    '{"hook_event_name":"Stop"},"event":"Stop","x":{}',
+    '{}},"params":{"host":"claude-code","event":"Stop","document":{}',
+    '{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}},"document":{}',
+]
+
+
+@pytest.mark.parametrize("document", ENDED_EARLY)
+async def test_a_document_that_ends_early_names_no_other_event(daemon: Daemon, document: str) -> None:
+    answer = await told(daemon, "PreToolUse", document)
+
+    assert is_denied(answer)
 
 
 def said(answer: dict[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,15 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from hooklatch.lsp import LspTable
 from hooklatch.service.config.configuration import PROJECT_TABLES, TABLES, ConfigFile, SourceTable, WorkersTable
-from hooklatch.service.config.main_tables import LspTable, OverrideTable
+from hooklatch.service.config.main_tables import OverrideTable
 from hooklatch.service.config.settings import IsolationTable, Level, StateTable
 from hooklatch.service.config.toml_document import TomlDocument
 from hooklatch_worker.wire import ISOLATION_LEVELS
 from support.repository import ROOT
 
-PAGE = (ROOT / "docs" / "guides" / "hooks.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "hooks.md").read_text()
 
 
 def test_a_schema_can_be_made_of_the_whole_file() -> None:

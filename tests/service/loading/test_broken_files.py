@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.loading import source_builder
-from hooklatch.service.loading.pinning import prepare_version
+from hooklatch.service.loading import build
+from hooklatch.service.loading.build import prepare_version
 from hooklatch.service.loading.plan import ReloadPlan
 from hooklatch.service.loading.sources import SourceVersion
 from support.daemons import Daemon, running_daemon
@@ -141,7 +141,7 @@ async def test_a_defect_of_ours_that_one_file_shows_is_the_fault_of_that_file_al
             raise RecursionError("too deep")
         return prepare_version(version, taken)
 
-    monkeypatch.setattr(source_builder, "prepare_version", prepare)
+    monkeypatch.setattr(build, "prepare_version", prepare)
     files = {"hooks.toml": CONFIG + CONFIG.replace("guards", "other"), "guards.py": GUARDS, "other.py": "# nothing\n"}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client, daemon.administrator() as admin:
         daemon.write("other.py", "x = 'odd'\n")

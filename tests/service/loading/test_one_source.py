@@ -11,9 +11,8 @@ import pytest
 
 from hooklatch.processes.requirements import Requirements
 from hooklatch.service.config.configuration import FileConfig
-from hooklatch.service.loading.acceptance import NOTHING
-from hooklatch.service.loading.plan import ReloadPlan
-from hooklatch.service.loading.source_builder import SourceBuilder
+from hooklatch.service.loading.build import SourceBuilder
+from hooklatch.service.loading.plan import NOTHING, ReloadPlan
 from hooklatch.service.loading.sources import Sources
 from hooklatch_worker.wire import Source
 

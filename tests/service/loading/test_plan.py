@@ -7,19 +7,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.core.hooks.builtin_sources import LSP
 from hooklatch.core.hooks.definitions import read_definition
+from hooklatch.lsp import LspTable, read_lsp
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceTable
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.loading.acceptance import EVERYTHING, LESS, NOTHING, REMOVAL, LossAcceptance
-from hooklatch.service.loading.declared_files import DeclaredFile, SeenFile
-from hooklatch.service.loading.layer_builder import BuiltLayers
-from hooklatch.service.loading.manifests import list_manifests
-from hooklatch.service.loading.plan import Manifests, ObservedFiles, ReloadPlan, is_too_weak, plan_reload
+from hooklatch.service.loading.bind import BuiltLayers
+from hooklatch.service.loading.commit import list_manifests
+from hooklatch.service.loading.plan import (
+    EVERYTHING,
+    LESS,
+    NOTHING,
+    REMOVAL,
+    LossAcceptance,
+    ReloadPlan,
+    is_too_weak,
+    plan_reload,
+)
 from hooklatch.service.loading.plugins import Discovery, Plugin
+from hooklatch.service.loading.see import DeclaredFile, Manifests, ObservedFiles, SeenFile
 from hooklatch_worker.wire import Isolation
 
 MAIN, FOLDER, FILE = "/c/hooks.toml", "/c/hooks.d", "/c/hooks.d/a.toml"
@@ -32,6 +40,7 @@ def config(path: str = FILE, *ids: str, event: str = "pre_tool_use", **rest: obj
     return FileConfig(path, hooks=[hook for table in tables for hook in read_definition(table)], **rest)
 
 
+LSP = read_lsp(LspTable(), "/c").hooks[0]
 OLD, NEW, EMPTY = config(FILE, "old"), config(FILE, "new"), config()
 BROKEN = Diagnostic(FILE, 3, "not TOML")
 LOST = config(FILE, "new", diagnostics=[Diagnostic(FILE, 7, "an entry cannot be told")])
@@ -174,13 +183,13 @@ def test_without_a_sound_main_file_settings_and_overrides_stay_as_they_were() ->
 
 
 def test_a_sound_main_file_says_how_the_daemon_runs() -> None:
-    main = FileConfig(MAIN, lsp={}, settings=Settings(keeps_state=True))
+    main = FileConfig(MAIN, builtin=[LSP], settings=Settings(keeps_state=True))
 
     found = plan_reload(active(), seen(main=main), NOTHING)
 
     assert MAIN in found.good
     assert found.main.settings.keeps_state
-    assert list(found.wanted) == [LSP.source.location]
+    assert list(found.wanted) == ["hooklatch_worker.lsp.diagnostics"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.loading.declared_files import ProjectFiles, read_project
+from hooklatch.service.loading.see import ProjectFiles, read_project
 from hooklatch.service.loading.sources import SourceBuild, UnitError, read_source_version
 from hooklatch.service.loading.trust import Pins, pin_files
 from hooklatch_worker.wire import BuildFiles, Source, SourceLoaded

@@ -15,7 +15,7 @@ import pytest
 from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config
 from hooklatch.service.config.path_lookup import Stamp
 from hooklatch.service.config.settling import has_lost, is_written, measure_quiet
-from hooklatch.service.loading.files import UnsettledError
+from hooklatch.service.loading.reloader import UnsettledError
 from support.daemons import Client, Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, HOOK, bash, is_green, reloaded, watching
 from support.pools import until

@@ -25,7 +25,7 @@ from hooklatch.service.config.path_lookup import (
     look_up_path,
     stamp_path,
 )
-from hooklatch.service.loading.acceptance import EVERYTHING
+from hooklatch.service.loading.plan import EVERYTHING
 from support.daemons import Client, Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, bash, is_green, is_red
 from support.packages import install

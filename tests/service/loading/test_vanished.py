@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.service.loading.acceptance import NOTHING
+from hooklatch.service.loading.plan import NOTHING
 from support.daemons import Client, Daemon, RpcFailure, running_daemon
 from support.edited import CONFIG, GUARDS, bash, is_red
 from support.packages import install, uninstall

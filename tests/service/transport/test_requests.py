@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.protocol import Request, Response, RpcError, convert_params, read_message
-from hooklatch.service.transport.requests import FireRequest, read_line
+from hooklatch.service.transport.requests import FireRequest, HostRequest, read_line
 from hooklatch_worker.author.ambiguity import find_ambiguity
 from support.profiles import fuzzing
 from support.tables import table
@@ -114,3 +114,33 @@ def test_both_readers_say_the_same_of_every_line(line: bytes) -> None:
     assert (general.method, general.id) == ("fire", request.id)
     assert convert_params(general.params, FireParams) == request.params
     assert find_ambiguity(bytes(general.params)) is None
+
+
+HEAD = b'{"jsonrpc":"2.0","id":1,"method":"host","params":{"host":"codex","event":"Stop","environ":{},"budget":5'
+
+
+@fuzzing
+@given(st.binary() | st.sampled_from([b"", b"}}", b'{},"document":{}', b'{"a":1},"event":"x"', b'"text"', b"\xff"]))
+def test_a_forwarded_document_is_taken_as_it_came(document: bytes) -> None:
+    request = read_line(HEAD + b',"document":' + document + b"}}")
+
+    assert isinstance(request, HostRequest)
+    assert bytes(request.params.document) == document
+    assert (request.params.host, request.params.event, request.params.budget) == ("codex", "Stop", 5)
+
+
+@table(
+    "line",
+    [
+        HEAD + b"}}",
+        HEAD + b',"document":}',
+        HEAD + b',"event":"PreToolUse","document":{}}}',
+        HEAD + b',"more":1,"document":{}}}',
+        HEAD.replace(b',"budget":5', b"") + b',"document":{}}}',
+        HEAD.replace(b',"environ":{}', b"") + b',"document":{}}}',
+        HEAD.replace(b"5", b"0") + b',"document":{}}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"host","params":{"a":{"b":1,"document":{}}}}',
+    ],
+)
+def test_a_line_that_no_forwarder_writes_is_read_as_any_other(line: bytes) -> None:
+    assert found(read_line, line) == found(read_message, line)

@@ -100,7 +100,7 @@ def test_the_numbers_are_those_of_the_headers(column: int) -> None:
 
 
 def test_the_page_has_a_verdict_on_every_call_that_is_refused() -> None:
-    page = (ROOT / "docs/explanation/isolation.md").read_text()
+    page = (ROOT / "docs/reference/isolation.md").read_text()
 
     assert [rule.call for rule in seccomp.list_strict_rules() if f"`{rule.call}`" not in page] == []
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["find_ambiguity"]
+__all__ = ["decode_checked", "find_ambiguity"]
 
 MAX_NAMED = 64 * 2**10  # bytes; in larger documents the key is not named, which takes ten times as long as detection
 
@@ -22,17 +22,23 @@ encode = msgspec.json.Encoder().encode
 
 def find_ambiguity(data: bytes) -> str | None:
     """Return why parsers may read this JSON differently, or None."""
+    return decode_checked(data)[1]
+
+
+def decode_checked(data: bytes) -> tuple[object, str | None]:
+    """Return the value of a JSON text and None, or None and why parsers may read the text differently."""
     try:
-        encoded = encode(decode(data))
+        value = decode(data)
+        encoded = encode(value)
     except RecursionError:
-        return "it is nested too deep"
+        return None, "it is nested too deep"
     except (msgspec.MsgspecError, UnicodeError, ValueError, MemoryError) as error:
-        return str(error)
+        return None, str(error)
     # Counting takes as long as decoding and encoding together, where a text has line ends.
     if encoded == data or encoded.count(b":") == (count_colons(data) if b"\\" in data else data.count(b":")):
-        return None
+        return value, None
     key = f"the key {name_repeated_key(data)}" if len(data) <= MAX_NAMED else "a key"
-    return f"{key} occurs twice in one object"
+    return None, f"{key} occurs twice in one object"
 
 
 def count_colons(data: bytes) -> int:

@@ -42,7 +42,10 @@ RETRY = 200  # milliseconds until the next attempt to kill the remaining ones, i
 PAUSE = 20  # milliseconds without an order until the next spare is forked: the worker before needs the processor now
 SWEEP_TIMEOUT = 5.0  # seconds; a child in uninterruptible sleep must not block the zygote
 FORKS = msgspec.msgpack.Decoder(wire.ForkWorker)
-for common in "hashlib", "json", "pathlib", "shlex", "subprocess":  # each worker or most hooks import them
+# Each worker or most hooks import them.
+COMMON = ("hashlib", "json", "pathlib", "shlex", "subprocess")
+OF_AUTHORS = ("hooklatch_worker.author.composition", "hooklatch_worker.author.decorator")
+for common in (*COMMON, *OF_AUTHORS):
     importlib.import_module(common)
 
 

@@ -27,7 +27,6 @@ __all__ = [
     "EffectiveIsolation",
     "IsolationError",
     "KernelFeatures",
-    "make_unreadable",
     "confine_process",
     "find_effective_isolation",
     "detect_kernel",
@@ -48,7 +47,6 @@ SYSTEM = (
 )
 NO_CODE = ("hooks.d", "__pycache__")  # folders that are never packages, even with an __init__ file
 CAPABILITY_VERSION = 0x20080522  # linux/capability.h
-PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 class IsolationError(Exception):
@@ -130,14 +128,6 @@ def confine_process(isolation: Isolation, source: Source, name: str) -> Effectiv
             ' if_unavailable = "report" in [isolation]; or choose a lower level'
         )
     return effective
-
-
-def make_unreadable() -> None:
-    """Keep other processes of the user from reading this one's memory, environment and descriptors (prctl(2)).
-
-    For the daemon: it lasts until the next execve, so programs that it starts are not affected.
-    """
-    linux.LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def drop_capabilities() -> None:

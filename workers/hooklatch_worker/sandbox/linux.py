@@ -17,6 +17,7 @@ __all__ = [
     "raise_errno",
     "list_children",
     "list_descendants",
+    "make_unreadable",
     "die_with_parent",
     "forbid_new_privileges",
     "freeze_processes",
@@ -29,6 +30,7 @@ __all__ = [
 
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
@@ -64,6 +66,14 @@ def call_prctl(option: int, value: int) -> None:
 def become_subreaper() -> None:
     """Become the parent of all orphaned descendants, so that they can be found and killed."""
     call_prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def make_unreadable() -> None:
+    """Keep other processes of the user from reading this one's memory, environment and descriptors (prctl(2)).
+
+    For the daemon: it lasts until the next execve, so programs that it starts are not affected.
+    """
+    LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def forbid_new_privileges() -> None:

@@ -44,7 +44,7 @@ PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1  # linux/resource.h, linux/ioprio.h
 LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG from linux/fcntl.h: others block on opening the file, for up to 45 s
 INODE_FLAGS = (0x40086602, 0x401C5820)  # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR of linux/fs.h
 
-# By architecture, x86_64 first; None if the call does not exist.  docs/explanation/isolation.md gives a verdict on
+# By architecture, x86_64 first; None if the call does not exist.  docs/reference/isolation.md gives a verdict on
 # each call, also on those that are not here.
 Numbers: TypeAlias = dict[str, tuple[int | None, int | None]]
 SOCKETS: Numbers = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.settings import FleetSettings, read_settings
 from hooklatch.service.config.configuration import read_config
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError
@@ -27,7 +27,7 @@ def read_fleet(config: str) -> FleetSettings | None:
     except OSError as error:
         raise CommandError(Exit.NO_INPUT, f"{config} cannot be read: {error.strerror}; name it with --config") from None
     try:
-        return read_config(config, data).settings.fleet
+        return read_settings(read_config(config, data).settings.fleet)
     except ConfigError as error:
         raise CommandError(Exit.BAD_DATA, str(error)) from None
 

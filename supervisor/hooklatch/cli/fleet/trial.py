@@ -50,7 +50,7 @@ class CaseTrial(CaseRunner):
         self._key = key
 
     async def fire_each(self, parts: DaemonComponents) -> None:
-        from hooklatch.service.fleet.fleet_layer import PolicyRejectedError
+        from hooklatch.service.api.contributions import PolicyRejectedError
 
         try:
             await self._apply(parts)
@@ -65,6 +65,7 @@ class CaseTrial(CaseRunner):
 
     async def _apply(self, parts: DaemonComponents) -> None:
         from hooklatch.fleet.bundles import encode_bundle
+        from hooklatch.fleet.host.host import FleetHost
         from hooklatch.fleet.manifests import RolloutTarget
         from hooklatch.fleet.publishing.versions import VersionDraft, VersionHistory, encode_envelope, sign_version
 
@@ -83,8 +84,10 @@ class CaseTrial(CaseRunner):
                 self.diagnostics = [str(diagnostic).replace(root, "") for diagnostic in error.diagnostics]
                 raise
 
-        await parts.fleet.follow([encode_envelope(envelope).decode()])
-        await parts.fleet.apply(1, data, swap)
+        host = parts.fleet.use()
+        assert isinstance(host, FleetHost)
+        await host.layer.follow([encode_envelope(envelope).decode()])
+        await host.layer.apply(1, data, swap)
 
     def check(self) -> None:
         """Refuse a bundle that does not build, or that fails a case.

@@ -25,7 +25,8 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import paint_text, terminal_width
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, format_duration
 from hooklatch.core.tools import KINDS, UnclearToolError, arguments
 from hooklatch.errors import RequestFailedError
@@ -107,14 +108,14 @@ def answer_ask(arguments: argparse.Namespace) -> int:
 def follow_asks(arguments: argparse.Namespace) -> int:
     """Print each ask that opens and each resolution, beginning with the asks that are open."""
     # Subscribed before the asks are listed: one that opens in between is announced.
-    with connect_administrator(arguments) as subscription, connect_administrator(arguments) as link:
-        subscription.ask("subscribe", topics=["asks"])
+    with connect_administrator(arguments) as link:
+        link.ask("subscribe", topics=["asks"])
         known: set[str] = set()
         for ask in link.ask("asks")["asks"]:
             known.add(ask["id"])
             print_ask_change({"topic": "asks", "opened": ask}, is_json=arguments.json)
         while output.has_reader():
-            message = subscription.announcement()
+            message = link.announcement()
             opened = message.get("opened")
             if opened is None or opened["id"] not in known:  # it may have been listed already
                 print_ask_change(message, is_json=arguments.json)
@@ -135,9 +136,8 @@ def print_ask_change(message: dict[str, Any], *, is_json: bool) -> None:
 
 
 def follow_at_terminal(arguments: argparse.Namespace) -> int:
-    # Two connections: an announcement that comes while a request is answered would be passed over.
-    with connect_administrator(arguments) as subscription, connect_administrator(arguments) as link:
-        subscription.ask("subscribe", topics=["asks"])
+    with connect_administrator(arguments) as link:
+        link.ask("subscribe", topics=["asks"])
         prompt = AskPrompt(link, find_user_name())
         output.print_error(f"asks at {link.path}; {KEYS}")
         prompt.refresh()
@@ -146,11 +146,8 @@ def follow_at_terminal(arguments: argparse.Namespace) -> int:
             prompt.print_prompt()
             about = prompt.shown
             # Announcements first: an answer must not be typed at an ask that has ended already.
-            if (
-                subscription.has_line
-                or subscription.fileno() in select.select([STDIN, subscription.fileno()], [], [])[0]
-            ):
-                prompt.take_announcement(subscription.announcement())
+            if link.has_line or link.fileno() in select.select([STDIN, link.fileno()], [], [])[0]:
+                prompt.take_announcement(link.announcement())
             else:
                 data = os.read(STDIN, 4096)
                 *lines, typed = (typed + data).split(b"\n")  # Ctrl-D sends a line that has no end yet
@@ -164,7 +161,7 @@ def follow_at_terminal(arguments: argparse.Namespace) -> int:
 class AskPrompt:
     """A prompt for the open asks: the one that is shown, and the part of its answer that was typed so far."""
 
-    def __init__(self, link: CommandLink, name: str) -> None:
+    def __init__(self, link: AdminConnection, name: str) -> None:
         self.is_over = False
         self.is_halfway = False  # the next line is the end of one that was begun about another ask
         self._link = link

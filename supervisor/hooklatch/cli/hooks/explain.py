@@ -31,7 +31,7 @@ def run_hooks_explain(arguments: argparse.Namespace) -> int:
     payload = read_piped_payload() or b"{}" if arguments.payload is None else read_payload(arguments.payload)
     params = add_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with connect_administrator(arguments) as link:
-        result = link.request("explain", params)
+        result = link.ask_encoded("explain", params)
     if arguments.json:
         output.say_json(result)
         return Exit.OK

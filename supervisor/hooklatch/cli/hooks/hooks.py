@@ -11,7 +11,8 @@ from typing import Any
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import suggest_name
 
 __all__ = ["add_hooks", "add_list", "describe_unknown_event"]
@@ -152,7 +153,7 @@ def find_layer(hook: Mapping[str, Any]) -> str:
     return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 
 
-def check_event(link: CommandLink, event: str) -> None:
+def check_event(link: AdminConnection, event: str) -> None:
     """Reject an unknown event: an empty list would read as "no guards needed here"."""
     names = [spec["name"] for spec in link.ask("events")["events"]]
     if event not in names:

@@ -12,7 +12,8 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.last_signs import NobodyListensError
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import RequestFailedError
 
@@ -77,7 +78,7 @@ def format_diagnostic_place(diagnostic: dict[str, Any]) -> str:
     return f"{diagnostic['file']}{line}: {diagnostic['message']}"
 
 
-def find_last_failure(link: CommandLink, name: str) -> dict[str, Any] | None:
+def find_last_failure(link: AdminConnection, name: str) -> dict[str, Any] | None:
     """Return the last failure of a hook, if the daemon still has it."""
     try:
         hooks = link.ask("hook", id=name)["hooks"]

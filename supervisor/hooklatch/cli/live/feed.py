@@ -13,7 +13,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from hooklatch.cli.live.top_state import TopReport
-from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.client.admin import AdminConnection
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
 __all__ = ["RETRY_INTERVAL", "HookDetail", "TopPoller", "PollFailure", "is_transient", "fetch_top_report"]
@@ -34,7 +35,7 @@ class PollFailure(NamedTuple):
     is_final: bool
 
 
-def fetch_top_report(link: CommandLink, session: str | None, selected: str | None = None) -> TopReport:
+def fetch_top_report(link: AdminConnection, session: str | None, selected: str | None = None) -> TopReport:
     """Return a report on all hooks, with the failures of the selected one.
 
     Raises:
@@ -45,7 +46,7 @@ def fetch_top_report(link: CommandLink, session: str | None, selected: str | Non
     return TopReport(time.monotonic(), time.time(), status, hooks, detail)
 
 
-def fetch_hook_detail(link: CommandLink, session: str | None, name: str) -> HookDetail:
+def fetch_hook_detail(link: AdminConnection, session: str | None, name: str) -> HookDetail:
     try:
         hooks = link.ask("hook", id=name, session=session)["hooks"]
     except RequestFailedError as error:
@@ -94,7 +95,7 @@ class TopPoller(threading.Thread):
                 self._woken.wait(RETRY_INTERVAL)
                 self._woken.clear()
 
-    def _poll(self, link: CommandLink) -> None:
+    def _poll(self, link: AdminConnection) -> None:
         session: str | None = self._arguments.session
         due = 0.0
         while not self._is_over:

@@ -27,7 +27,8 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import shorten_revision, terminal_width
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.record_filters import add_choices, read_filters
-from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
 from hooklatch.record.storage.reading import Filters, matches_filters
@@ -125,7 +126,7 @@ def choose_layout() -> WatchLayout:
     return layout_for_width(terminal_width(sys.stdout))
 
 
-def check_names(link: CommandLink, filters: Filters) -> None:
+def check_names(link: AdminConnection, filters: Filters) -> None:
     """Reject an unknown event, and warn of an unknown hook: silence would read as "nothing happens".
 
     Raises:

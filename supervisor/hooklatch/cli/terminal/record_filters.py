@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, get_args
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.output import print_error
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import connect_administrator, encode_argument
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import suggest_name
@@ -44,7 +45,7 @@ FILTERS = (
 )
 CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
-    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/guides/hooks.md)"),
+    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)"),
 )
 TIMED = ("decision_id", "since", "until")  # options that a command without a past does not have
 NAMES = (

@@ -61,8 +61,8 @@ class DevLoop:
         """Run the hooks on each save, or once."""
         from hooklatch.service.daemon import open_daemon
         from hooklatch.service.folders import StartError
-        from hooklatch.service.loading.acceptance import EVERYTHING
-        from hooklatch.service.loading.files import ReloadRequest
+        from hooklatch.service.loading.plan import EVERYTHING
+        from hooklatch.service.loading.reloader import ReloadRequest
 
         try:
             async with open_daemon(options) as daemon:

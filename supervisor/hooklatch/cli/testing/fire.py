@@ -11,10 +11,11 @@ import sys
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.light_json import RepeatedKeyError, is_object, parse_json, serialize_json
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import connect_agent_once, encode_argument
+from hooklatch.cli.terminal.requests import connect_agent_once
+from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.client.protocol.decision_table import DecisionTable, format_decision_table
+from hooklatch.client.protocol.light_json import RepeatedKeyError, is_object, parse_json, serialize_json
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
@@ -51,7 +52,7 @@ def run_fire(arguments: argparse.Namespace) -> int:
     try:
         params = encode_fire_params(arguments, payload)
         with connect_agent_once(arguments) as link:
-            response = link.request("fire", params)
+            response = link.ask_encoded("fire", params)
         decision = read_decision(response, None if arguments.dialect is not None else event)
     except HooklatchError as error:
         if isinstance(error, RequestFailedError) and error.name in MISUSES:

@@ -24,11 +24,11 @@ import trio
 from hooklatch.cli.terminal import output
 from hooklatch.cli.testing.hook_process import ENDED, INTERRUPTED
 from hooklatch.core.call import Call
-from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.life import WorkerProcess
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome
+from hooklatch.service.config.main_tables import find_builtin_source
 from hooklatch.service.dispatch.calls import HookRunner, HookRunners
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
@@ -93,7 +93,6 @@ class Pools(Mapping[Key, HookRunner]):
         self._real = parts.sources.pools
         self._is_debugging, self._stdout = is_debugging, stdout
         self._sources: dict[Key, InProcessSource] = {}
-        self._builtin = {source.location for source in BUILTIN_SOURCES}
         self._units = parts.sources.units
 
     @property
@@ -102,13 +101,12 @@ class Pools(Mapping[Key, HookRunner]):
 
     def __getitem__(self, key: Key) -> HookRunner:
         location = key[0]
-        if location in self._builtin or self._units[location].environment is not None:
+        unit = self._units.get(location)
+        if unit is None or unit.environment is not None or find_builtin_source(unit.source) is not None:
             return self._real[key]
         if key not in self._sources:
             self._real[key]  # raises KeyError unless a worker has loaded the source
-            self._sources[key] = InProcessSource(
-                self._units[location], is_debugging=self._is_debugging, stdout=self._stdout
-            )
+            self._sources[key] = InProcessSource(unit, is_debugging=self._is_debugging, stdout=self._stdout)
         return self._sources[key]
 
     def __iter__(self) -> Iterator[Key]:

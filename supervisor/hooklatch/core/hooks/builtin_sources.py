@@ -1,4 +1,4 @@
-"""The sources that are part of hooklatch, with the function that runs and their differences from a user's source.
+"""The sources that are part of hooklatch or of one of its products, and their differences from a user's source.
 
 Everything else treats them as any other source.
 """
@@ -9,7 +9,7 @@ import msgspec
 
 from hooklatch_worker.wire import Source
 
-__all__ = ["BUILTIN_SOURCES", "LSP", "SHELL", "BuiltinSource"]
+__all__ = ["SHELL", "BuiltinSource"]
 
 
 class BuiltinSource(msgspec.Struct, frozen=True):
@@ -25,8 +25,3 @@ class BuiltinSource(msgspec.Struct, frozen=True):
 
 
 SHELL = BuiltinSource(Source("module", "hooklatch_worker.runtime.shell_runner"), "run")
-# Language servers take the memory that the project needs.
-LSP = BuiltinSource(
-    Source("module", "hooklatch_worker.lsp.diagnostics"), "diagnose", may_emit=True, is_total_bounded=False
-)
-BUILTIN_SOURCES = {builtin.source: builtin for builtin in (SHELL, LSP)}

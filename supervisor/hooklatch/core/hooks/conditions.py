@@ -30,14 +30,14 @@ from hooklatch.core.hooks.comparisons import (
     make_comparison,
     read_commands,
 )
-from hooklatch.core.hooks.matchers import MatcherError
+from hooklatch.core.hooks.matchers import InvalidConditionError, MatcherError, UnreadableFieldError
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import suggest_name
 from hooklatch.core.tools import ARGUMENTS, KEYS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.shelltext.command import Command
 from hooklatch.shelltext.prefixes import show_programs
 
-__all__ = ["PayloadFacts", "InvalidConditionError", "UnreadableFieldError", "CompiledWhere", "compile_where"]
+__all__ = ["PayloadFacts", "CompiledWhere", "compile_where"]
 
 MAX_CONDITIONS: Final = 16
 MAX_ALTERNATIVES: Final = 64
@@ -56,14 +56,6 @@ OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict
 LIST: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 decode = msgspec.json.Decoder().decode
-
-
-class InvalidConditionError(ValueError):
-    """A `where` that cannot be used; the text says what to write instead."""
-
-
-class UnreadableFieldError(ValueError):
-    """A missing field, or one of another type, so that it cannot be decided whether the hook is meant."""
 
 
 class Condition(NamedTuple):
@@ -113,6 +105,10 @@ class CompiledWhere:
         self.source = source
         self.conditions = tuple(conditions)
         self.text = ", ".join(format_condition(condition) for condition in self.conditions)
+
+    def read(self, spec: EventSpec, payload: Payload, folder: str | None) -> PayloadFacts:
+        """Return the facts of a payload, for this condition and all others of the same fire."""
+        return PayloadFacts(spec, payload, folder)
 
     def may_hold(self, facts: PayloadFacts) -> bool:
         """Return whether the hook is meant, or may be.

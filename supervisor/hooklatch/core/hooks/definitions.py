@@ -11,18 +11,20 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from math import isfinite
-from typing import Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta
 
-from hooklatch.core.hooks.conditions import CompiledWhere, InvalidConditionError, compile_where
-from hooklatch.core.hooks.matchers import Matcher, MatcherError, compile_matcher
+from hooklatch.core.hooks.matchers import InvalidConditionError, Matcher, MatcherError, compile_matcher
 from hooklatch.core.hooks.names import is_like_a_name
 from hooklatch.core.hooks.shell_definitions import ARGV, ShellCommand
 from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clip_error_text
 from hooklatch_worker.author.marker import BOTH, MAX_TIMEOUT, MarkedEvent
+
+if TYPE_CHECKING:
+    from hooklatch.core.hooks.conditions import CompiledWhere
 
 __all__ = [
     "HookDefinition",
@@ -290,9 +292,24 @@ def read_matcher(source: object, name: str, *, is_lenient: bool) -> tuple[Matche
         return compile_matcher(None), f"match: {error}"
 
 
+def load_where(source: object) -> CompiledWhere | None:
+    """Compile a `where`.  The first hook that has one loads what reads conditions, and the parser of shells with it.
+
+    Raises:
+        InvalidConditionError: it cannot be used.
+    """
+    if source is None:
+        return None
+    try:
+        from hooklatch.core.hooks.conditions import compile_where
+    except ImportError as error:  # then the hook denies, as with any other condition that cannot be used
+        raise InvalidConditionError(f"what reads conditions cannot be loaded: {error}") from error
+    return compile_where(source)
+
+
 def read_where(source: object, name: str, *, is_lenient: bool) -> tuple[CompiledWhere | None, str | None]:
     try:
-        return compile_where(source), None
+        return load_where(source), None
     except InvalidConditionError as error:
         if not is_lenient:
             raise InvalidHookError(name, f"where: {error}", ("where",)) from None

@@ -18,8 +18,10 @@ from hooklatch.core.text import is_unicode
 __all__ = [
     "MAX_STEPS",
     "CompiledPattern",
+    "InvalidConditionError",
     "Matcher",
     "MatcherError",
+    "UnreadableFieldError",
     "compile_matcher",
     "compile_re2",
     "translate_glob_set",
@@ -44,6 +46,14 @@ ALTERNATIVES = (
 
 class MatcherError(ValueError):
     """A matcher that does not compile; the text says what to write instead."""
+
+
+class InvalidConditionError(ValueError):
+    """A `where` that cannot be used; the text says what to write instead."""
+
+
+class UnreadableFieldError(ValueError):
+    """A missing field, or one of another type, so that it cannot be decided whether the hook is meant."""
 
 
 class Matcher:
@@ -242,7 +252,7 @@ def compile_re2(pattern: str) -> CompiledPattern:
         reason = explain_pattern_error(error)
         raise MatcherError(
             f"{clip_repr(pattern)} is not a pattern that RE2 can run: {reason} ({suggest_pattern(reason)};"
-            " see docs/guides/hooks.md, Matching)"
+            " see docs/reference/hooks.md, Matching)"
         ) from None
 
 

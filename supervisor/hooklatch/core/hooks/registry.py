@@ -9,16 +9,18 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.conditions import CompiledWhere
 from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.names import full_hook_name, name_whole_plugin
 from hooklatch_worker.author.marker import BOTH
 from hooklatch_worker.wire import Source
+
+if TYPE_CHECKING:
+    from hooklatch.core.hooks.conditions import CompiledWhere
 
 __all__ = [
     "EVERY_GATE",

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
-from hooklatch.core.hooks.matchers import MAX_STEPS
+from hooklatch.core.hooks.matchers import MAX_STEPS, UnreadableFieldError
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
 from hooklatch.core.tools import KINDS, OTHER, find_tool_kind_by_name
+
+if TYPE_CHECKING:
+    from hooklatch.core.hooks.conditions import PayloadFacts
 
 __all__ = [
     "MAX_BUDGET", "EventHooks", "SnapshotDiff", "HookSelection", "Snapshot", "CallGroup", "select_amenders",
@@ -239,12 +241,14 @@ class EventHooks:
         At a gate, an unreadable field is a fault if a failure of the hook would count.  Other hooks are called, and
         look for themselves.  At other events such a hook is not called, as a hook whose matcher has nothing to match.
         """
-        facts, remaining, fault = PayloadFacts(self.spec, payload, folder), 0, matching.fault
+        facts: PayloadFacts | None = None
+        remaining, fault = 0, matching.fault
         for number, hook in enumerate(matching.hooks):
             if hook.where is None:
                 remaining |= 1 << number
                 continue
             try:
+                facts = facts or hook.where.read(self.spec, payload, folder)
                 is_meant = hook.where.may_hold(facts)
             except UnreadableFieldError as error:
                 is_meant = self.spec.fails_closed

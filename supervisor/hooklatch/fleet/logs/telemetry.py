@@ -1,7 +1,7 @@
 """The encoding of an entry as an OpenTelemetry log record.  Pure; knows no SDK and no network.
 
 Names are those of OpenTelemetry's semantic conventions where it has one, else `hooklatch.<field>`.  The table is in
-docs/guides/fleet-log.md.  `log.record.uid` is the entry's identity: an entry that is exported twice has the same, and a
+docs/reference/fleet.md.  `log.record.uid` is the entry's identity: an entry that is exported twice has the same, and a
 backend that knows the conventions keeps one of the two.
 """
 

@@ -16,6 +16,7 @@ from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.errors import describe_error
 from hooklatch.record.writer import RecordError, RecordWriter
+from hooklatch.service.api.contributions import PolicyRejectedError, PolicySlot
 from hooklatch.service.api.hook_methods import add_storage_warning
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations
 from hooklatch.service.config.file_safety import UnsafeFileError
@@ -24,10 +25,9 @@ from hooklatch.service.config.path_lookup import PathAbsent, PathFault, PathFoun
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
-from hooklatch.service.loading.acceptance import EVERYTHING, LESS, LossAcceptance
-from hooklatch.service.loading.files import Reloader, ReloadRequest, ReloadResult
+from hooklatch.service.loading.plan import EVERYTHING, LESS, LossAcceptance
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader, ReloadRequest, ReloadResult
 from hooklatch.service.loading.trust import Pins, pin_files, project_hooks_folder
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import find_real_path, look_up_directory
@@ -98,7 +98,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     state: StateFile
     suspensions: Suspensions
     asks: AskBroker
-    fleet: FleetLayer
+    fleet: PolicySlot
     operations: Operations
     end: Callable[[], None] | None
 

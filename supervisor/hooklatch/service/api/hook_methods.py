@@ -20,17 +20,17 @@ from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.importing.registering import read_definitions
+from hooklatch.products import FILES, ProductError, load_product
+from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar, RegistrationAnswer
 from hooklatch.service.api.session_methods import check_live
-from hooklatch.service.config.configuration import Diagnostic, find_definition_target
+from hooklatch.service.config.configuration import Diagnostic, ForeignFile, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.fleet.fleet_layer import FleetLayer
-from hooklatch.service.loading.acceptance import LossAcceptance
-from hooklatch.service.loading.binding import HookBinder, add_way_out, make_stand_in
-from hooklatch.service.loading.files import Reloader, ReloadRequest
+from hooklatch.service.loading.bind import HookBinder, add_way_out, make_stand_in
+from hooklatch.service.loading.plan import LossAcceptance
+from hooklatch.service.loading.reloader import Reloader, ReloadRequest
 from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import AgentSession
@@ -69,7 +69,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     state: StateFile
     breakers: Breakers
     faults: ActiveFaults
-    fleet: FleetLayer
+    fleet: PolicySlot
     operations: Operations
 
     @property
@@ -121,9 +121,19 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return await self.registrar.make_hooks(self.registrar.read(params.hooks, registrant), connection, registrant)
 
     async def _settings(self, connection: Connection, params: SettingsParams) -> object:
-        """Read a settings file as in hooks.d, for a client that registers its hooks."""
-        read = partial(read_definitions, params.source, params.data, params.scope)
-        return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+        """Read a settings file as in hooks.d, for a client that registers its hooks.
+
+        Raises:
+            RpcError: the product that reads it cannot be loaded.
+        """
+
+        def read() -> object:
+            return load_product(FILES, ".json", ForeignFile).define(params.source, params.data, params.scope)
+
+        try:
+            return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+        except ProductError as error:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
     async def _unregister(self, connection: Connection, params: IdParams) -> object:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
@@ -229,7 +239,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         with trio.CancelScope(shield=True):  # the client may leave, and half of this would deny until the next start
             self.registries.switches = dict(self.state.state.switches)
-            self.fleet.load()
+            self.fleet.restore(self.files.settings)
             if not self.files.is_main_good:
                 self.files.recall(known)
             await self.restore(None)

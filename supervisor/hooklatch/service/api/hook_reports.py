@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
+from hooklatch.core.hooks.matchers import UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import EventHooks, Snapshot, compute_budget, find_tool_kind
 from hooklatch.core.hooks.suspension import find_suspension, split_suspended
@@ -175,7 +175,6 @@ class HookReports(msgspec.Struct, frozen=True):
             matched = {hook.name for hook in chain.matching(payload).hooks if hook.where is not None}
         except PayloadError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        facts = PayloadFacts(spec, payload, folder)
         chosen = {hook.name for hook in selection.hooks}
         name = payload.text("tool_name") if spec.match == "tool_name" else None
         kind = find_tool_kind(payload, name) if name is not None else None
@@ -196,7 +195,7 @@ class HookReports(msgspec.Struct, frozen=True):
                         (
                             self._explain_mismatch(spec, hook, view, kind)
                             if hook.name not in matched
-                            else describe_unmet_condition(hook, facts),
+                            else describe_unmet_condition(hook, spec, payload, folder),
                             *(list_unknown_tools(hook, spec) if hook.event == spec.name else ()),
                         )
                     ),
@@ -267,10 +266,12 @@ class HookReports(msgspec.Struct, frozen=True):
         }
 
 
-def describe_unmet_condition(hook: Hook, facts: PayloadFacts) -> str:
+def describe_unmet_condition(hook: Hook, spec: EventSpec, payload: Payload, folder: str | None) -> str:
     """Return the condition of a hook that does not hold, and why."""
+    if hook.where is None:
+        return "a condition does not hold"
     try:
-        return f"a condition does not hold: {hook.where.find_failing(facts) if hook.where is not None else ''}"
+        return f"a condition does not hold: {hook.where.find_failing(hook.where.read(spec, payload, folder))}"
     except UnreadableFieldError as error:
         return f"its condition cannot be checked: {error}"
 

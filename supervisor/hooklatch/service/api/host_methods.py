@@ -8,19 +8,17 @@ report it, and the record has it where the event is known.
 from __future__ import annotations
 
 import logging
-from typing import Annotated
 
 import msgspec
 import trio
-from msgspec import Meta
 
-from hooklatch.core.fire_params import EnvelopeParams, FireParams
-from hooklatch.core.limits import Name, Path
+from hooklatch.core.fire_params import EnvelopeParams, FireParams, HostParams
 from hooklatch.core.messages import Cause, FireDecision
+from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.hosts import canary
 from hooklatch.hosts.find import UnknownHostError, find_host
-from hooklatch.hosts.host import HookOutput, Host, HostEvent, HostFire, UnreadableError, make_denied_decision
+from hooklatch.hosts.host import Call, HookOutput, Host, HostEvent, HostFire, UnreadableError, make_denied_decision
 from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
@@ -32,25 +30,12 @@ from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
 
-__all__ = ["HostMethods", "HostParams"]
+__all__ = ["HostMethods"]
 
 logger = logging.getLogger("hooklatch.hosts")
-NO_PARAMS = FireParams("")  # in place of those that a fire has taken, so that their payload is held once
+# In place of those that a fire has taken, so that their bytes are held once.
+NO_PARAMS, NO_PAYLOAD = FireParams(""), Payload(b"{}")
 MARGIN = 0.5  # seconds, at most, that our answer takes to the host; for a short budget a tenth of it
-
-
-class HostParams(msgspec.Struct, frozen=True):
-    """One event of a host.
-
-    `event` is the one that the forwarder was installed for, `document` the text that the host wrote, and `budget` the
-    seconds for which the forwarder still waits.
-    """
-
-    host: Name
-    document: str
-    event: Name | None = None
-    environ: dict[Name, Path] = {}
-    budget: Annotated[float, Meta(gt=0)] | None = None
 
 
 class HostMethods:
@@ -82,11 +67,13 @@ class HostMethods:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         session, event, budget = connection.session, params.event, params.budget
         try:
-            native = host.read(event, params.document.encode(), params.environ)
-            del params  # of what can be large, only the payload and the document's bytes are kept while hooks run
-            if (refusal := canary.refuse_canary(host, native)) is not None:
+            document = bytes(params.document)
+            if document.startswith(b'"'):  # a client that has a text, and not the JSON in it
+                document = msgspec.json.decode(document, type=str).encode()
+            native = host.read(event, document, params.environ)
+            if canary.KEY in native.fields and (refusal := canary.refuse_canary(host, native)) is not None:
                 return refusal
-            if not native.event:
+            if not native.spec.event:
                 return host.silence(native.name)
             request = host.make_fire(native)
         except UnreadableError as error:
@@ -94,40 +81,44 @@ class HostMethods:
         except Exception as error:
             logger.exception("an adapter failed on a document", extra={"host": host.name, "event": event})
             return await self._refuse_unreadable(host, event, "protocol", describe_host_bug(host, error), session)
-        firing = self._fire(host, native.decode_lazily(), request, budget, session)
-        del native, request
+        # Of what can be large, only the payload and the document's bytes are kept while hooks run.
+        firing = self._fire(host, msgspec.structs.replace(native, document={}), request, budget, session)
+        del params, document, native, request
         return await firing
 
     async def _fire(
         self, host: Host, native: HostEvent, request: HostFire, budget: float | None, session: AgentSession | None
     ) -> HookOutput:
-        adapt, params, same_call = make_decision_adapter(host, native), self._with_call_id(request), request.same_call
-        request = msgspec.structs.replace(request, params=NO_PARAMS)
-        warnings = (
-            await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
-            if is_session_begin(native)
-            else []
-        )
+        adapt, spec, same_call = make_decision_adapter(host, native), native.spec, request.same_call
+        params, payload, warnings = request.params, request.payload, list[str]()
+        if request.call is not None and request.call_key:  # never with an id of the host's own
+            params = msgspec.structs.replace(params, call_id=self._number_call(request.call, request.call_key))
+        request = msgspec.structs.replace(request, params=NO_PARAMS, payload=NO_PAYLOAD)
+        if spec.event == "session_start":  # a person reads what the host shows then
+            warnings = await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
         try:
-            if native.spec.kind == "notify":
-                self._dispatcher.fire_later(params, session, adapt_decision=adapt)
+            if spec.kind == "notify":
+                self._dispatcher.fire_later(params, session, adapt_decision=adapt, payload=payload)
                 return host.silence(native.name)
-            if native.is_gate and budget is not None:
+            if spec.kind == "gate" and budget is not None:
                 params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
-            decision = self._duplicates.take(same_call, native.name)
+            decision = self._duplicates.take(same_call, native.name) if same_call else None
             if decision is None:
-                asks_itself = "ask" in native.spec.enforces
-                firing = self._dispatcher.fire(params, session, adapt_decision=adapt, asks_itself=asks_itself)
-                params = NO_PARAMS
+                asks_itself = "ask" in spec.enforces
+                firing = self._dispatcher.fire(
+                    params, session, adapt_decision=adapt, asks_itself=asks_itself, payload=payload
+                )
+                params, payload = NO_PARAMS, NO_PAYLOAD
                 decision = await firing
-                self._duplicates.keep(same_call, native.name, decision)
+                if same_call:
+                    self._duplicates.keep(same_call, native.name, decision)
             else:
                 decision = adapt(decision)
         except RpcError as error:
             return self._render_failure(host, native.name, "protocol", error.message)
         if warnings:
             decision = msgspec.structs.replace(decision, warnings=[*decision.warnings, *warnings])
-        if decision.is_refusal and request.call == "begins":
+        if request.call == "begins" and decision.is_refusal:
             self._call_numbers.end_call(request.call_key)  # a refused call has no second event that would end it
         try:
             return host.render(native, decision)
@@ -135,12 +126,9 @@ class HostMethods:
             logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
             return self._render_failure(host, native.name, "protocol", describe_host_bug(host, error))
 
-    def _with_call_id(self, request: HostFire) -> FireParams:
-        if request.params.call_id is not None or request.call is None or not request.call_key:
-            return request.params
+    def _number_call(self, stage: Call, key: str) -> str:
         calls = self._call_numbers
-        number_call = {"begins": calls.begin_call, "goes_on": calls.find_open_call, "ends": calls.end_call}
-        return msgspec.structs.replace(request.params, call_id=number_call[request.call](request.call_key))
+        return {"begins": calls.begin_call, "goes_on": calls.find_open_call, "ends": calls.end_call}[stage](key)
 
     async def _refuse_unreadable(
         self, host: Host, event: str | None, cause: Cause, reason: str, session: AgentSession | None
@@ -163,11 +151,6 @@ class HostMethods:
         except Exception:
             logger.exception("an adapter failed on a refusal", extra={"host": host.name, "event": event})
             return host.refusal(event, f"hooklatch: refused: {reason} ({cause})")
-
-
-def is_session_begin(native: HostEvent) -> bool:
-    """Return whether a session begins with this event: a person reads what the host shows then."""
-    return native.event == "session_start"
 
 
 def make_decision_adapter(host: Host, native: HostEvent) -> DecisionAdapter:

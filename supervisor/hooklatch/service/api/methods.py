@@ -5,8 +5,8 @@ One object serves all connections; what belongs to one connection is on the conn
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection, Role
-from hooklatch.service.transport.requests import FireRequest
+from hooklatch.service.transport.requests import FireRequest, HostRequest, IncomingRequest
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
@@ -76,6 +76,24 @@ class Operations(msgspec.Struct, frozen=True):
 MethodTable: TypeAlias = Mapping[str, ApiMethod[Any]]
 
 
+class ContributedMethods(Protocol):
+    """The methods of a product, whose names begin with its own and an underscore."""
+
+    name: str
+
+    def methods_of(self, role: Role) -> MethodTable:
+        """Return the methods of a role; none while the product is not loaded."""
+        ...
+
+    def load_methods(self) -> None:
+        """Load the product.
+
+        Raises:
+            RpcError: it cannot be loaded.
+        """
+        ...
+
+
 class ApiMethods:
     """The handler of requests.  Each role has a table of methods; agents and administrators can also fire."""
 
@@ -89,21 +107,22 @@ class ApiMethods:
         *,
         of_clients: Iterable[MethodTable],
         of_administrators: MethodTable,
-        of_links: MethodTable,
+        of_products: Sequence[ContributedMethods],
     ) -> None:
         self._dispatcher = dispatcher
         self._dialects = dialects
         self._dialect_dispatcher = dialect_dispatcher
         self._registries = registries
         self._bus = bus
+        self._products = of_products
         clients = {name: method for table in of_clients for name, method in table.items()}
-        self.tables: Mapping[Role, MethodTable] = {
+        self._own: Mapping[Role, MethodTable] = {
             "agent": clients,
             "admin": {**clients, **of_administrators},
-            "link": {**{name: clients[name] for name in SHARED_WITH_LINKS}, **of_links},
+            "link": {name: clients[name] for name in SHARED_WITH_LINKS},
         }
 
-    def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
+    def handle(self, connection: Connection, request: IncomingRequest) -> Awaitable[object]:
         """Return the awaitable answer of one request.
 
         Raises:
@@ -114,11 +133,11 @@ class ApiMethods:
             return self._answer(connection, request)
         if isinstance(request, FireRequest):
             params = request.params
-        elif request.method == "fire":
+        elif isinstance(request, HostRequest) or request.method != "fire":
+            return self._answer(connection, request)
+        else:
             # The raw params are checked, since a duplicate key can no longer be seen once they are decoded.
             params, fault = convert_params(request.params, FireParams), find_ambiguity(bytes(request.params))
-        else:
-            return self._answer(connection, request)
         session = connection.session
         dialect = params.dialect or (session.terms.dialect if session is not None else None)
         if dialect is not None:
@@ -127,15 +146,36 @@ class ApiMethods:
             return self._fire_without_call(params, session, fault)
         return self._dispatcher.fire(params, session)
 
-    def _answer(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
-        method = self.tables[connection.role].get(request.method)
+    def _answer(self, connection: Connection, request: IncomingRequest) -> Awaitable[object]:
+        method = self._find_method(connection.role, request.method)
         if method is None or isinstance(request, FireRequest):
             raise self._explain_refusal(connection, request.method)
+        if isinstance(request, HostRequest):
+            return method.answer(connection, request.params)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := find_ambiguity(bytes(request.params))) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
         return answer_request(connection, request, method)
+
+    @property
+    def tables(self) -> Mapping[Role, MethodTable]:
+        """Return the methods of each role, with those of the products that are loaded."""
+        tables: dict[Role, MethodTable] = {}
+        for role, own in self._own.items():
+            contributed = (product.methods_of(role) for product in self._products)
+            tables[role] = {**{name: method for table in contributed for name, method in table.items()}, **own}
+        return tables
+
+    def _find_method(self, role: Role, name: str) -> ApiMethod[Any] | None:
+        """Return a method of a role. The product whose name it begins with is loaded for it."""
+        if (method := self._own[role].get(name)) is not None:
+            return method
+        for product in self._products:
+            if name.startswith(f"{product.name}_"):
+                product.load_methods()
+                return product.methods_of(role).get(name)
+        return None
 
     async def _fire_without_call(self, params: FireParams, session: AgentSession | None, fault: str | None) -> object:
         """Start a fire whose decision no client waits for, or refuse one with ambiguous params."""

@@ -26,8 +26,8 @@ from hooklatch.dialects.registration import NativeHook
 from hooklatch.service.config.configuration import find_definition_target
 from hooklatch.service.dispatch.dialect_fires import Dialects, read_native_hooks
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.binding import HookBinder
-from hooklatch.service.loading.files import Reloader
+from hooklatch.service.loading.bind import HookBinder
+from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession

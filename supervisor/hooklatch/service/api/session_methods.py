@@ -21,12 +21,12 @@ from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.links import LinkAdmission
+from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
-from hooklatch.service.loading.files import Reloader
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import ResolvedDirectory, look_up_directory
 from hooklatch.service.registry.registries import Registries
@@ -100,7 +100,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     bus: Bus
     permits: SkipPermissions
     record: RecordWriter
-    links: LinkAdmission
+    fleet: PolicySlot
     asks: AskBroker
 
     @property
@@ -123,7 +123,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         if connection.has_greeted:
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         if params.role is not None:
-            self.links.admit(connection, params.role, params.token, has_session=params.session is not None)
+            self.fleet.admit(connection, params.role, params.token, has_session=params.session is not None)
         session, warnings, refused = None, list[str](), dict[str, Any]()
         if params.session is not None or connection.role == "agent":
             session, refused = await self._open(connection, params, dialect)

@@ -31,7 +31,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.storage.reading import Filters, NoRecordError, query_record
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.fleet_report import FleetReport
+from hooklatch.service.api.contributions import ContributionSlot, PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.looks import look_in_thread
@@ -40,9 +40,9 @@ from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.files import Reloader
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
 from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.asks import AskBroker
@@ -78,7 +78,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     record: RecordWriter
     state: StateFile
     shared_state: SharedState
-    fleet: FleetReport
+    fleet: PolicySlot
+    products: Sequence[ContributionSlot[Any]]  # the others
     supervisors: Sequence[Supervisor]
     places: Mapping[str, str]
     started: float
@@ -126,7 +127,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             isolation=self.sources.shortfalls(),
             files=[*self.files.diagnostics, *self.sources.faults()],
             hooks=list_inactive_hooks(self.registries.api_and_own_hooks()),
-            faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
+            faults=[
+                *self.faults,
+                *([self.state.unwritten] if self.state.unwritten else []),
+                *(problem for product in self.products for problem in product.problems),
+            ],
             quarantined=self._quarantined(),
             state=self.shared_state.faults,
             suspended=list(self.suspensions),

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidHookError, define_hooks
-from hooklatch.core.tables import InvalidTableError, describe_unknown_key
-from hooklatch.fleet.settings import FleetTable
+from hooklatch.core.tables import InvalidTableError, describe_unknown_key, read_table
 from hooklatch.processes.pool_limits import TOTAL_BYTES, PoolLimits
+from hooklatch.products import TABLES as PRODUCT_TABLES
+from hooklatch.products import ProductError, list_products, load_product
 from hooklatch.record.settings import MIB
-from hooklatch.service.config.main_tables import LspTable, Override, OverrideTable, PersonalityTable
+from hooklatch.service.config.main_tables import MainTable, Override, OverrideTable, PersonalityTable, TableEffect
 from hooklatch.service.config.settings import (
     AskTable,
     DaemonTable,
@@ -32,12 +33,12 @@ from hooklatch.service.config.settings import (
     StateTable,
     make_absolute,
 )  # fmt: skip
-from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument
+from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, check_brackets
 from hooklatch_worker.author.marker import find_file_name_fault
 from hooklatch_worker.wire import Source, WorkerLimits
 
 __all__ = [
-    "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig",
+    "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig", "ForeignFile",
     "SourceTable", "find_definition_target", "read_config", "split_run",
 ]  # fmt: skip
 
@@ -105,7 +106,10 @@ class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole file as it is written, with all tables.  The place of a file decides which of them it may contain."""
+    """A whole file as it is written, with all tables but those of products (`hooklatch/products.py`).
+
+    The place of a file decides which of them it may contain. Only the main one may contain a product's.
+    """
 
     source: list[SourceTable] = []
     hook: list[HookTable] = []
@@ -114,12 +118,10 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workers: WorkersTable = WorkersTable()
     override: list[OverrideTable] = []
     personality: dict[str, PersonalityTable] = {}
-    lsp: LspTable | UnsetType = UNSET
     daemon: DaemonTable = DaemonTable()
     record: RecordTable = RecordTable()
     isolation: IsolationTable = IsolationTable()
     state: StateTable = StateTable()
-    fleet: FleetTable | UnsetType = UNSET
     ask: AskTable = AskTable()
 
 
@@ -137,8 +139,7 @@ class CustomDialect(msgspec.Struct, frozen=True):
 class FileConfig(msgspec.Struct, frozen=True):
     """The declarations of one file, and the sha256 of its bytes (empty for a Python file: its source has the digest).
 
-    `lsp` is the config of the built-in hook, None if it is off.  Language servers write caches in places of their own,
-    so [isolation] does not apply to them; `lsp_isolation` does.
+    `builtin` are the hooks that products' tables add, and `levels` the isolation of their sources.
     `diagnostics` are about parts that cannot be used, in a file whose rest can.
     `keys` has the number of times that each key is in a TOML file: a file that is half written has fewer.
     """
@@ -152,11 +153,22 @@ class FileConfig(msgspec.Struct, frozen=True):
     limits: PoolLimits = PoolLimits()
     overrides: list[Override] = []
     personalities: dict[str, list[str]] = {}
-    lsp: dict[str, Any] | None = None
-    lsp_isolation: str = "standard"
+    builtin: list[HookDefinition] = []
+    levels: dict[str, str] = {}
     settings: Settings = Settings()
     diagnostics: list[Diagnostic] = []
     keys: Counter[str] = msgspec.field(default_factory=Counter[str])
+
+
+class ForeignFile(NamedTuple):
+    """A form of files of another system.
+
+    `read` reads one that is in hooks.d, and raises ConfigError. `define` returns tables of hooks, and notes, for a
+    client that registers those of its own file.
+    """
+
+    read: Callable[[str, bytes], FileConfig]
+    define: Callable[[str, bytes, str | None], dict[str, list[dict[str, Any]]]]
 
 
 def split_run(run: str, folder: str) -> tuple[Source, str]:
@@ -183,12 +195,12 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__s
     """
     document = TomlDocument(path, data)
     with document.at():
-        refuse_tables(document.content, tables)
-    file, folder = document.read(ConfigFile), os.path.dirname(path)
+        added = list_product_tables(document.content, tables)
+    file, folder = document.read(ConfigFile, added), os.path.dirname(path)
+    effects = [read_product_table(document, name, folder) for name in added]
     for index, event in enumerate(file.event):
         with document.at("event", index):
             Catalogue.standard().with_custom([event])
-    lsp = file.lsp
     return FileConfig(
         path=path,
         sources=[source.below(folder) for source in file.source],
@@ -202,9 +214,9 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__s
             override.override(document.line_of(("override", index))) for index, override in enumerate(file.override)
         ],
         personalities={name: table.plugins for name, table in file.personality.items()},
-        lsp=lsp.config() if lsp is not UNSET else None,
-        lsp_isolation=lsp.isolation if lsp is not UNSET else "standard",
-        settings=read_settings(document, file, folder),
+        builtin=[hook for effect in effects for hook in effect.hooks],
+        levels={location: level for effect in effects for location, level in effect.levels.items()},
+        settings=read_settings(document, file, folder, effects),
         keys=Counter(list_keys(document.content, "")),
     )
 
@@ -220,13 +232,43 @@ def list_keys(value: object, path: str) -> Iterator[str]:
             yield from list_keys(inner, f"{path}{key}.")
 
 
-def refuse_tables(content: Mapping[str, Any], tables: tuple[str, ...]) -> None:
+def list_product_tables(content: Mapping[str, Any], tables: tuple[str, ...]) -> list[str]:
+    """Return the names of the tables that products read.
+
+    Raises:
+        InvalidTableError: a file of this place may not contain one of the tables, or there is no such table.
+    """
+    added: list[str] = []
     for name in content:
         if name in tables:
             continue
-        if name in ConfigFile.__struct_fields__:
+        try:
+            products = list_products(PRODUCT_TABLES)
+        except ProductError as error:
+            raise InvalidTableError(f"it is unknown whether there is a table {name!r}: {error}", (name,)) from None
+        if tables == ConfigFile.__struct_fields__ and name in products:
+            added.append(name)
+        elif name in (*ConfigFile.__struct_fields__, *products):
             raise InvalidTableError(f"the file has no key {name!r}; it belongs in the user's main hooks.toml", (name,))
-        raise InvalidTableError(describe_unknown_key("the file", name, tables), (name,))
+        else:
+            known = (*tables, *products) if tables == ConfigFile.__struct_fields__ else tables
+            none = "" if products else "; no package adds tables, not even hooklatch: install it anew"
+            raise InvalidTableError(describe_unknown_key("the file", name, known) + none, (name,))
+    return added
+
+
+def read_product_table(document: TomlDocument, name: str, folder: str) -> TableEffect:
+    """Read a product's table.  A product that cannot be loaded is an error of the file, which is not accepted then."""
+    with document.at():
+        try:
+            product = load_product(PRODUCT_TABLES, name, MainTable)
+        except ProductError as error:
+            raise InvalidTableError(f"[{name}] has no effect: {error}", (name,)) from None
+        check_brackets(name, document.content[name], product.struct)
+        whole = msgspec.defstruct("File", [(name, product.struct)])
+        table = getattr(read_table({name: document.content[name]}, whole, "file"), name)
+    with document.at(name):
+        return product.read(table, folder)
 
 
 def define_table_hooks(document: TomlDocument, index: int, table: HookTable) -> list[HookDefinition]:
@@ -239,14 +281,11 @@ def define_table_hooks(document: TomlDocument, index: int, table: HookTable) -> 
         return define_hooks(table, document.content["hook"][index], is_lenient=True, line=line)
 
 
-def read_settings(document: TomlDocument, file: ConfigFile, folder: str) -> Settings:
+def read_settings(document: TomlDocument, file: ConfigFile, folder: str, effects: Iterable[TableEffect]) -> Settings:
     metrics_file = file.daemon.metrics_file
     with document.at("isolation"):
         isolation = file.isolation.settings(folder)
-    fleet = None
-    if file.fleet is not UNSET:
-        with document.at("fleet"):
-            fleet = file.fleet.settings(os.uname().nodename, lambda path: make_absolute(path, folder))
+    fleet = next((effect.fleet for effect in effects if effect.fleet is not None), None)
     return Settings(
         record=file.record.settings(file.daemon.record, fleet),
         isolation=isolation,

@@ -1,17 +1,19 @@
-"""The tables besides settings that only the main file may contain: [[override]], [personality.NAME], [lsp]."""
+"""The tables that only the main file may contain, besides settings: [[override]], [personality.NAME], products' own."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hooklatch.core.hooks.definitions import Priority, Timeout
-from hooklatch.service.config.settings import Level
-from hooklatch_worker.lsp import diagnostics
+from hooklatch.core.hooks.builtin_sources import SHELL, BuiltinSource
+from hooklatch.core.hooks.definitions import HookDefinition, Priority, Timeout
+from hooklatch.products import SOURCES, ProductError, list_products, load_product
+from hooklatch_worker.wire import Source
 
-__all__ = ["LspTable", "Override", "OverrideTable", "PersonalityTable"]
+__all__ = ["MainTable", "Override", "OverrideTable", "PersonalityTable", "TableEffect", "find_builtin_source"]
 
 
 class Override(msgspec.Struct, frozen=True):
@@ -47,12 +49,37 @@ class PersonalityTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-class LspTable(diagnostics.Config, frozen=True, forbid_unknown_fields=True):
-    """[lsp]: the built-in hook that shows a language server's diagnostics, and how its servers are isolated."""
+class TableEffect(msgspec.Struct, frozen=True):
+    """The additions of a product's table to the main file.
 
-    isolation: Level = "standard"
+    `hooks` are built-in ones, and `levels` the isolation of their sources, by location.  `fleet` are the settings of
+    this host in its fleet, in JSON's terms: the state file keeps them.
+    """
 
-    def config(self) -> dict[str, Any] | None:
-        """Return the config of the built-in hook, None if it is off."""
-        table = {name: getattr(self, name) for name in diagnostics.Config.__struct_fields__}
-        return table if self.enabled else None
+    hooks: list[HookDefinition] = []
+    levels: dict[str, str] = {}
+    fleet: dict[str, Any] | None = None
+
+
+class MainTable(NamedTuple):
+    """A table of the main file, as a product reads it: its keys, and what they add.
+
+    `read` gets the table and the folder of the file, and raises InvalidTableError.
+    """
+
+    struct: type[msgspec.Struct]
+    read: Callable[[Any, str], TableEffect]
+
+
+def find_builtin_source(source: Source) -> BuiltinSource | None:
+    """Return the differences of a source of ours or of a product; None for a user's source.
+
+    A product that cannot be loaded gets no more rights than a user's source.
+    """
+    if source == SHELL.source:
+        return SHELL
+    try:
+        is_of_product = source.kind == "module" and source.location in list_products(SOURCES)
+        return load_product(SOURCES, source.location, BuiltinSource) if is_of_product else None
+    except ProductError:
+        return None

@@ -14,6 +14,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
+from contextlib import suppress
+from operator import attrgetter
 
 import msgspec
 
@@ -22,14 +25,16 @@ from hooklatch.errors import describe_error, explain_error
 from hooklatch.service.config.file_safety import stamp_parent_folders
 
 __all__ = [
-    "LATE", "PathAbsent", "PathFault", "PathFound", "DirectoryNames", "Stamp", "is_passing", "look_up_path",
-    "list_directory", "stamp_path", "status_at",
+    "LATE", "TICK_NS", "PathAbsent", "PathFault", "PathFound", "DirectoryNames", "Stamp", "is_at_rest", "is_passing",
+    "look_up_path", "list_directory", "stamp_path", "stamp_status", "status_at",
 ]  # fmt: skip
 
 # Faults of the path itself: `stamp_path` changes when they do.  Any other error may be temporary and is tried again.
 LASTING = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG,
                      errno.EINVAL})  # fmt: skip
 Stamp = tuple[int, ...]
+TICK_NS = 10_000_000  # the kernel stamps files by a clock that is up to a tick (10 ms at 100 Hz) behind
+COARSE_TICK_NS = 2_000_000_000  # of file systems that keep whole seconds (ext2, ext3), or two of them (FAT)
 LATE: Stamp = (-errno.ETIMEDOUT,)  # of a path whose disk does not answer in time
 
 
@@ -59,17 +64,7 @@ class PathFault(msgspec.Struct, frozen=True):
 def look_up_path(path: str) -> PathAbsent | PathFound | PathFault:
     """Look up an absolute path."""
     try:
-        status = status_at(path, follow_symlinks=False)
-    except FileNotFoundError:
-        return report_absent(path)
-    except (OSError, ValueError) as error:
-        return make_path_fault(path, error)
-    if not stat.S_ISLNK(status.st_mode):
-        return PathFound(stat.S_ISDIR(status.st_mode))
-    try:
-        return PathFound(stat.S_ISDIR(status_at(path).st_mode))
-    except FileNotFoundError:
-        return PathFault(f"{path} is a link that leads nowhere; fix the link, or remove it")
+        return look_up_entry(path)
     except (OSError, ValueError) as error:
         return make_path_fault(path, error)
 
@@ -95,13 +90,23 @@ def list_names(folder: str) -> list[str]:
     return os.listdir(folder)
 
 
-def report_absent(path: str) -> PathAbsent | PathFault:
-    """Return that an entry is absent, unless the error was really about a dangling link above it."""
-    parent = os.path.dirname(path)
-    if parent == path:
-        return PathAbsent()
-    parent_entry = look_up_path(parent)
-    return PathAbsent() if isinstance(parent_entry, PathFound) else parent_entry
+@limit_look
+def look_up_entry(path: str) -> PathAbsent | PathFound | PathFault:
+    """Look up a path.  Without an entry, the first one above it counts: a dangling link there may lead to anything."""
+    entry = path
+    while True:
+        try:
+            mode = os.lstat(entry).st_mode
+            mode = os.stat(entry).st_mode if stat.S_ISLNK(mode) else mode
+        except FileNotFoundError:
+            if os.path.islink(entry):
+                return PathFault(f"{entry} is a link that leads nowhere; fix the link, or remove it")
+            if entry == (entry := os.path.dirname(entry)):
+                return PathAbsent()
+        except (OSError, ValueError) as error:
+            return make_path_fault(entry, error)
+        else:
+            return PathFound(stat.S_ISDIR(mode)) if entry == path else PathAbsent()
 
 
 def make_path_fault(path: str, error: OSError | ValueError) -> PathFault:
@@ -118,8 +123,7 @@ def is_passing(error: BaseException) -> bool:
 def stamp_path(path: str) -> Stamp:
     """Return a value that changes with what is at a path, or with the reason why it cannot be looked up.
 
-    It reads no content.  For an entry that exists: mtime in ns, size, inode; mode and owner of it and of each directory
-    above.
+    It reads no content.  For an entry that exists: its own stamp, and mode and owner of each directory above.
     """
     try:
         return read_stamp(path)
@@ -132,16 +136,26 @@ def read_stamp(path: str) -> Stamp:
     try:
         status = os.stat(path)
     except OSError as error:
-        return (-(error.errno or 0), *stamp_link(path))
+        with suppress(OSError):  # of a dangling link
+            status = os.lstat(path)
+            return -(error.errno or 0), status.st_mtime_ns, status.st_ino
+        return (-(error.errno or 0),)
     except ValueError:  # a name with a null byte
         return (-errno.EINVAL,)
-    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *stamp_parent_folders(path)
+    return *stamp_status(status), *stamp_parent_folders(path)
 
 
-def stamp_link(path: str) -> Stamp:
-    """Return a stamp of a dangling link; empty if there is no entry at all."""
-    try:
-        status = status_at(path, follow_symlinks=False)
-    except OSError:
-        return ()  # then `stat` has reported it
-    return status.st_mtime_ns, status.st_ino
+# The value changes with an entry: with what it is, its content, its mode and its owner.  The change time is a part of
+# it, since a program without privileges cannot set it.
+stamp_status: Callable[[os.stat_result], Stamp] = attrgetter(
+    "st_mtime_ns", "st_ctime_ns", "st_size", "st_ino", "st_dev", "st_mode", "st_uid"
+)
+
+
+def is_at_rest(status: os.stat_result, now_ns: int) -> bool:
+    """Return whether any change after `now_ns` shows in an entry's stamp, though clocks of file systems have ticks.
+
+    A change behind a link does not show, and a change time in the future says nothing.
+    """
+    tick = TICK_NS if status.st_ctime_ns % 1_000_000 else COARSE_TICK_NS
+    return status.st_ctime_ns + tick < now_ns and not stat.S_ISLNK(status.st_mode)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -17,7 +17,6 @@ from hooklatch.core.hooks.matchers import MatcherError, compile_matcher, compile
 from hooklatch.core.hooks.snapshots import MAX_BUDGET
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration
-from hooklatch.fleet.settings import FleetSettings
 from hooklatch.record.settings import MIB, Durability, PayloadMode, RecordSettings
 from hooklatch_worker.wire import Isolation
 
@@ -45,9 +44,9 @@ FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
 class Settings(msgspec.Struct, frozen=True):
     """The settings of the daemon.  `metrics_port` is a port of 127.0.0.1; without any metrics target there are none.
 
-    `keeps_state`: shared state survives the daemon.  Without `fleet` this host is in none.  `ask_wait` is the number of
-    seconds that an ask waits for a person; 0: it goes to the host.  The ask of a host that can ask a person itself goes
-    to the host too, unless `asks_for_all`.
+    `keeps_state`: shared state survives the daemon.  `fleet` are the settings of [fleet], as its product reads them;
+    without them this host is in none.  `ask_wait` is the number of seconds that an ask waits for a person; 0: it goes
+    to the host.  The ask of a host that can ask a person itself goes to the host too, unless `asks_for_all`.
     """
 
     record: RecordSettings = RecordSettings()
@@ -55,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_port: int | None = None
     metrics_file: str | None = None
     keeps_state: bool = False
-    fleet: FleetSettings | None = None
+    fleet: dict[str, Any] | None = None
     ask_wait: float = 0.0
     asks_for_all: bool = True
 
@@ -101,7 +100,7 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.segment_mib > self.keep_mib:
             raise InvalidTableError("segment_mib must be at most keep_mib", ("segment_mib",))
 
-    def settings(self, durability: Durability, fleet: FleetSettings | None) -> RecordSettings:
+    def settings(self, durability: Durability, fleet: dict[str, Any] | None) -> RecordSettings:
         return RecordSettings(
             durability=durability,
             segment_bytes=int(self.segment_mib * MIB),
@@ -114,7 +113,7 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             low_bytes=int(self.low_mib * MIB),
             critical_bytes=int(self.critical_mib * MIB),
             full_bytes=int(self.full_mib * MIB),
-            keep_unshipped_bytes=fleet.keep_unshipped_bytes if fleet is not None else None,
+            keep_unshipped_bytes=fleet["keep_unshipped_bytes"] if fleet is not None else None,
             payloads=self.payloads,
             payloads_bytes=int(self.payloads_keep_mib * MIB),
             payloads_age=self.payloads_keep_days * 24 * HOUR,

@@ -24,7 +24,6 @@ from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.directories import sync_folder
 from hooklatch.errors import explain_error
 from hooklatch.files import create_anew
-from hooklatch.fleet.staleness import EngineContact
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, look_up_path
@@ -74,7 +73,7 @@ class SavedState(msgspec.Struct):
     overrides: list[Override] = []
     suspensions: list[Suspension] = []
     fleet: str = ""
-    contact: EngineContact | None = None
+    contact: dict[str, Any] | None = None
 
 
 class StateFileContent(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar, get_origin, get_type_hints
 
@@ -18,7 +18,7 @@ import msgspec
 from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clip_error_text
 
-__all__ = ["ConfigError", "Diagnostic", "TomlDocument", "decode_toml_text"]
+__all__ = ["ConfigError", "Diagnostic", "TomlDocument", "check_brackets", "decode_toml_text"]
 
 T = TypeVar("T")
 HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
@@ -69,8 +69,8 @@ class TomlDocument:
         self._lines = text.splitlines()
         self._headers = find_headers(self._lines)
 
-    def read(self, into: type[T]) -> T:
-        """Convert the whole file.
+    def read(self, into: type[T], apart: Collection[str] = ()) -> T:
+        """Convert the whole file without the tables `apart`.
 
         Raises:
             ConfigError: the file has an error; its diagnostic has the line.
@@ -78,7 +78,7 @@ class TomlDocument:
         with self.at():
             for name, hint in get_type_hints(into).items():
                 check_brackets(name, self.content.get(name), hint)
-            return read_table(self.content, into, "file")
+            return read_table({name: table for name, table in self.content.items() if name not in apart}, into, "file")
 
     @contextmanager
     def at(self, *path: str | int) -> Generator[None]:

@@ -154,15 +154,22 @@ class Dispatcher:
         params: FireParams,
         session: AgentSession | None,
         adapt_decision: DecisionAdapter | None = None,
+        payload: Payload | None = None,
     ) -> Fire:
         # The prefix is new at each start, so that no id of a decision is in the record twice.
-        return Fire(spec, params, session, f"{self._boot}-{next(self._numbers)}", self._services, adapt_decision)
+        number = f"{self._boot}-{next(self._numbers)}"
+        return Fire(spec, params, session, number, self._services, adapt_decision, payload)
 
     def fire_later(
-        self, params: FireParams, session: AgentSession | None, *, adapt_decision: DecisionAdapter | None = None
+        self,
+        params: FireParams,
+        session: AgentSession | None,
+        *,
+        adapt_decision: DecisionAdapter | None = None,
+        payload: Payload | None = None,
     ) -> dict[str, Any]:
         """Start a fire in the background; if there is no room, drop and count it."""
-        fire = self._begin(self.spec(params.event), params, session, adapt_decision)
+        fire = self._begin(self.spec(params.event), params, session, adapt_decision, payload)
         own = session.background if session is not None else self._background_unowned
         # At most half of what is free: a session that has many under way leaves room for others.
         has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
@@ -203,11 +210,12 @@ class Dispatcher:
         plan: DialectPlan | None = None,
         adapt_decision: DecisionAdapter | None = None,
         asks_itself: bool = False,
+        payload: Payload | None = None,
     ) -> Awaitable[FireDecision]:
         """Decide one event.  Cancelling abandons a gate; any other event is finished in any case.
 
         `adapt_decision` makes a decision that the host can apply, and that one is recorded.  `asks_itself`: the host
-        asks a person itself when the verdict is ask.
+        asks a person itself when the verdict is ask.  `payload` is that of the params, if it has been read already.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
@@ -216,7 +224,7 @@ class Dispatcher:
         if wait and plan is not None and "ask" in plan.spec.ends_at:
             plan = plan.asking_all()  # a person may allow only what every guard has judged
         spec = plan.spec if plan is not None else self._registries.catalogue.specs.get(params.event)
-        fire = self._begin(spec or self.spec(params.event), params, session, adapt_decision)
+        fire = self._begin(spec or self.spec(params.event), params, session, adapt_decision, payload)
         fire.wait = wait
         return self._run(fire, plan)
 

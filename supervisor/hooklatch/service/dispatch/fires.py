@@ -100,8 +100,11 @@ class Fire:
         decision_id: str,
         services: FireServices,
         adapt_decision: DecisionAdapter | None = None,
+        payload: Payload | None = None,
     ) -> None:
         """Begin a fire; the fields that its envelope lacks come from its session.
+
+        `payload` is that of the params, if the caller has read it already.
 
         Raises:
             RpcError: its params cannot be used.
@@ -109,7 +112,7 @@ class Fire:
         if params.timeout is not None and not params.timeout > 0:
             raise RpcError(ErrorCode.INVALID_PARAMS, "timeout must be a number of seconds over 0")
         self.spec = spec
-        self.payload = Payload(bytes(params.payload))
+        self.payload = payload or Payload(bytes(params.payload))
         # The raw payload is a view of the whole line, which would be held in memory as long as the params.
         self.params = msgspec.structs.replace(params, payload=TAKEN) if len(self.payload.data) > LARGE else params
         self.session = session

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.loading.declared_files import FleetFiles
-from hooklatch.service.loading.pinning import is_below
-from hooklatch.service.loading.source_builder import BuildResults
+from hooklatch.service.loading.build import BuildResults, is_below
+from hooklatch.service.loading.see import FleetFiles
 
 __all__ = ["BundleError", "BundleCandidate", "Fleet", "find_bundle_faults"]
 

@@ -5,7 +5,12 @@
 
 The plan that was committed last is active.  A file with an error changes nothing, since its last good version stays.
 Only a file that does not exist and was never active counts as empty. One that has lost its hooks, or has vanished,
-keeps them until the operator accepts that (`acceptance`). The loss of an unreadable file is never accepted.
+keeps them until the operator accepts that. The loss of an unreadable file is never accepted:
+
+    the watch, SIGHUP, a start           may take no loss
+    a plain reload                       what files that are there do not hold any more
+    a reload that accepts removals       that, and all that has vanished
+    the removal of a hook by its name    the one place that declared it, and has vanished
 """
 
 from __future__ import annotations
@@ -13,11 +18,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES, LSP
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
@@ -25,41 +28,42 @@ from hooklatch.dialects.dialect import Dialect, InvalidDialectError
 from hooklatch.dialects.find import build_dialect, describe_undefined_event
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
+from hooklatch.service.config.main_tables import find_builtin_source
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
-from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.loading.acceptance import REMOVAL, LossAcceptance
-from hooklatch.service.loading.declared_files import (
+from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin
+from hooklatch.service.loading.see import (
     DeclaredFile,
     FleetFiles,
+    Manifests,
+    ObservedFiles,
     ProjectFiles,
-    SeenFile,
     list_hook_files,
 )
-from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin, select_active_plugins
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 __all__ = [
-    "Manifests",
-    "ReloadPlan",
-    "ObservedFiles",
-    "list_known_files",
-    "plan_reload",
-    "list_remembered_plugins",
-    "is_too_weak",
-]
+    "EVERYTHING", "LESS", "NOTHING", "REMOVAL", "LossAcceptance", "ReloadPlan",
+    "is_too_weak", "list_known_files", "list_remembered_plugins", "plan_reload",
+]  # fmt: skip
 
-Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
+REMOVAL = "hooklatch reload --accept-removed"
 
 
-class ObservedFiles(msgspec.Struct, frozen=True):
-    """The present files, each read once. `manifests` are from when each file was last good."""
+class LossAcceptance(msgspec.Struct, frozen=True):
+    """The losses that the caller of a reload accepts: files that hold `less`, and `removed` files and plugins.
 
-    listing: DirectoryNames | PathAbsent | PathFault
-    files: Mapping[str, SeenFile]
-    packages: Discovery
-    manifests: Manifests = {}
-    projects: list[ProjectFiles] = []
-    fleet: FleetFiles | None = None
+    A plugin's name is its key; None stands for every name.
+    """
+
+    less: bool = False
+    removed: frozenset[str] | None = frozenset()
+
+    def takes(self, name: str) -> bool:
+        """Return whether a vanished file or plugin may be taken for removed."""
+        return self.removed is None or name in self.removed
+
+
+NOTHING, LESS, EVERYTHING = LossAcceptance(), LossAcceptance(less=True), LossAcceptance(less=True, removed=None)
 
 
 class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -132,7 +136,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         common, isolation = self.main.limits, self.main.settings.isolation
         level = self.levels.get(source.location, isolation.level)
         isolation = msgspec.structs.replace(isolation, level=level, temporary=self.temporary)
-        ours = BUILTIN_SOURCES.get(source)
+        ours = find_builtin_source(source)
         return msgspec.structs.replace(
             common,
             workers=self.workers.get(source.location, common.workers),
@@ -189,7 +193,7 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
         workers={
             source.source.location: source.workers for config in configs for source in config.sources if source.workers
         },
-        wanted=list_wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
+        wanted=list_wanted_sources(configs, [*extra, *(find_definition_target(hook, "")[0] for hook in main.builtin)]),
         diagnostics=[
             *(file.fault for file in files if file.fault is not None),
             *left,
@@ -217,7 +221,7 @@ def keep_fleet_settings(
         return main, []
     record = msgspec.structs.replace(now.record, keep_unshipped_bytes=before.record.keep_unshipped_bytes)
     kept_main = msgspec.structs.replace(main, settings=msgspec.structs.replace(now, fleet=before.fleet, record=record))
-    text = f"its [fleet] is gone, and still holds; to leave the fleet {before.fleet.name!r}: hooklatch reload"
+    text = f"its [fleet] is gone, and still holds; to leave the fleet {before.fleet['name']!r}: hooklatch reload"
     return kept_main, [Diagnostic(main.path, 0, text)]
 
 
@@ -296,6 +300,35 @@ def list_configs(files: Iterable[DeclaredFile]) -> list[FileConfig]:
     return [file.config for file in files if file.config is not None]
 
 
+def select_active_plugins(
+    known: Mapping[str, Plugin],
+    had_hooks: set[str],
+    discovery: Discovery,
+    accepts: LossAcceptance,
+) -> tuple[list[Plugin], list[Diagnostic]]:
+    """Return the plugins to load, and their diagnostics.
+
+    A plugin that had hooks and is gone stays until the operator accepts that. If a directory cannot be read, it is
+    unknown which plugins are gone, and all known ones stay.
+    """
+    plugins = dict(discovery.plugins)
+    diagnostics = [
+        Diagnostic(plugin.key, 0, f"plugin {plugin.name!r}: {plugin.fault}")
+        for plugin in plugins.values()
+        if plugin.fault
+    ]
+    missing = {name for name in had_hooks if not accepts.takes(PLUGIN + name)}
+    if discovery.faults:
+        missing = had_hooks | known.keys()
+    for name in missing - plugins.keys():
+        text = f"it had hooks and is not installed any more; to accept that: {REMOVAL}"
+        if discovery.faults:
+            text = f"it is not found, and {next(iter(discovery.faults.values())).reason}"
+        diagnostics.append(Diagnostic(PLUGIN + name, 0, text))
+        plugins[name] = known.get(name) or Plugin(name, "", fault=text)
+    return [plugins[name] for name in sorted(plugins)], diagnostics
+
+
 # -- events and dialects ----------------------------------------------------------------------------------------
 
 
@@ -345,7 +378,7 @@ def list_isolation_levels(configs: Iterable[FileConfig], active: ReloadPlan, mai
     The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files, and the
     fleet's, may only make it stricter, since they do not decide over the operator's files.
     """
-    levels = {LSP.source.location: main.lsp_isolation}
+    levels = dict(main.levels)
     for config in configs:
         for table in config.sources:
             if table.isolation is not None:

@@ -6,34 +6,39 @@ functions marked with @hook are its hooks.  Unreadable metadata may name a plugi
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
 import pathlib
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
 from hooklatch.core.hooks.definitions import is_id
-from hooklatch.disks import find_lane
+from hooklatch.disks import find_disk, find_lane
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular
-from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.path_lookup import (
     PathAbsent,
     PathFault,
     PathFound,
+    Stamp,
+    is_at_rest,
     is_passing,
     list_directory,
     look_up_path,
+    stamp_status,
 )
-from hooklatch.service.loading.acceptance import REMOVAL, LossAcceptance
 from hooklatch_worker.author.marker import MarkedEvent
 from hooklatch_worker.wire import HookDeclaration, Source
 
-__all__ = ["GROUP", "PLUGIN", "Discovery", "Plugin", "discover_plugins", "select_active_plugins"]
+__all__ = ["GROUP", "PLUGIN", "Discovery", "PackageFolder", "Plugin", "discover_plugins"]
 
 GROUP = "hooklatch.plugins"
+ABSENT: Stamp = (-errno.ENOENT,)
 TIMEOUT = 20.0  # seconds for all packages: hundreds, from a cold disk
 PLUGIN = "plugin:"  # prefix of the name under which its manifest is kept beside those of files
 
@@ -59,12 +64,33 @@ class Plugin(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(declared.marker, id=f"{self.name}.{declared.marker.id or declared.function}")
 
 
+class Package(msgspec.Struct, frozen=True):
+    """The plugins of the package at a place, or why they are unknown; `name` is the distribution's."""
+
+    place: str
+    name: str = ""
+    plugins: list[Plugin] = []
+    fault: PathFault | None = None
+
+
+class PackageFolder(msgspec.Struct, frozen=True):
+    """The packages of one entry of the import path, and the stamps of the files and directories that say so.
+
+    Without `stamps` it is read again each time, since not every change would show in one.
+    """
+
+    packages: list[Package] = []
+    fault: PathFault | None = None
+    stamps: Mapping[str, Stamp] = {}
+
+
 class Discovery(msgspec.Struct, frozen=True):
     """The plugins of installed packages. `faults` are the directories that could not be read."""
 
     plugins: dict[str, Plugin]
     faults: dict[str, PathFault]
     read: set[str]
+    folders: Mapping[str, PackageFolder] = {}
 
     def unread(self, known: set[str]) -> dict[str, str]:
         """Return the fault of each directory that was not `known` before, since it may hold a guard."""
@@ -75,49 +101,32 @@ class Discovery(msgspec.Struct, frozen=True):
         return self.read | (before & self.faults.keys())
 
 
-def discover_plugins() -> Discovery:
-    """Find the plugins of all installed packages, by name. While their disk does not answer, none of them is known."""
+def discover_plugins(before: Mapping[str, PackageFolder]) -> Discovery:
+    """Find the plugins of all installed packages, by name. A folder that is as it was `before` is not read again.
+
+    While their disk does not answer, none of them is known.
+    """
+    lane = find_lane("packages", "the disk of installed packages", TIMEOUT)
     try:
-        return find_lane("packages", "the disk of installed packages", TIMEOUT).look(discover_now)
+        return combine_packages(lane.look(partial(read_import_path, before)))
     except TimeoutError as error:
         late = PathFault(f"installed packages cannot be read: {explain_error(error)}; fix that disk", is_passing=True)
         return Discovery({}, dict.fromkeys(map(os.path.abspath, sys.path), late), set())
 
 
-def discover_now() -> Discovery:
-    # importlib caches listings; a listing that failed is cached like an empty one.
-    importlib.metadata.MetadataPathFinder().invalidate_caches()
-    faults = dict(find_unreadable_folders())
-    places = {entry for entry in map(os.path.abspath, sys.path) if entry not in faults}
-    plugins: dict[str, Plugin] = {}
-    seen: set[str] = set()
-    path = [entry for entry in sys.path if os.path.abspath(entry) not in faults]
-    for package in importlib.metadata.distributions(path=path):
-        place = str(getattr(package, "_path", package))
-        package_plugins = read_package_plugins(package, place, seen)
-        if isinstance(package_plugins, PathFault):
-            faults[place] = package_plugins
+def combine_packages(folders: Mapping[str, PackageFolder]) -> Discovery:
+    """Return what all folders bring. Of two packages of one name only the first on the path counts, as in imports."""
+    faults = {entry: folder.fault for entry, folder in folders.items() if folder.fault is not None}
+    read, names, plugins = set(folders.keys() - faults.keys()), set[str](), dict[str, Plugin]()
+    for package in [package for folder in folders.values() for package in folder.packages]:
+        if package.fault is not None:
+            faults[package.place] = package.fault
             continue
-        places.add(place)
-        for plugin in package_plugins:
+        read.add(package.place)
+        for plugin in package.plugins if package.name not in names else ():
             add_plugin(plugins, plugin)
-    return Discovery({name: plugins[name] for name in sorted(plugins)}, faults, places)
-
-
-def read_package_plugins(
-    package: importlib.metadata.Distribution, place: str, seen: set[str]
-) -> list[Plugin] | PathFault:
-    """Read the plugins of a package. Of two packages of one name only the first on the path counts, as in imports."""
-    try:
-        fault = find_package_fault(package)
-        if fault is not None:
-            return fault
-        name = str(getattr(package, "_normalized_name", None) or package.metadata["Name"])
-        points = [point for point in package.entry_points if point.group == GROUP] if name not in seen else []
-        seen.add(name)
-        return [read_plugin(point) for point in points]
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # garbage raises any of these
-        return PathFault(f"{place} cannot be read: {explain_error(error)}; fix it", is_passing(error))
+        names.add(package.name)
+    return Discovery({name: plugins[name] for name in sorted(plugins)}, faults, read, folders)
 
 
 def add_plugin(plugins: dict[str, Plugin], plugin: Plugin) -> None:
@@ -128,15 +137,87 @@ def add_plugin(plugins: dict[str, Plugin], plugin: Plugin) -> None:
     plugins[plugin.name] = plugin
 
 
-def find_unreadable_folders() -> Iterator[tuple[str, PathFault]]:
-    """Find the directories on the import path that cannot be listed, which importlib treats as empty."""
-    for entry in dict.fromkeys(map(os.path.abspath, sys.path)):
-        seen = look_up_path(entry)
-        if isinstance(seen, PathFound) and seen.is_folder:
-            names = list_directory(entry)
-            seen = names if isinstance(names, PathFault) else seen
-        if isinstance(seen, PathFault):
-            yield entry, seen
+def read_import_path(before: Mapping[str, PackageFolder]) -> dict[str, PackageFolder]:
+    entries = list(dict.fromkeys(map(os.path.abspath, sys.path)))
+    same = {entry: before[entry] for entry in entries if entry in before and is_unchanged(before[entry].stamps)}
+    if len(same) < len(entries):
+        # importlib caches listings; a listing that failed is cached like an empty one.
+        importlib.metadata.MetadataPathFinder().invalidate_caches()
+    return {entry: same.get(entry) or read_package_folder(entry) for entry in entries}
+
+
+def is_unchanged(stamps: Mapping[str, Stamp]) -> bool:
+    """Return whether all of these are as they were, by one look at each."""
+    for path, stamp in stamps.items():
+        try:
+            now = stamp_status(os.lstat(path))
+        except (FileNotFoundError, NotADirectoryError):
+            now = ABSENT
+        except OSError:
+            return False
+        if now != stamp:
+            return False
+    return bool(stamps)
+
+
+class Footprint:
+    """The stamps of what a reading depends on, each taken before that is read, so that a change in between shows."""
+
+    def __init__(self) -> None:
+        self._began_ns = time.time_ns()
+        self._stamps: dict[str, Stamp] = {}
+        self._is_lasting = True
+
+    def note(self, path: str) -> None:
+        """Note an entry; a link is followed on the way to it, and is nothing to rely on at its end."""
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            self._stamps[path] = ABSENT
+        except OSError:
+            self._is_lasting = False
+        else:
+            self._stamps[path] = stamp_status(status)
+            self._is_lasting &= is_at_rest(status, self._began_ns)
+
+    def refuse(self) -> None:
+        """Have it not last."""
+        self._is_lasting = False
+
+    def lasting(self) -> Mapping[str, Stamp]:
+        """Return the stamps if each later change shows in one of them, otherwise none."""
+        return self._stamps if self._is_lasting else {}
+
+
+def read_package_folder(entry: str) -> PackageFolder:
+    footprint = Footprint()
+    footprint.note(entry)
+    if find_disk(entry, is_tree=True) is not None:
+        footprint.refuse()  # what another machine writes shows later, and by its clock
+    found = look_up_path(entry)
+    if isinstance(found, PathFound) and found.is_folder:
+        listing = list_directory(entry)  # one that cannot be listed is an empty one to importlib
+        found = listing if isinstance(listing, PathFault) else found
+    if isinstance(found, PathFault):
+        return PackageFolder(fault=found)
+    packages = [read_package(package, footprint) for package in importlib.metadata.distributions(path=[entry])]
+    return PackageFolder(packages, stamps=footprint.lasting())
+
+
+def read_package(package: importlib.metadata.Distribution, footprint: Footprint) -> Package:
+    place = str(getattr(package, "_path", package))
+    footprint.note(os.path.join(place, "entry_points.txt"))
+    if os.path.islink(place) or not place.endswith((".dist-info", ".egg-info")):  # its name may be in another file
+        footprint.refuse()
+    try:
+        fault = find_package_fault(package)
+        if fault is None:
+            name = str(getattr(package, "_normalized_name", None) or package.metadata["Name"])
+            return Package(place, name, [read_plugin(point) for point in package.entry_points if point.group == GROUP])
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # garbage raises any of these
+        fault = PathFault(f"{place} cannot be read: {explain_error(error)}; fix it", is_passing(error))
+    footprint.refuse()
+    return Package(place, fault=fault)
 
 
 def find_package_fault(package: importlib.metadata.Distribution) -> PathFault | None:
@@ -162,32 +243,3 @@ def read_plugin(point: importlib.metadata.EntryPoint) -> Plugin:
     if colon or not all(part.isidentifier() for part in module.strip().split(".")):
         return Plugin(point.name, "", package, f"its entry point must name a module, not {point.value!r}")
     return Plugin(point.name, module.strip(), package)
-
-
-def select_active_plugins(
-    known: Mapping[str, Plugin],
-    had_hooks: set[str],
-    discovery: Discovery,
-    accepts: LossAcceptance,
-) -> tuple[list[Plugin], list[Diagnostic]]:
-    """Return the plugins to load, and their diagnostics.
-
-    A plugin that had hooks and is gone stays until the operator accepts that. If a directory cannot be read, it is
-    unknown which plugins are gone, and all known ones stay.
-    """
-    plugins = dict(discovery.plugins)
-    diagnostics = [
-        Diagnostic(plugin.key, 0, f"plugin {plugin.name!r}: {plugin.fault}")
-        for plugin in plugins.values()
-        if plugin.fault
-    ]
-    missing = {name for name in had_hooks if not accepts.takes(PLUGIN + name)}
-    if discovery.faults:
-        missing = had_hooks | known.keys()
-    for name in missing - plugins.keys():
-        text = f"it had hooks and is not installed any more; to accept that: {REMOVAL}"
-        if discovery.faults:
-            text = f"it is not found, and {next(iter(discovery.faults.values())).reason}"
-        diagnostics.append(Diagnostic(PLUGIN + name, 0, text))
-        plugins[name] = known.get(name) or Plugin(name, "", fault=text)
-    return [plugins[name] for name in sorted(plugins)], diagnostics

@@ -12,8 +12,8 @@ import trio
 from hooklatch.core.fire_params import EnvelopeParams
 from hooklatch.core.text import format_duration
 from hooklatch.service.dispatch.fires import ExtraProjects
-from hooklatch.service.loading.files import Reloader
 from hooklatch.service.loading.projects import ProjectRegistry
+from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.registry.places import ResolvedDirectory, dash_path, look_up_directory
 from hooklatch.service.registry.session_starts import SessionStarts

@@ -20,7 +20,7 @@ from hooklatch.service.config.looks import look_at_path
 from hooklatch.service.config.path_lookup import PathFound, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading import trust
-from hooklatch.service.loading.declared_files import ProjectFiles, mark_untrusted
+from hooklatch.service.loading.see import ProjectFiles, mark_untrusted
 from hooklatch.service.registry.places import (
     ResolvedDirectory,
     find_nearest_folders,

@@ -34,7 +34,7 @@ from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.looks import look_in_thread
-from hooklatch.service.config.path_lookup import LATE, Stamp, is_passing, stamp_path, status_at
+from hooklatch.service.config.path_lookup import LATE, TICK_NS, Stamp, is_passing, stamp_path, status_at
 from hooklatch_worker import wire
 from hooklatch_worker.wire import MAX_BUILD, Source, SourceLoaded
 
@@ -102,7 +102,6 @@ class SourceVersion(msgspec.Struct, frozen=True):
 
 
 VERSION = ".".join(map(str, sys.version_info[:3]))
-TICK_NS = 10_000_000  # the kernel stamps files by a clock that is up to a tick (10 ms at 100 Hz) behind
 
 
 def read_source_version(source: Source) -> SourceVersion:

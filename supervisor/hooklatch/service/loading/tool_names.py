@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
-from hooklatch.core.hooks.conditions import Condition, PayloadFacts
 from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import suggest_name
 from hooklatch.core.tools import KINDS, NAMES
+
+if TYPE_CHECKING:
+    from hooklatch.core.hooks.conditions import CompiledWhere
 
 __all__ = ["list_unknown_tools"]
 
@@ -27,16 +29,7 @@ def list_unknown_tools(hook: Hook, spec: EventSpec | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def describe_unknown_names(hook: Hook) -> tuple[str, ...]:
-    of_where = (
-        [condition for condition in hook.where.conditions if condition.names == ("tool_name",)]
-        if hook.where is not None
-        else []
-    )
-    source = hook.where.source["tool_name"] if hook.where is not None and of_where else None
-    return (
-        *check_matcher(hook.matcher),
-        *(text for condition in of_where for text in check_condition(condition, source)),
-    )
+    return (*check_matcher(hook.matcher), *(check_where(hook.where) if hook.where is not None else ()))
 
 
 def check_matcher(matcher: Matcher) -> Iterator[str]:
@@ -48,11 +41,18 @@ def check_matcher(matcher: Matcher) -> Iterator[str]:
         yield f"no tool that is known matches {matcher.text}"
 
 
-def check_condition(condition: Condition, source: object) -> Iterator[str]:
-    """Yield the same notes for a condition on the tool's name."""
-    facts = PayloadFacts(Catalogue.standard()["pre_tool_use"], Payload(b"{}"), None)
+def check_where(where: CompiledWhere) -> Iterator[str]:
+    """Yield the same notes for the conditions on the tool's name."""
+    alternatives = [
+        alternative
+        for condition in where.conditions
+        if condition.names == ("tool_name",)
+        for alternative in condition.alternatives
+    ]
+    facts = where.read(Catalogue.standard()["pre_tool_use"], Payload(b"{}"), None)
+    source = where.source.get("tool_name")
     written = cast("list[object]", source) if isinstance(source, list) else [source]
-    for alternative, text in zip(condition.alternatives, written, strict=False):
+    for alternative, text in zip(alternatives, written, strict=False):
         pattern = next(iter(cast("Mapping[str, object]", text).values())) if isinstance(text, Mapping) else text
         if not is_of_server(str(pattern)) and not any(alternative.may_hold(name, facts) for name in NAMES):
             near = suggest_name(text, NAMES) if isinstance(text, str) else ""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from hooklatch.core.text import is_unicode
 from hooklatch.disks import limit_look, limit_tree_look
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely, stamp_parent_folders
+from hooklatch.service.config.path_lookup import Stamp, stamp_status
 
 __all__ = [
     "Pins",
@@ -29,7 +30,7 @@ __all__ = [
 FOLDER = ".hooklatch"
 MAX_FILES = 1000  # below one project's directory
 Pins = dict[str, str]  # sha256 by the path below .hooklatch
-Stamps = dict[str, tuple[int, ...]]
+Stamps = dict[str, Stamp]
 
 
 def project_hooks_folder(project: str) -> str:
@@ -115,8 +116,7 @@ def stamp_tree_now(root: str) -> Stamps | None:
     found: Stamps = {root: stamp_parent_folders(os.path.join(root, FOLDER))}
     try:
         for entry in list_entries_below(root):
-            status = entry.stat(follow_symlinks=False)
-            found[entry.path] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
+            found[entry.path] = stamp_status(entry.stat(follow_symlinks=False))
             if len(found) > 2 * MAX_FILES:
                 return None
     except (UnsafeFileError, OSError):

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.machinery import all_suffixes
 from itertools import islice
 
 import msgspec
@@ -23,13 +24,12 @@ from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.disks import limit_look, limit_tree_look
 from hooklatch.files import open_regular_file
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
-from hooklatch.service.config.path_lookup import DirectoryNames, list_directory
-from hooklatch.service.loading.declared_files import ENDINGS
+from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_status, status_at
 from hooklatch.service.loading.plan import ReloadPlan
+from hooklatch.service.loading.see import ENDINGS
 from hooklatch.service.loading.sources import SourceBuild
 from hooklatch.service.loading.trust import project_hooks_folder
 from hooklatch_worker.author.failures import PACKAGES
-from hooklatch_worker.runtime.build import SUFFIXES
 
 __all__ = ["MARK", "UnreadEntries", "UsedPaths", "find_unread_entries"]
 
@@ -214,19 +214,13 @@ def find_strays(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
 def marks_at(path: str) -> int:
     """Return the line of the first @hook in a file that does not say that it holds none; 0 if there is none."""
     try:
-        return marks_by(path, stamp_of(path))
+        return marks_by(path, stamp_status(status_at(path)))
     except (OSError, ValueError):  # its disk is late, it is gone, or it has a null byte
         return 0
 
 
-@limit_look
-def stamp_of(path: str) -> tuple[int, ...]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
 @lru_cache(maxsize=4 * MOST)
-def marks_by(path: str, _stamp: tuple[int, ...]) -> int:
+def marks_by(path: str, _stamp: Stamp) -> int:
     """Do the same for a file as it is at a stamp: what has not changed is not read again at the next reload."""
     text = head_of(path)
     return 0 if has_no_hooks_mark(text) else find_hook_mark(text)
@@ -254,7 +248,9 @@ def list_shadowing_modules(folder: str) -> list[tuple[str, str]]:
     if os.path.basename(folder) in PACKAGES or os.path.realpath(folder) == os.path.realpath(ours):
         return []
     paths = [(name, f"{folder}/{name}{way}") for name in PACKAGES_OF_HOOKS for way in ("/__init__", "")]
-    return [(name, f"{path}{ending}") for name, path in paths for ending in SUFFIXES if os.path.isfile(path + ending)]
+    return [
+        (name, f"{path}{ending}") for name, path in paths for ending in all_suffixes() if os.path.isfile(path + ending)
+    ]
 
 
 # -- entries of hooks.d ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import trio
 from hooklatch.service.config.looks import look_in_thread
 from hooklatch.service.config.path_lookup import Stamp, stamp_path
 from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, measure_quiet
-from hooklatch.service.loading.files import Reloader, UnsettledError
+from hooklatch.service.loading.reloader import Reloader, UnsettledError
 
 __all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch"]
 

@@ -94,7 +94,6 @@ class Statistics:
         self.abandoned = 0
         self.dropped: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()  # events of the fired ones to which no hook listened
-        self.fleet: Counter[str] = Counter()  # what happened to the fleet's policy, by the action that is recorded
         self._fired: Fires = {}
         self._decided: list[tuple[str, str, Cause | None, float]] = []  # not added up yet
         self._hooks: dict[tuple[str, str], CallStatistics] = {}  # by the session that registered it, and its name

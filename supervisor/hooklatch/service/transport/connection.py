@@ -43,7 +43,6 @@ from hooklatch.core.protocol import (
     MAX_IN_FLIGHT,
     ErrorCode,
     LineTooLongError,
-    Request,
     Response,
     RpcError,
     encode_error,
@@ -60,7 +59,7 @@ from hooklatch.service.transport.incoming import ReceiveBuffer
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.outgoing import LaggedTopics, SendBuffer
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
-from hooklatch.service.transport.requests import FireRequest, read_line
+from hooklatch.service.transport.requests import IncomingRequest, read_line
 from hooklatch.service.transport.served_calls import ServedCalls
 
 __all__ = ["Connection", "RequestHandler", "Role", "ConnectionTasks"]
@@ -90,7 +89,7 @@ LATE = RpcError(ErrorCode.PARSE_ERROR, "a line was begun and not ended in time")
 class RequestHandler(Protocol):
     """The methods of the service, which answer requests."""
 
-    def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]: ...
+    def handle(self, connection: Connection, request: IncomingRequest) -> Awaitable[object]: ...
 
     def revision_for(self, connection: Connection) -> int: ...
 
@@ -334,7 +333,7 @@ class Connection:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def _parse_request(self, line: bytes) -> FireRequest | Request | None:
+    def _parse_request(self, line: bytes) -> IncomingRequest | None:
         """Return the request of a line, if it is one. Take a response, and refuse any other line."""
         try:
             request = read_line(line)
@@ -359,7 +358,7 @@ class Connection:
         if not self.has_greeted:
             raise CloseConnection
 
-    async def _answer(self, request: FireRequest | Request, size: int, flow: FairQueueKey) -> None:
+    async def _answer(self, request: IncomingRequest, size: int, flow: FairQueueKey) -> None:
         if (self._in_flight or flow.in_flight or self._is_retired or self._is_gone) and (
             refusal := self._refusal(request, size, flow)
         ) is not None:
@@ -408,7 +407,7 @@ class Connection:
             if self._rubbish >= MAX_RUBBISH:
                 raise CloseConnection
 
-    def _refusal(self, request: FireRequest | Request, size: int, flow: FairQueueKey) -> RpcError | None:
+    def _refusal(self, request: IncomingRequest, size: int, flow: FairQueueKey) -> RpcError | None:
         """Return the refusal of a request, if others are under way or the connection is ending."""
         if self._is_gone and (self.is_admin or request.method not in ONE_SHOTS):
             raise CloseConnection

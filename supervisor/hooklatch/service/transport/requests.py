@@ -3,19 +3,27 @@
 Nearly every line is a fire, so it is read as a fire first: one typed decode for method and params, and one scan that
 all parsers would agree on it.  A line that fails is read as any other method is, with its params left for later
 (`core/protocol.py`), and that code words the error.
+
+A forwarder copies a host's document into its line as the last of the params.  The document is taken out as it came:
+
+    {"jsonrpc":"2.0","id":1,"method":"host","params":{"host":…,"event":…,"environ":…,"budget":…,"document": ⟨bytes⟩ }}
+
+So the daemon reads the document alone.  Bytes that close the object early would make a JSON parser find another event.
+Here they make a document that is not JSON, and is refused.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from hooklatch.core.fire_params import FireParams
+from hooklatch.core.fire_params import FireParams, HostParams, WaitBudget
+from hooklatch.core.limits import Name, Path
 from hooklatch.core.protocol import Request, Response, read_message
-from hooklatch_worker.author.ambiguity import find_ambiguity
+from hooklatch_worker.author.ambiguity import decode_checked
 
-__all__ = ["FireRequest", "read_line"]
+__all__ = ["FireRequest", "HostRequest", "IncomingRequest", "read_line"]
 
 
 class FireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,17 +35,66 @@ class FireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
 
 
+class HostRequest(msgspec.Struct, frozen=True):
+    """An event of a host from a forwarder, with the document as it came, which may be anything."""
+
+    id: int
+    params: HostParams
+    method: Literal["host"] = "host"
+
+
+class ForwardedParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The params before the document: all that a forwarder writes, so that none can be behind it."""
+
+    host: Name
+    event: Name
+    environ: dict[Name, Path]
+    budget: WaitBudget
+
+
+class ForwardedHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A forwarder's line without the document."""
+
+    jsonrpc: Literal["2.0"]
+    id: int
+    method: Literal["host"]
+    params: ForwardedParams
+
+
+IncomingRequest: TypeAlias = FireRequest | HostRequest | Request
+
 FIRES = msgspec.json.Decoder(FireRequest)
+FORWARDED = msgspec.json.Decoder(ForwardedHead)
+FORWARDED_HEAD = b'{"jsonrpc":"2.0","id":1,"method":"host","params":{'
+DOCUMENT = b',"document":'  # in a string the quotation marks would be escaped
+ENDS = b"}}"
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError)
 
 
-def read_line(line: bytes) -> FireRequest | Request | Response:
+def read_line(line: bytes) -> IncomingRequest | Response:
     """Parse one line.
 
     Raises:
         RpcError: the line is not JSON, or not a JSON-RPC 2.0 message. The text names the problem.
     """
+    if line.startswith(FORWARDED_HEAD) and (request := read_forwarded_line(line)) is not None:
+        return request
     try:
         fire = FIRES.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError):
+    except UNDECODABLE:
         return read_message(line)
-    return fire if find_ambiguity(line) is None else read_message(line)
+    return fire if decode_checked(line)[1] is None else read_message(line)
+
+
+def read_forwarded_line(line: bytes) -> HostRequest | None:
+    """Return the request that a forwarder wrote; None if another client wrote the line."""
+    begin, end = line.find(DOCUMENT), len(line) - len(ENDS)
+    head = line[:begin] + ENDS
+    if begin < 0 or begin + len(DOCUMENT) > end or line[end:] != ENDS or decode_checked(head)[1] is not None:
+        return None
+    try:
+        forwarded = FORWARDED.decode(head)
+    except UNDECODABLE:
+        return None
+    params, document = forwarded.params, msgspec.Raw(line[begin + len(DOCUMENT) : end])
+    return HostRequest(forwarded.id, HostParams(params.host, document, params.event, params.environ, params.budget))

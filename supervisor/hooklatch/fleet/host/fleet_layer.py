@@ -1,0 +1,366 @@
+"""The fleet's policy on this host: the active version, and how a newer one becomes active.
+
+Knows manifests, bundles and their files; does not know who brings them, nor how hooks are made.  The active policy was
+signed by a key of [fleet] when it was applied, and is verified again at each start:
+
+    follow(manifests) ─▶ verified ─▶ kept ─▶ wanted      apply(bundle) ─▶ unpacked, built ─▶ kept ─▶ active
+         └─ does not follow the head: refused                  └─ anything wrong in it: refused, the last one stays
+
+    at a start: kept ─▶ signature ─▶ bundle's sha256 ─▶ each file's sha256 ─▶ active
+                  └────────┴────────────┴────────────────┴─ unknown: every gate denies
+
+Unknown is never "no policy".  The name of the fleet whose policy is active is in the state file too, so that the loss
+of the folder is noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import trio
+
+from hooklatch.core.health import ActiveFaults
+from hooklatch.errors import explain_error
+from hooklatch.fleet.bundles import read_bundle
+from hooklatch.fleet.host.following import (
+    AppliedVersion,
+    advance_policy,
+    describe_foreign_policy,
+    find_applied_version,
+    read_followed_policy,
+    read_version,
+)
+from hooklatch.fleet.host.policy_file import (
+    PolicyFile,
+    UnreadablePolicyError,
+    clean_bundles,
+    read_policy,
+    remove_policy,
+    unpack_bundle,
+    write_policy,
+)
+from hooklatch.fleet.host.proving import list_bundle_files, prove_envelope, read_proven_files
+from hooklatch.fleet.manifests import (
+    START,
+    FleetError,
+    Manifest,
+    PolicyHead,
+    read_payload,
+)
+from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.service.api.contributions import PolicyRejectedError
+from hooklatch.service.config.file_safety import UnsafeFileError
+from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.loading.bundle import BundleCandidate, BundleError
+from hooklatch.service.loading.see import FleetFiles, read_fleet
+
+__all__ = ["FleetLayer"]
+
+logger = logging.getLogger("hooklatch.fleet")
+RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
+Note = Callable[[str, dict[str, Any]], None]
+
+
+class FleetLayer:
+    """The fleet's policy: the active version, the wanted one, and those that were read."""
+
+    def __init__(self, state: StateFile, note: Note, faults: ActiveFaults, denial: Callable[[], str | None]) -> None:
+        self.folder = os.path.join(os.path.dirname(state.path), "fleet")
+        self.settings: FleetSettings | None = None
+        self.policy = PolicyFile()
+        self._fault: str | None = None  # the reason why it is unknown which policy was active
+        self._is_to_retry = False  # the fault may end by itself
+        self._refused: dict[str, str] = {}  # the reasons why the last manifests, and the last bundle, were rejected
+        self._state = state
+        self._note = note
+        self._faults = faults
+        self._denial = denial  # returns the reason why a stale host denies every gate, if it does
+        self._active_files: FleetFiles | None = None  # from which the present hooks were made
+        self._lock = trio.Lock()
+
+    # -- the active policy --------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read policy.json, without verifying it yet."""
+        self._fault, self._is_to_retry = None, False
+        try:
+            stored = read_policy(self.folder)
+        except UnreadablePolicyError as error:
+            self._is_to_retry = error.is_passing
+            self._fault = f"{error}; fix it, then: hooklatch reload; or {RESET}"
+        else:
+            known, policy = self._state.state.fleet, stored or PolicyFile()
+            # Not only a missing file: one restored from a copy may be from before the first version was applied.
+            if known and policy.applied is None and not policy.lost:
+                self._fault = (
+                    f"{self.folder} has no policy any more, and one of the fleet {known!r} was active; {RESET}"
+                )
+            else:
+                self.policy = policy
+        self._report()
+
+    def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
+        """Return a function that reads the active policy, for a thread; `mends`: it writes changed files again."""
+        if self._fault is not None:
+            self.load()
+        policy = self.policy
+        if (fault := self._fault or policy.lost or None) is not None:
+            unknown = FleetFiles(fault=fault, is_to_retry=self._is_to_retry)
+            return lambda: unknown
+        if policy.applied is None:
+            return lambda: None
+        return partial(read_proven_files, self.folder, policy, self._keys(), before, mends=mends)
+
+    def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
+        """Return the files of which hooks are to be made, with the denial of every gate if the host is stale."""
+        denies = self._denial()
+        if files is None:
+            return FleetFiles(denies=denies) if denies is not None else None
+        return msgspec.structs.replace(files, denies=denies)
+
+    def record_active(self, files: FleetFiles | None) -> None:
+        """Note the files of which the present hooks are made."""
+        self._active_files = files
+        if self._fault is None and self.policy.applied is not None:
+            self._state.state.fleet = read_payload(self.policy.applied).fleet
+
+    def _keys(self) -> tuple[str, ...]:
+        """Return the trusted keys.  Without [fleet] that is the last one, which was not revoked."""
+        return self.settings.keys if self.settings is not None else (self.policy.key,)
+
+    @property
+    def applied(self) -> AppliedVersion | None:
+        """Return the version that was applied last; None if there is none, or if that is unknown."""
+        return find_applied_version(self.policy.applied) if self._fault is None and not self.policy.lost else None
+
+    @property
+    def active(self) -> AppliedVersion | None:
+        """Return `applied`, unless it denies because its files cannot be read, or are not those that were signed."""
+        has_fault = self._active_files is not None and not self._active_files.is_sound
+        return None if has_fault else self.applied
+
+    @property
+    def denies(self) -> str | None:
+        """Return why a stale host denies every gate now, if it does."""
+        return self._active_files.denies if self._active_files is not None else None
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether the version that this host should have, by all that it has read, is active.
+
+        False if no version was read: an engine that lost them all, or never had one, says nothing about the policy.
+        """
+        return self.head.version > 0 and (self.wanted is None or self.active == self.wanted)
+
+    @property
+    def wanted(self) -> AppliedVersion | None:
+        """Return the version that this host should have."""
+        return find_applied_version(self._followed().wanted)
+
+    @property
+    def head(self) -> PolicyHead:
+        """Return the newest version that was read."""
+        return self._followed().head
+
+    @property
+    def problems(self) -> list[str]:
+        """Return all problems of the policy, with their remedies."""
+        texts = [
+            self._fault or self.policy.lost,
+            *self._refused.values(),
+            describe_foreign_policy(self.settings, self.policy),
+        ]
+        return [text for text in texts if text]
+
+    # -- following ---------------------------------------------------------------------------------------------------
+
+    def take(self, settings: FleetSettings | None) -> None:
+        """Apply the [fleet] table."""
+        self.settings = settings
+        self._report()
+
+    async def follow(self, texts: Sequence[str]) -> None:
+        """Read manifests that follow the head.
+
+        Raises:
+            PolicyRejectedError: they do not follow it, or no listed key has signed them; the head stays the same.
+        """
+        async with self._lock:
+            try:
+                await self._follow(texts)
+            except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
+                text = self._format_error(error)
+                self._refuse("manifests", text, {"head": self.head.version})
+                raise PolicyRejectedError(text) from None
+            self._refused.pop("manifests", None)
+            self._report()
+
+    async def _follow(self, texts: Sequence[str]) -> None:
+        settings, policy = self._configured(), self._followed()
+        policy = await trio.to_thread.run_sync(advance_policy, settings, policy, texts)
+        if policy != self.policy:
+            await self._keep(policy)
+
+    def _followed(self) -> PolicyFile:
+        return read_followed_policy(self.settings, self.policy)
+
+    def _configured(self) -> FleetSettings:
+        if self.settings is None:
+            raise FleetError("this host is in no fleet: its hooks.toml has no [fleet]")
+        if self._fault is not None:
+            raise FleetError(self._fault)
+        return self.settings
+
+    # -- applying ----------------------------------------------------------------------------------------------------
+
+    async def apply(
+        self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
+    ) -> AppliedVersion:
+        """Activate the wanted version: `swap` builds it and commits it as a whole.
+
+        Raises:
+            PolicyRejectedError: it is not the wanted version, or something in it is wrong; the active one stays.
+        """
+        async with self._lock:
+            try:
+                applied = await self._apply(version, data, swap)
+            except (FleetError, NoLibraryError, BundleError, UnsafeFileError, OSError) as error:
+                text = self._format_error(error)
+                self._refuse("bundle", f"version {version} is not applied: {text}", {"version": version})
+                raise PolicyRejectedError(text) from None
+            self._refused.pop("bundle", None)
+            self._report()
+            return applied
+
+    async def _apply(
+        self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
+    ) -> AppliedVersion:
+        settings, policy = self._configured(), self._followed()
+        envelope = policy.wanted
+        if envelope is None or read_version(envelope) != version:
+            choice = f"version {read_version(envelope)}" if envelope is not None else "none"
+            raise FleetError(f"this host wants {choice}, not version {version}: follow the manifests first")
+        manifest, key = prove_envelope(settings.name, envelope, settings.keys)
+        wanted = AppliedVersion(version, manifest.bundle)
+        if self.active == wanted and policy.applied == envelope:
+            return wanted
+        files = await trio.to_thread.run_sync(self._unpack, manifest, data)
+        applied = msgspec.structs.replace(policy, applied=envelope, key=key, lost="", may_go_back=False)
+        fields = {"version": version, "bundle": manifest.bundle, "previous": read_version(self.policy.applied)}
+
+        async def keep() -> None:
+            if self.settings != settings:  # a key may have been revoked while it was built
+                raise FleetError("[fleet] has changed while it was built; it is tried again")
+            await self._keep(applied)
+            self._note_action("applied", fields)  # not earlier: from here on nothing can reject it
+
+        await swap(BundleCandidate(files, keep))
+        return wanted
+
+    def _unpack(self, manifest: Manifest, data: bytes) -> FleetFiles:
+        bundle = read_bundle(data, manifest)
+        unpack_bundle(self.folder, manifest.bundle, data, bundle.files)
+        return read_fleet(list_bundle_files(self.folder, manifest, bundle), None)
+
+    async def clean(self, is_used: Callable[[str], bool]) -> None:
+        """Remove the bundles that are not active, not wanted, and not used by workers of fires that still run."""
+        async with self._lock:
+            if self._fault is not None:  # it is unknown which of them was active
+                return
+            versions = (find_applied_version(self.policy.applied), self.wanted)
+            needed = {version.bundle for version in versions if version is not None}
+            await trio.to_thread.run_sync(clean_bundles, self.folder, needed, is_used)
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    async def reset(self, reason: str) -> None:
+        """Forget which versions were read, so that the host follows from version 1 again; the active policy stays.
+
+        Raises:
+            PolicyRejectedError: policy.json could not be written.
+        """
+        async with self._lock:
+            settings, policy = self.settings, self.policy
+            if settings is None:
+                raise PolicyRejectedError("this host is in no fleet: its hooks.toml has no [fleet]")
+            if self._fault is not None:
+                lost = (
+                    f"the active policy is unknown since a reset ({reason}): every gate denies until the link brings it"
+                )
+                policy = PolicyFile(fleet=settings.name, lost=lost)
+            policy = msgspec.structs.replace(policy, head=START, wanted=None, may_go_back=True)
+            try:
+                await self._keep(policy)
+            except (UnsafeFileError, OSError) as error:
+                raise PolicyRejectedError(self._format_error(error)) from None
+            self._fault = None
+            self._refused.clear()
+            self._report()
+            self._note_action("reset", {"reason": reason})
+
+    async def leave(self) -> bool:
+        """Drop the policy if [fleet] is gone, which the operator has just accepted; return whether there was a policy.
+
+        Raises:
+            PolicyRejectedError: the policy could not be removed, and stays active.
+        """
+        async with self._lock:
+            is_kept = self._fault is not None or self.policy != PolicyFile()
+            if self.settings is not None or not is_kept:
+                return False
+            fleet = self.policy.fleet or self._state.state.fleet
+            with trio.CancelScope(shield=True):
+                # Before the first checkpoint: a reload during it would record that the policy is active.
+                self.policy, self._fault, self._state.state.fleet = PolicyFile(), None, ""
+                await self._state.store()
+                try:
+                    await trio.to_thread.run_sync(remove_policy, self.folder)
+                except OSError as error:
+                    self.load()
+                    raise PolicyRejectedError(
+                        f"the policy of the fleet {fleet!r} could not be removed: {explain_error(error)}"
+                    ) from None
+            self._refused.clear()
+            self._report()
+            self._note_action("left", {"fleet": fleet})
+            return True
+
+    def record_attempt(self, operation: str, hook: str) -> None:
+        """Record that an operation was tried on a hook of the fleet, which does not allow it."""
+        self._note_action("attempt", {"why": operation, "hook": hook})
+
+    # -- the file and the notes ---------------------------------------------------------------------------------------
+
+    async def _keep(self, policy: PolicyFile) -> None:
+        with trio.CancelScope(shield=True):  # a cancelled client must not leave the disk and this object different
+            await trio.to_thread.run_sync(write_policy, self.folder, policy)
+            self.policy = policy
+
+    def _format_error(self, error: Exception) -> str:
+        if not isinstance(error, OSError):
+            return str(error)
+        return (
+            f"it cannot be written to {error.filename or self.folder}: {explain_error(error)}; fix that, and it "
+            "is tried again"
+        )
+
+    def _refuse(self, subject: str, text: str, fields: dict[str, Any]) -> None:
+        if self._refused.get(subject) != text:  # once, although the link tries again and again
+            self._refused[subject] = text
+            self._report()
+            self._note_action("refused", {"problem": text, **fields})
+
+    def _report(self) -> None:
+        self._faults.report("fleet", *self.problems)
+
+    def _note_action(self, action: str, fields: dict[str, Any]) -> None:
+        name = self.settings.name if self.settings is not None else self.policy.fleet
+        note = {"action": action, "fleet": name, **fields}
+        logger.warning("fleet: %s", action, extra={key: value for key, value in note.items() if key != "action"})
+        self._note("fleet", note)

@@ -1,0 +1,124 @@
+"""The methods of the fleet's link, fleet_follow and fleet_apply; and fleet_reset, which is for administrators alone."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.fleet.host.contact import FleetContact
+from hooklatch.fleet.host.fleet_layer import FleetLayer
+from hooklatch.fleet.host.report import FleetReport
+from hooklatch.processes.supervisor import Supervisor
+from hooklatch.service.api.contributions import PolicyRejectedError
+from hooklatch.service.api.methods import ApiMethod, MethodTable
+from hooklatch.service.api.status_report import StatusReport
+from hooklatch.service.dispatch.generations import FireGenerations
+from hooklatch.service.loading.reloader import Reloader
+from hooklatch.service.loading.sources import Sources
+from hooklatch.service.transport.connection import Connection
+
+__all__ = ["FleetMethods"]
+
+
+class FollowParams(msgspec.Struct, frozen=True):
+    """Stored manifests as texts, in order.  An empty list says that the engine has no newer one.
+
+    Without a list the request changes nothing: it only asks for this host's report.
+    """
+
+    manifests: list[str] | None = None
+
+
+class ApplyParams(msgspec.Struct, frozen=True):
+    """The number of a version, and its bundle in base64."""
+
+    version: int
+    bundle: str
+
+
+class ResetParams(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
+    """The methods that read and activate the fleet's policy."""
+
+    fleet: FleetLayer
+    contact: FleetContact
+    files: Reloader
+    sources: Sources
+    generations: FireGenerations
+    status: StatusReport
+    report: FleetReport
+    background: Supervisor
+
+    @property
+    def of_links(self) -> MethodTable:
+        return {
+            "fleet_follow": ApiMethod(FollowParams, self._follow),
+            "fleet_apply": ApiMethod(ApplyParams, self._apply),
+        }
+
+    @property
+    def of_administrators(self) -> MethodTable:
+        return {"fleet_reset": ApiMethod(ResetParams, self._reset)}
+
+    async def _follow(self, connection: Connection, params: FollowParams) -> dict[str, Any]:
+        """Read manifests; return which versions this host has read, should have and has."""
+        if params.manifests is not None:
+            try:
+                await self.fleet.follow(params.manifests)
+            except PolicyRejectedError as error:
+                raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        if params.manifests == [] and self.fleet.is_current:
+            await self.contact.record_contact()
+        return self.describe()
+
+    async def _apply(self, connection: Connection, params: ApplyParams) -> dict[str, Any]:
+        """Activate a version; if anything is wrong with it, the last good one stays active."""
+        try:
+            data = base64.b64decode(params.bundle, validate=True)
+        except ValueError:
+            raise RpcError(ErrorCode.INVALID_PARAMS, "bundle is not base64") from None
+        try:
+            applied = await self.fleet.apply(params.version, data, self.files.apply)
+        except PolicyRejectedError as error:
+            raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
+        # In the background: fires that began under the old version may run its workers for a while yet.
+        self.background.spawn("fleet clean-up", self.clean)
+        return {"applied": applied, "revision": self.status.registries.view.revision}
+
+    async def _reset(self, connection: Connection, params: ResetParams) -> dict[str, Any]:
+        """Forget which versions were read; the active policy stays."""
+        reason = " ".join(params.reason.split())
+        if not reason:
+            raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it is recorded')
+        try:
+            await self.fleet.reset(reason)
+        except PolicyRejectedError as error:
+            raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
+        await self.files.reload()
+        return self.describe()
+
+    def describe(self) -> dict[str, Any]:
+        """Return this host's report to its link."""
+        fleet, settings = self.fleet, self.fleet.settings
+        return {
+            **self.report.describe_versions(),
+            "problem": "; ".join(fleet.problems) or None,
+            "host": settings.host if settings is not None else None,
+            "labels": settings.labels if settings is not None else (),
+            "health": self.status.report_health()["health"],
+            "revision": self.status.registries.view.revision,
+        }
+
+    async def clean(self) -> None:
+        """Remove the bundles that no fire needs any more."""
+        await self.generations.wait_quiesced()
+        await self.fleet.clean(self._is_used)
+
+    def _is_used(self, root: str) -> bool:
+        return any(location.startswith(f"{root}/") for location, _ in tuple(self.sources.pools))

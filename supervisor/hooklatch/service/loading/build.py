@@ -1,0 +1,361 @@
+"""The builder of the sources that hooks name, for when their files change.  Reads no file of hooks.
+
+A source whose new version fails keeps the last good build, unless that is isolated less than is now required.  Of the
+fleet's bundle and of projects only what was signed or trusted is built.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+
+import msgspec
+import trio
+
+from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.dialects.find import describe_undefined_event
+from hooklatch.disks import limit_look
+from hooklatch.errors import describe_error
+from hooklatch.service.config.configuration import Diagnostic, find_definition_target
+from hooklatch.service.config.path_lookup import PathFound, look_up_path
+from hooklatch.service.loading.bind import add_way_out
+from hooklatch.service.loading.plan import REMOVAL, LossAcceptance, ReloadPlan, is_too_weak
+from hooklatch.service.loading.see import FleetFiles, Manifests, mark_tampered
+from hooklatch.service.loading.sources import (
+    SourceBuild,
+    Sources,
+    SourceVersion,
+    UnitError,
+    add_named_files,
+    read_source_version,
+    source_lock_path,
+)
+from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
+from hooklatch_worker.wire import ForeignHook, Source
+
+__all__ = [
+    "BuildResults", "SourceBuilder", "aim_at_build", "aim_at_nothing", "is_below", "prepare_version",
+    "verify_fleet_files",
+]  # fmt: skip
+
+logger = logging.getLogger("hooklatch.sources")
+AT_ONCE = 4  # builds; each imports in its own worker
+
+
+class BuildResults(msgspec.Struct, frozen=True):
+    """The results for the sources of one reload."""
+
+    fresh: dict[str, SourceBuild] = {}
+    faults: dict[str, Diagnostic] = {}
+    too_weak: set[str] = set()  # the sources whose active build must retire, though there is no other
+    diagnostics: list[Diagnostic] = []
+    is_to_retry: bool = False  # a fault may end without a change of any file
+    removed: list[str] = []  # vanished files of builds, whose removal the operator accepts
+
+
+class SourceBuilder:
+    """The builder of the sources of one plan that have changed, and of those to build `afresh` (None: all of them).
+
+    `targets` are those of hooks that clients registered.  `remembered` and `builds` are the hooks and the files of each
+    source in the state file, for a source that has no build.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        plan: ReloadPlan,
+        targets: Collection[PythonTarget],
+        remembered: Manifests,
+        builds: Mapping[str, Mapping[str, str]],
+        *,
+        accepts: LossAcceptance,
+        afresh: Collection[str] | None = (),
+    ) -> None:
+        self._sources = sources
+        self._plan = plan
+        self._manifests = remembered
+        self._builds = builds
+        self._accepts = accepts
+        self._afresh = afresh
+        self._declared_sources = dict(plan.wanted)
+        for target in targets:
+            self._declared_sources.setdefault(target.source.location, target.source)
+        # The sources whose marked functions are hooks.
+        self._marked = {plugin.module for plugin in plan.plugins.values() if plugin.fault is None}
+        self._declared: set[tuple[str, str]] = set()  # functions that files name, by the location of their source
+        for config in plan.configs:
+            self._marked.update(table.source.location for table in config.sources)
+            for hook in config.hooks:
+                source, function = find_definition_target(hook, os.path.dirname(config.path))
+                self._declared.add((source.location, function))
+        self._named = self._declared | {(target.source.location, target.function) for target in targets}
+        self._results: dict[str, SourceBuild | UnitError] = {}
+        self._removed: list[str] = []
+
+    async def build(self) -> BuildResults:
+        """Build every source whose files changed, several at once; if that fails, the last good build stays active."""
+        room = trio.CapacityLimiter(AT_ONCE)
+        try:
+            async with trio.open_nursery() as nursery:
+                for source in self._declared_sources.values():
+                    nursery.start_soon(self._build_if_newer, source, room)
+            return await self._collect_results()
+        except BaseException:  # cancelled: no other task will adopt these builds, and their workers must end
+            for unit in self._results.values():
+                if isinstance(unit, SourceBuild):
+                    self._sources.discard(unit)
+            raise
+
+    async def _collect_results(self) -> BuildResults:
+        fresh = {location: unit for location, unit in self._results.items() if isinstance(unit, SourceBuild)}
+        errors = {location: error for location, error in self._results.items() if isinstance(error, UnitError)}
+        weak = {location for location in errors if self._is_too_weak(self._declared_sources[location])}
+        faults = {location: self._describe_fault(location, error, weak) for location, error in errors.items()}
+        diagnostics: list[Diagnostic] = []
+        for location in self._declared_sources:
+            if location in faults:
+                diagnostics.append(faults[location])
+            elif location in fresh:
+                diagnostics += self._find_unused(fresh[location])
+            else:
+                unit = self._sources.units[location]
+                diagnostics += [*await self._find_strays(unit), *self._find_unused(unit)]
+        is_to_retry = any(error.is_passing for error in errors.values())
+        return BuildResults(fresh, faults, weak, diagnostics, is_to_retry, self._removed)
+
+    async def _build_if_newer(self, source: Source, room: trio.CapacityLimiter) -> None:
+        """Build a source if there is a newer version.  An error is a fault of this source alone, so the others load."""
+        location = source.location
+        try:
+            if (version := await self._read_newer(source, room)) is not None:
+                self._results[location] = await self._build(version, room)
+        except UnitError as error:
+            self._results[location] = error
+        except OSError as error:
+            self._results[location] = UnitError(Diagnostic(location, 0, describe_error(error)), is_passing=True)
+        except Exception as error:
+            logger.error("a source cannot be looked at", exc_info=error, extra={"source": location})
+            text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
+            self._results[location] = UnitError(Diagnostic(location, 0, text))
+
+    async def _read_newer(self, source: Source, room: trio.CapacityLimiter) -> SourceVersion | None:
+        """Return the version to build, or None if the active build has it; its pool takes the new limits.
+
+        Raises:
+            UnitError: it cannot be read, or its requirements are wrong.
+        """
+        unit, limits = self._sources.units.get(source.location), self._plan.limits_of(source)
+        if self._afresh is None or source.location in self._afresh:
+            async with room:  # even if stamps and digests have not changed
+                if unit is not None:
+                    await self._sources.look(unit.read_stamps)
+                return await self._sources.look(lambda: prepare_version(read_source_version(source), self._plan))
+        async with room:
+            version = await self._sources.look(unit.read_newer) if unit is not None else None
+        if (
+            unit is not None
+            and version is None
+            and unit.python == self._plan.pythons.get(source.location)
+            and unit.named == set(self._plan.named.get(source.location, ()))
+            and unit.pool.limits.worker.isolation == limits.worker.isolation
+        ):
+            unit.pool.limits = limits
+            return None
+        async with room:
+            return await self._sources.look(lambda: prepare_version(version or read_source_version(source), self._plan))
+
+    async def _build(self, version: SourceVersion, room: trio.CapacityLimiter) -> SourceBuild:
+        """Build a version.
+
+        Raises:
+            UnitError: that fails, or the build must not replace the active one.
+        """
+        async with room:
+            unit = await self._sources.build(version, self._plan.limits_of(version.source))
+        try:
+            if (fault := await self._find_fault(unit)) is not None:
+                raise UnitError(fault)
+        except BaseException:
+            self._sources.discard(unit)
+            raise
+        if (old := self._sources.units.get(version.source.location)) is not None and unit.is_like(old):
+            unit.build = (
+                old.build
+            )  # the same number: no hook has changed, so no snapshot has to, and the calls go to the new pool
+        return unit
+
+    async def _find_fault(self, unit: SourceBuild) -> Diagnostic | None:
+        """Return why a build cannot replace the active one, or has a function that would never be called."""
+        location, old = unit.source.location, self._sources.units.get(unit.source.location)
+        missing = {function for named, function in self._named if named == location} - set(unit.loaded.functions)
+        if missing and old is not None:
+            return Diagnostic(location, 0, f"the new version lacks {', '.join(sorted(missing))}, which hooks name")
+        # A file that is emptied by accident, or read while it is half written, must not remove guards.
+        had_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
+        if had_hooks and not unit.loaded.hooks and not self._accepts.less:
+            return Diagnostic(location, 0, "it had hooks and has none now; to accept that: hooklatch reload")
+        before = old.digests if old is not None else self._builds.get(location, {})
+        for path in await self._sources.look(partial(list_vanished_files, before, unit.digests)):
+            if not self._accepts.takes(path):
+                return Diagnostic(path, 0, f"it was a part of {location} and is gone; to accept that: {REMOVAL}")
+            self._removed.append(path)
+        for declared in unit.loaded.hooks:
+            event = declared.marker.event
+            if event not in self._plan.catalogue:
+                text = f"{declared.function}: {describe_undefined_event(self._plan.catalogue, event)}"
+                return Diagnostic(location, declared.line, text)
+        return next(iter(await self._find_strays(unit)), None)
+
+    def _is_too_weak(self, source: Source) -> bool:
+        unit = self._sources.units.get(source.location)
+        isolation = unit.pool.limits.worker.isolation if unit is not None else None
+        return is_too_weak(isolation, self._plan.limits_of(source).worker.isolation)
+
+    def _describe_fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
+        is_kept = location in self._sources.units and location not in weak
+        note = "; the last good version stays active" if is_kept else ""
+        return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + note)
+
+    async def _find_strays(self, unit: SourceBuild) -> list[Diagnostic]:
+        """Find hooks that a source imports from files which are not sources, so that nothing calls them."""
+        if not unit.loaded.elsewhere:
+            return []
+        paths = {*filter(os.path.isabs, self._marked), *(mark.file for mark in unit.loaded.elsewhere)}
+        real = await self._sources.look(lambda: {path: find_source_path(path) for path in paths})
+        return [
+            Diagnostic(
+                mark.file, mark.line,
+                f"{mark.function!r} is marked with @hook, but this file is not a source, so it would never be called"
+                f" ({unit.source.location} imports it); add it as a [[source]], or remove the mark",
+            )
+            for mark in unit.loaded.elsewhere
+            if not self._is_called(mark, real)
+        ]  # fmt: skip
+
+    def _is_called(self, mark: ForeignHook, real: Mapping[str, str]) -> bool:
+        marked = {real[location] for location in self._marked if location in real}
+        is_source = mark.module in self._marked or real[mark.file] in marked
+        return is_source or any((location, mark.function) in self._declared for location in (mark.file, mark.module))
+
+    def _find_unused(self, unit: SourceBuild) -> list[Diagnostic]:
+        """Find hooks that nothing calls: their file is not a source itself, and only named in the `run` of others."""
+        location = unit.source.location
+        if location in self._marked or all(declared != location for declared, _ in self._declared):
+            return []
+        return [
+            Diagnostic(
+                location, declared.line,
+                f"{declared.function!r} is marked with @hook, but this file is only named by run, so nothing calls it;"
+                " add it as a [[source]], or remove the mark",
+            )
+            for declared in unit.loaded.hooks
+            if (location, declared.function) not in self._declared
+        ]  # fmt: skip
+
+
+def list_vanished_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the files of a build that are gone and that the next build lacks, if no other file of it was edited.
+
+    Without such a file an `except ImportError` may take its other branch, which its author has not meant.
+    """
+    is_edited = any(now.get(path, digest) != digest for path, digest in before.items())
+    if is_edited or not now.keys() <= before.keys():
+        return []
+    return [path for path in before if path not in now and not isinstance(look_up_path(path), PathFound)]
+
+
+def find_source_path(path: str) -> str:
+    try:
+        return limit_look(os.path.realpath)(path)
+    except (ValueError, OSError):  # a name with a null byte; or its disk does not answer
+        return path
+
+
+def aim_at_nothing(problem: str, hook: Hook) -> Hook:
+    return msgspec.structs.replace(hook, problem=add_way_out(problem, hook.name))
+
+
+def aim_at_build(unit: SourceBuild, hook: Hook) -> Hook:
+    target = hook.target
+    assert isinstance(target, PythonTarget)
+    aimed = msgspec.structs.replace(target, source=unit.source, build=unit.build)
+    problem = None
+    if target.function not in unit.loaded.functions:
+        problem = add_way_out(f"{unit.source.location} has no function {target.function!r}", hook.name)
+    return msgspec.structs.replace(hook, target=aimed, problem=problem)
+
+
+def verify_fleet_files(fleet: FleetFiles | None, units: Iterable[SourceBuild]) -> FleetFiles | None:
+    """Return the fleet's policy as it was read, with a fault if its files or those that workers loaded are others."""
+    if fleet is None or fleet.fault is not None or not fleet.root:
+        return fleet
+    if fleet.stamps != stamp_tree(fleet.root):
+        return mark_tampered(fleet, "it has changed just now")
+    loaded = (file for unit in units for file in unit.digests.items() if is_below(file[0], fleet.root))
+    if any(fleet.pins.get(os.path.relpath(path, fleet.root)) != digest for path, digest in loaded):
+        return mark_tampered(fleet, "workers have loaded something else")
+    return fleet
+
+
+def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
+    """Return a version with what files declare for its source: where it runs, and what its workers may import.
+
+    Raises:
+        UnitError: its requirements are wrong; or it is of the fleet's bundle or of a project, and is not what was
+            signed or trusted.
+    """
+    location = version.source.location
+    version = add_named_files(version, plan.named.get(location, ()))
+    version = msgspec.structs.replace(
+        pin_imports(version, plan.fleet), python=plan.pythons.get(location), may_make=location in plan.wanted
+    )
+    version = msgspec.structs.replace(version, required=version.find_requirements())
+    for project in plan.projects:
+        root = project_hooks_folder(project.folder)
+        if is_below(location, root):
+            pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
+            compare_pins(version, pins)
+            version = msgspec.structs.replace(version, folder=root, pins=pins)
+    is_of_fleet = plan.fleet is not None and is_below(location, plan.fleet.root or "-")
+    if is_of_fleet and version.required is not None:
+        text = (
+            "it requires packages, which no signature covers; remove its requirements: a fleet's hooks import from the"
+            " daemon's environment"
+        )
+        raise UnitError(Diagnostic(location, 0, text))
+    return version
+
+
+def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
+    """Compare the bytes that were read of a project's source and of its lock with their pins.
+
+    Raises:
+        UnitError: one of them is not what was trusted.
+    """
+    location = version.source.location
+    if pins.get(location) != version.source.digest:
+        raise UnitError(Diagnostic(location, 0, "it has changed since it was trusted"))
+    if version.required is not None and version.required.lock:
+        path = os.path.normpath(source_lock_path(version.required, location))
+        if pins.get(path) != version.required.lock_digest:
+            raise UnitError(Diagnostic(path, 0, f"it is not what was trusted with {location}"))
+
+
+def pin_imports(version: SourceVersion, fleet: FleetFiles | None) -> SourceVersion:
+    """Return a version with what its workers may import, if it is of the fleet's bundle.
+
+    Raises:
+        UnitError: it is not what was signed.
+    """
+    if fleet is None or not is_below(version.source.location, fleet.root or "-"):
+        return version
+    pins = {os.path.join(fleet.root, name): digest for name, digest in fleet.pins.items()}
+    if pins.get(version.source.location) != version.source.digest:
+        raise UnitError(Diagnostic(version.source.location, 0, "it is not what was signed"))
+    return msgspec.structs.replace(version, folder=fleet.root, pins=pins)
+
+
+def is_below(path: str, root: str) -> bool:
+    return path.startswith(f"{root}/")

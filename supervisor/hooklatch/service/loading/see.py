@@ -1,0 +1,304 @@
+"""The files that declare hooks: the operator's, projects' and the fleet's.  They are read in a thread: disks are slow.
+
+Knows paths, formats and pins; decides nothing.  An unreadable file is never taken for an absent one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from hooklatch.core.hooks.builtin_sources import SHELL
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.text import is_unicode
+from hooklatch.dialects.find import describe_undefined_event
+from hooklatch.errors import describe_error
+from hooklatch.products import FILES, ProductError, load_product
+from hooklatch.service.config.configuration import (
+    PROJECT_TABLES,
+    TABLES,
+    ConfigError,
+    ConfigFile,
+    Diagnostic,
+    FileConfig,
+    ForeignFile,
+    SourceTable,
+    find_definition_target,
+    read_config,
+)
+from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+from hooklatch.service.config.path_lookup import (
+    DirectoryNames,
+    PathAbsent,
+    PathFault,
+    is_passing,
+    list_directory,
+    look_up_path,
+)
+from hooklatch.service.config.state_file import ManifestHook
+from hooklatch.service.loading import trust
+from hooklatch.service.loading.plugins import Discovery
+
+__all__ = [
+    "ENDINGS", "DeclaredFile", "FleetFiles", "Manifests", "ObservedFiles", "ProjectFiles", "SeenFile",
+    "list_hook_files", "mark_tampered", "mark_untrusted", "read_files", "read_fleet", "read_project",
+]  # fmt: skip
+
+ENDINGS = (".toml", ".py", ".json")  # what hooks.d may contain
+SeenFile: TypeAlias = (
+    FileConfig | Diagnostic | PathAbsent | PathFault
+)  # its content, what is wrong in it, or that it cannot be read
+
+
+Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
+
+
+class DeclaredFile(msgspec.Struct, frozen=True):
+    """One file with its declarations, or the fault that makes these unknown.
+
+    `is_absent` if the file does not exist: with a fault, it was active; without one, its absence is accepted.
+    """
+
+    path: str
+    config: FileConfig | None
+    fault: Diagnostic | None = None
+    is_absent: bool = False
+
+    @property
+    def is_accepted_absence(self) -> bool:
+        return self.is_absent and self.fault is None
+
+
+class ProjectFiles(msgspec.Struct, frozen=True):
+    """The files of a trusted project, with the pins that they were compared with and their stamps before that.
+
+    A `fault` says that they are not those that were trusted.
+    """
+
+    folder: str
+    pins: trust.Pins
+    stamps: trust.Stamps | None
+    files: list[DeclaredFile] = []
+    fault: str | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        return self.fault is None and all(file.fault is None for file in self.files)
+
+
+class FleetFiles(msgspec.Struct, frozen=True):
+    """The files of the fleet's bundle, below `root`, and the digest that each must have.
+
+    A `fault` says that the policy cannot be read, or is not what was signed. `denies` is the reason to deny every gate,
+    besides what the policy says.
+    """
+
+    root: str = ""
+    version: int = 0
+    pins: trust.Pins = {}
+    suspendable: bool = False
+    stamps: trust.Stamps | None = None
+    files: list[DeclaredFile] = []
+    fault: str | None = None
+    denies: str | None = None
+    proof: tuple[object, ...] = ()  # the facts that have proven it, if any
+    is_to_retry: bool = False  # the fault may go away by itself
+
+    @property
+    def is_sound(self) -> bool:
+        return self.fault is None and all(file.fault is None for file in self.files)
+
+
+class ObservedFiles(msgspec.Struct, frozen=True):
+    """The present files, each read once. `manifests` are from when each file was last good."""
+
+    listing: DirectoryNames | PathAbsent | PathFault
+    files: Mapping[str, SeenFile]
+    packages: Discovery
+    manifests: Manifests = {}
+    projects: list[ProjectFiles] = []
+    fleet: FleetFiles | None = None
+
+
+def read_files(
+    main: str, folder: str, known: Iterable[str], before: Mapping[str, SeenFile]
+) -> tuple[DirectoryNames | PathAbsent | PathFault, dict[str, SeenFile]]:
+    """List the directory, and read the main file, those in the directory, and those `known` to have been there."""
+    listing = list_directory(folder)
+    tables = {main: ConfigFile.__struct_fields__}
+    paths = {main, *known, *list_hook_files(folder, listing)}
+    return listing, {path: read_file(path, tables.get(path, TABLES), before.get(path)) for path in paths}
+
+
+def list_hook_files(folder: str, listing: DirectoryNames | PathAbsent | PathFault) -> list[str]:
+    """Return the files of a directory that declare hooks."""
+    names = listing.names if isinstance(listing, DirectoryNames) else []
+    return [os.path.join(folder, name) for name in names if is_declaring(name)]
+
+
+def read_file(path: str, tables: tuple[str, ...], before: SeenFile | None = None) -> SeenFile:
+    """Read one file. If its bytes are those of `before`, return that."""
+    if not is_unicode(path):
+        printable_path = os.fsencode(path).decode("utf-8", "backslashreplace")
+        return Diagnostic(printable_path, 0, "its name is not UTF-8; rename it")
+    seen = look_up_path(path)
+    if isinstance(seen, PathAbsent | PathFault):
+        return seen
+    if path.endswith(".py"):
+        return FileConfig(path, sources=[SourceTable(path=path)])
+    try:
+        data = read_safely(path)
+        digest = hashlib.sha256(data).hexdigest()
+        if isinstance(before, FileConfig) and before.digest == digest:
+            return before
+        config = read_foreign_file(path, data) if path.endswith(".json") else read_config(path, data, tables)
+    except ConfigError as error:
+        return error.diagnostic
+    except ProductError as error:
+        return Diagnostic(path, 0, f"it is unknown which hooks it holds: {error}")
+    except (UnsafeFileError, OSError) as error:
+        return PathFault(describe_error(error), is_passing(error))
+    return msgspec.structs.replace(config, digest=digest)
+
+
+def read_foreign_file(path: str, data: bytes) -> FileConfig:
+    """Read another system's file by the product for its ending.
+
+    Raises:
+        ConfigError: it is not such a file.
+        ProductError: the product cannot be loaded.
+    """
+    return load_product(FILES, ".json", ForeignFile).read(path, data)
+
+
+def is_declaring(name: str) -> bool:
+    return name.endswith(ENDINGS) and name[0] != "."
+
+
+# -- projects ----------------------------------------------------------------------------------------------------
+
+
+def read_project(folder: str, pins: trust.Pins, before: ProjectFiles | None) -> ProjectFiles:
+    """Read a project's files if they are those that were trusted. Unchanged ones are not read again."""
+    project = ProjectFiles(folder, pins, trust.stamp_project(folder))
+    if before is not None and before.is_sound and before.pins is pins and before.stamps == project.stamps:
+        return before
+    try:
+        fault = trust.compare_pinned_files(pins, trust.pin_files(folder))
+    except (UnsafeFileError, OSError) as error:
+        fault = describe_error(error)
+    if fault is None and project.stamps is None:
+        fault = "it cannot be accessed"
+    if fault is not None:
+        return mark_untrusted(project, fault)
+    root = trust.project_hooks_folder(folder)
+    inside = (name for name in pins if os.path.dirname(name) == "hooks.d" and is_declaring(os.path.basename(name)))
+    names = [*(name for name in pins if name == "hooks.toml"), *sorted(inside)]
+    files = [read_pinned_file(root, name, pins[name], find_project_misfit) for name in names]
+    return msgspec.structs.replace(project, files=files)
+
+
+def mark_untrusted(project: ProjectFiles, fault: str) -> ProjectFiles:
+    """Return a project whose files are not those that were trusted."""
+    text = (
+        f"{trust.project_hooks_folder(project.folder)} has changed since it was trusted ({fault}); "
+        f"look at it, then: hooklatch trust {shlex.quote(project.folder)}"
+    )
+    return msgspec.structs.replace(project, files=[], fault=text)
+
+
+def read_pinned_file(
+    root: str, name: str, digest: str, fault_of: Callable[[str, FileConfig], Diagnostic | None]
+) -> DeclaredFile:
+    path = os.path.join(root, name)
+    match read_file(path, PROJECT_TABLES):
+        case FileConfig() as config if config.digest in ("", digest):  # a Python file is hashed when it is built
+            fault = fault_of(root, config)
+            return DeclaredFile(path, config if fault is None else None, fault)
+        case FileConfig() | PathAbsent():
+            return DeclaredFile(path, None, Diagnostic(path, 0, "it changes while it is read"))
+        case PathFault(reason):
+            return DeclaredFile(path, None, Diagnostic(path, 0, reason))
+        case Diagnostic() as fault:
+            return DeclaredFile(path, None, fault)
+
+
+def find_project_misfit(root: str, config: FileConfig) -> Diagnostic | None:
+    """Return the diagnostic of a project's file that names code which is not pinned with it."""
+    return find_unpinned_python(config) or find_outside_code(root, config)
+
+
+def find_unpinned_python(config: FileConfig) -> Diagnostic | None:
+    for table in config.sources:
+        if table.python is not None:
+            text = (
+                f"[[source]] names the interpreter {table.python}, and a package that is installed there changes"
+                " what hooks do, unseen; write what the file needs into a `# /// script` block in it"
+            )
+            return Diagnostic(config.path, 0, text)
+    return None
+
+
+def find_outside_code(root: str, config: FileConfig) -> Diagnostic | None:
+    """Return the diagnostic of a file that names Python code outside of the pinned directory."""
+    places = [(table.source, 0) for table in config.sources]
+    places += [(find_definition_target(hook, os.path.dirname(config.path))[0], hook.line) for hook in config.hooks]
+    for source, line in places:
+        if source.kind == "file" and not source.location.startswith(f"{root}/"):
+            return Diagnostic(config.path, line, f"{source.location} is not below {root}, so it is not pinned")
+    return None
+
+
+# -- the fleet ---------------------------------------------------------------------------------------------------
+
+
+def read_fleet(fleet: FleetFiles, before: FleetFiles | None) -> FleetFiles:
+    """Read the files of the fleet's bundle if they are those that were signed. Unchanged ones are not read again."""
+    stamps = trust.stamp_tree(fleet.root)
+    if before is not None and before.is_sound and (before.pins, before.stamps) == (fleet.pins, stamps):
+        return msgspec.structs.replace(fleet, stamps=stamps, files=before.files)
+    try:
+        fault = trust.compare_pinned_files(fleet.pins, trust.pin_below(fleet.root))
+    except (UnsafeFileError, OSError) as error:
+        fault = describe_error(error)
+    if fault is None and stamps is None:
+        fault = "it cannot be accessed"
+    if fault is not None:
+        return mark_tampered(fleet, fault)
+    names = sorted(name for name in fleet.pins if "/" not in name and is_declaring(name))
+    files = [read_pinned_file(fleet.root, name, fleet.pins[name], find_fleet_misfit) for name in names]
+    return msgspec.structs.replace(fleet, stamps=stamps, files=files)
+
+
+def mark_tampered(fleet: FleetFiles, fault: str) -> FleetFiles:
+    """Return a policy whose files are not those that were signed."""
+    text = f"{fleet.root} is not what the fleet's publisher signed ({fault}); to write it anew: hooklatch reload"
+    return msgspec.structs.replace(fleet, files=[], fault=text)
+
+
+def find_fleet_misfit(root: str, config: FileConfig) -> Diagnostic | None:
+    """Return the diagnostic of a bundle's file whose code may differ on a host, or which a host could hide."""
+    standard = Catalogue.standard()
+    for table in config.sources:
+        if table.source.kind != "file":
+            text = f"[[source]] names the module {table.source.location!r}, which no signature covers: use path"
+            return Diagnostic(config.path, 0, text)
+    for hook in config.hooks:
+        source, _ = find_definition_target(hook, root)
+        if source.kind != "file" and source != SHELL.source:
+            text = (
+                f"hook {hook.id!r}: its code is the module {source.location!r}, which no signature covers: use a file"
+            )
+            return Diagnostic(config.path, hook.line, text)
+        if hook.plugin is not None:
+            text = f"hook {hook.id!r}: a fleet's hook belongs to no plugin; remove plugin"
+            return Diagnostic(config.path, hook.line, text)
+        if hook.event not in standard:
+            text = f"hook {hook.id!r}: {describe_undefined_event(standard, hook.event)}"
+            return Diagnostic(config.path, hook.line, text)
+    return find_unpinned_python(config) or find_outside_code(root, config)

@@ -1,0 +1,220 @@
+"""A release: what it writes into the tree, what it builds, and that the wheel runs where there is no compiler."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+
+from hooklatch.dashboard.rendering import FOLDER
+from hooklatch.version import VERSION
+from support.repository import ROOT
+from test_layout import tracked
+
+CHANGES = "### Added\n\n- A thing.\n"
+NEXT = "99.0.0"
+GUARD = """from hooklatch import deny, hook
+
+@hook("pre_tool_use", match="shell")
+def nothing(event):
+    return deny("not here")
+"""
+
+
+def release(root: Path, *words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, str(root / "packaging" / "release.py"), *words], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Return a tree that has what `prepare` reads and writes, and nothing else."""
+    for name in ("packaging/release.py", "supervisor/hooklatch/version.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    write_changes(tmp_path, CHANGES)
+    return tmp_path
+
+
+def write_changes(root: Path, changes: str) -> None:
+    (root / "CHANGELOG.md").write_text(f"# Changelog\n\n## Unreleased\n\n{changes}\n## 0.0.1 (2026-01-01)\n\n- Old.\n")
+
+
+def test_what_is_unreleased_becomes_the_version_and_a_second_run_changes_nothing(small: Path) -> None:
+    assert release(small, "prepare", NEXT) == (0, "")
+
+    history = (small / "CHANGELOG.md").read_text()
+    assert re.search(
+        rf"^## Unreleased\n\n## {NEXT} \(\d{{4}}-\d\d-\d\d\)\n\n### Added\n\n- A thing.\n\n## 0.0.1",
+        history,
+        re.MULTILINE,
+    )
+    assert f'VERSION = "{NEXT}"' in (small / "supervisor/hooklatch/version.py").read_text()
+    assert release(small, "prepare", NEXT) == (0, "")
+    assert (small / "CHANGELOG.md").read_text() == history
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "text"),
+    [
+        ("1.2", CHANGES, "'1.2' is not a version such as 1.2.3"),
+        ("0.0.9", CHANGES, "0.0.9 is older than"),
+        ("0.0.1", CHANGES, "take another version"),
+        (NEXT, "", "says nothing under '## Unreleased'"),
+        (NEXT, "- A thing.\n" * 81, "more than 80 lines under '## Unreleased'"),
+    ],
+)
+def test_a_release_that_would_be_wrong_is_refused_and_changes_nothing(
+    small: Path, version: str, changes: str, text: str
+) -> None:
+    write_changes(small, changes)
+    before = (small / "CHANGELOG.md").read_text()
+
+    code, output = release(small, "prepare", version)
+
+    assert (code, text in output) == (1, True), output
+    assert (small / "CHANGELOG.md").read_text() == before
+    assert f'VERSION = "{VERSION}"' in (small / "supervisor/hooklatch/version.py").read_text()
+
+
+def test_a_version_that_was_not_prepared_is_not_built(small: Path) -> None:
+    code, output = release(small, "build", NEXT)
+
+    assert (code, "run `prepare` first" in output) == (1, True), output
+
+
+def test_the_changelog_has_this_version_and_is_short_about_what_follows() -> None:
+    history = (ROOT / "CHANGELOG.md").read_text()
+
+    assert re.search(rf"^## {re.escape(VERSION)} \(\d{{4}}-\d\d-\d\d\)$", history, re.MULTILINE)
+    assert len(re.split(r"^## ", history, flags=re.MULTILINE)[1].splitlines()) <= 80
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a release has made, in a copy of the tree."""
+
+    folder: Path
+    wheel: Path
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    root = tmp_path_factory.mktemp("checkout")
+    for path in tracked():
+        (root / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, root / path.relative_to(ROOT))
+    code, output = release(root, "build", VERSION)
+    assert code == 0, output
+    folder = root / "dist" / VERSION
+    (wheel,) = folder.glob("*.whl")
+    return Published(folder, wheel)
+
+
+@pytest.mark.slow
+def test_a_release_is_an_sdist_a_pure_wheel_the_schemas_and_the_notes(published: Published) -> None:
+    """Slow: it builds them."""
+    assert {path.name for path in published.folder.iterdir()} == {
+        f"hooklatch-{VERSION}.tar.gz",
+        f"hooklatch-{VERSION}-py3-none-any.whl",
+        f"hooklatch-{VERSION}-schemas.tar.gz",
+        "notes.md",
+    }
+    with tarfile.open(published.folder / f"hooklatch-{VERSION}-schemas.tar.gz") as archive:
+        names = archive.getnames()
+    assert f"hooklatch-{VERSION}-schemas/hooks.toml.schema.json" in names
+    assert len(names) > 40
+    notes = (published.folder / "notes.md").read_text()
+    assert "\n## " not in notes
+    assert "### " in notes
+
+
+@pytest.mark.slow
+def test_the_sdist_has_every_file_of_the_repository(published: Published) -> None:
+    """Slow: it builds one."""
+    with tarfile.open(published.folder / f"hooklatch-{VERSION}.tar.gz") as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert {str(path.relative_to(ROOT)) for path in tracked()} - names == set()
+
+
+@pytest.mark.slow
+def test_the_wheel_has_pages_and_c_source_and_a_description_that_pypi_can_show(published: Published) -> None:
+    """Slow: it builds one."""
+    names = set(zipfile.ZipFile(published.wheel).namelist())
+    assets = [path for part in ("templates", "static") for path in (FOLDER / part).iterdir()]
+    assert len(assets) >= 20
+    assert {f"hooklatch/dashboard/{path.parent.name}/{path.name}" for path in assets} <= names
+    assert "hooklatch/entry/entry.c" in names
+    (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    text = zipfile.ZipFile(published.wheel).read(metadata).decode()
+    assert "Description-Content-Type: text/markdown" in text
+    assert "# hooklatch" in text
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == [], "PyPI has no files that such a link could lead to"
+
+
+@pytest.fixture
+def installed(published: Published, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Install the wheel in a new venv, and yield an environment whose PATH has its commands and no compiler.
+
+    The dependencies are those of the tests, so no index is asked; this checkout is not among them.
+    """
+    folder = tmp_path / "venv"
+    venv.create(folder)
+    packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    subprocess.run(
+        [sys.executable, "-m", "pip", f"--python={folder}/bin/python", "install", "--quiet", "--no-index", "--no-deps",
+         "--disable-pip-version-check", str(published.wheel)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (packages / "dependencies.pth").write_text(f"{Path(trio.__file__).parents[1]}\n")
+    home = tmp_path / "home"
+    (home / ".claude").mkdir(parents=True)
+    (home / ".claude/settings.json").write_text("{}\n")
+    (home / "run").mkdir(mode=0o700)
+    environment = {"PATH": str(folder / "bin"), "HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run")}
+    yield environment
+    hooklatch(environment, "stop")
+
+
+def hooklatch(environment: dict[str, str], *words: str, text: str = "") -> tuple[int, str]:
+    done = subprocess.run(
+        [f"{environment['PATH']}/hooklatch", *words],
+        env=environment, cwd=environment["HOME"], input=text, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_wheel_guards_an_agent_where_there_is_no_compiler(installed: dict[str, str]) -> None:
+    """Slow: it makes a venv and starts a daemon."""
+    home = Path(installed["HOME"])
+    assert hooklatch(installed, "--version")[1].split() == ["hooklatch", VERSION]
+    guards = home / ".config/hooklatch/hooks.d"
+    guards.mkdir(parents=True, mode=0o700)
+    (home / ".config/hooklatch/hooks.toml").write_text("")
+    (guards / "guard.py").write_text(GUARD)
+    code, output = hooklatch(installed, "serve", "--detach")
+    assert code == 0, output
+
+    code, output = hooklatch(
+        installed, "fire", "pre_tool_use", text='{"tool_name": "Bash", "tool_input": {"command": "ls"}}'
+    )
+    assert (code, "not here" in output) == (2, True), output
+
+    assert hooklatch(installed, "install", "claude-code", "--form", "c")[0] != 0
+    code, output = hooklatch(installed, "install", "claude-code", "--form", "best")
+    assert code == 0, output
+    assert "/entry-" not in (home / ".claude/settings.json").read_text(), "a path of the C form"
