@@ -31,11 +31,10 @@ from hooklatch.fleet.manifests import START, FleetError, Manifest, read_envelope
 from hooklatch.fleet.signing import PublicKey, read_public
 from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
 from hooklatch.record.entries import FireFacts, encode_decision_entry
-from hooklatch.record.excerpt import excerpt_payload
-from hooklatch.record.redaction import Redactor
+from hooklatch.record.redaction import Redactor, excerpt_payload
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.anchor import Anchor, encode_anchor
 from hooklatch.record.storage.chain import GENESIS, format_timestamp, seal_entry
+from hooklatch.record.storage.mark import Anchor, encode_anchor
 from machine import raise_open_files
 from record_storage import DECISION, OUTCOME, PAYLOAD
 

@@ -20,7 +20,7 @@ import trio
 
 from calls import call_of, fire_of
 from hooklatch.core.call import Call
-from hooklatch.processes import scratch
+from hooklatch.processes.starting import remove_scratch
 from hooklatch.processes.worker import PoolWorker
 from hooklatch.processes.zygote import ZygoteClient, open_zygote
 from hooklatch_worker import wire
@@ -50,7 +50,7 @@ async def end(worker: PoolWorker, isolation: wire.Isolation) -> None:
     worker.kill("measured")
     await worker.watch()
     worker.close()
-    await scratch.remove_scratch(isolation.temporary, str(worker.generation))
+    await remove_scratch(worker, isolation)
 
 
 async def measure(rounds: int, folder: str) -> dict[str, dict[str, list[float]]]:

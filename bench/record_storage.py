@@ -34,8 +34,7 @@ import trio
 from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.record.entries import FireFacts, encode_decision_entry
-from hooklatch.record.excerpt import excerpt_payload
-from hooklatch.record.redaction import Redactor
+from hooklatch.record.redaction import Redactor, excerpt_payload
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.chain import GENESIS, format_timestamp, seal_entry
 from hooklatch.record.storage.reading import Filters, query_record

@@ -42,7 +42,7 @@ import trio.testing
 
 from machine import ROOT, print_machine, save
 
-ROUNDS = 10
+ROUNDS, QUICK_ROUNDS = 10, 4  # of one alone, a worker that is started beside it would be a part
 SOURCES = ("supervisor", "workers")
 DAEMONS = ("hooklatch.service.daemon", "hooklatch.service.daemon")  # where it stands, and where it stood
 PARTS_OF = {"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"}
@@ -312,7 +312,7 @@ def walk_here(root: Path, rounds: int) -> Tree:
 def walk_in(root: Path, rounds: int) -> Tree:
     """Walk through a checkout in a process that imports it and no other."""
     path = os.pathsep.join(str(root / source) for source in SOURCES)
-    command = [sys.executable, __file__, "--here", str(root), *(["--quick"] if rounds == 1 else [])]
+    command = [sys.executable, __file__, "--here", str(root), *(["--quick"] if rounds == QUICK_ROUNDS else [])]
     done = subprocess.run(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, check=False)
     if done.returncode:
         sys.exit(f"{root}: the walk ended with {done.returncode}; its messages are above")
@@ -340,7 +340,7 @@ def main() -> int:
     parser.add_argument("--tree", type=Path, help="another checkout to compare with")
     parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    rounds = 1 if options.quick else ROUNDS
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
     if options.here:
         sys.stdout.buffer.write(msgspec.json.encode(walk_here(options.here.resolve(), rounds)))
         return 0

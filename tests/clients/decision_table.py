@@ -24,9 +24,10 @@ from hooklatch.core.asks import AskResolution, apply_resolution
 from hooklatch.core.decision import FAILURES, deny_unrecorded, refuse_fire
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Model
 from hooklatch.core.messages import CallOutcome, ChainHead, DecisionVerdict, FireDecision
+from hooklatch.dialects import BUILT_IN
 from hooklatch.dialects.axes import adapt_spec
-from hooklatch.dialects.find import BUILT_IN
-from hooklatch.hosts.find import HOSTS
+from hooklatch.dialects.find import load_built_in
+from hooklatch.hosts.find import find_host, list_hosts
 from hooklatch.hosts.host import Host, HostEvent
 from hooklatch_worker.author.verdicts import Answer, decode_answer
 
@@ -144,7 +145,9 @@ def combinations() -> Iterator[tuple[Model, FireDecision]]:
 
 def shape_of(spec: EventSpec) -> tuple[object, ...]:
     """Return what a decision on an event depends on, but for the event's own names."""
-    hosts = tuple(host.name for host in HOSTS.values() for event in host.events.values() if event.event == spec.name)
+    hosts = tuple(
+        host.name for host in map(find_host, list_hosts()) for event in host.events.values() if event.event == spec.name
+    )
     axes = spec.model, spec.flow, spec.view, spec.combine, spec.ends_at
     return *axes, spec.verdicts, spec.outputs, spec.patch if hosts else bool(spec.patch), hosts
 
@@ -157,7 +160,9 @@ def form_of(decision: FireDecision) -> tuple[object, ...]:
 def specs() -> list[EventSpec]:
     """Return the events: the catalogue's, such as operators can define, and each as dialects have it."""
     found = dict(CATALOGUE.with_custom(customs()))
-    feeds = [feed for dialect in BUILT_IN.values() for event in dialect.events.values() for feed in event.feeds]
+    feeds = [
+        feed for dialect in map(load_built_in, BUILT_IN) for event in dialect.events.values() for feed in event.feeds
+    ]
     return [*found.values(), *(adapt_spec(feed, found[feed.event]) for feed in feeds)]
 
 
@@ -226,7 +231,7 @@ def fitted_to_hosts(spec: EventSpec, decision: FireDecision) -> Iterator[FireDec
 def natives(event: str) -> list[tuple[Host, HostEvent]]:
     return [
         (host, native(host.name, name))
-        for host in HOSTS.values()
+        for host in map(find_host, list_hosts())
         for name, known in host.events.items()
         if known.event == event
     ]

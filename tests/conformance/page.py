@@ -18,7 +18,8 @@ from conformance.table import Row  # noqa: E402
 
 HEAD = """# Conformance
 
-Five hook systems came before this one, and each has test cases of its own. Every case is a row here, with an id. A
+For people who know one of them: five hook systems came before this one, and each
+has test cases of its own. Every case is a row here, with an id. A
 row that is the *same* holds here as it does there. One that *differs* does so on purpose, nearly always because a guard
 that fails refuses here; its tests are of our answer. A row is *not applicable* where the case is about the other
 system's own surroundings.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.core.fair_queue import FAVOURS, SAMPLES, FairQueue, MedianDuration
+from hooklatch.core.fair_queue import FAVOURS, FairQueue
 from support.profiles import examples
 from support.tables import table
 
@@ -227,17 +227,3 @@ def test_of_any_lines_each_is_served_as_often_as_the_others_while_it_lasts(lengt
         assert not unfinished or max(unfinished) - min(unfinished) <= 2  # of eight newcomers, four wait for a regular
 
     assert [served[key] for key in range(len(lengths))] == lengths
-
-
-def test_a_pace_is_not_known_from_few_calls_and_a_few_slow_ones_do_not_move_it() -> None:
-    pace = MedianDuration()
-    for _ in range(SAMPLES - 1):
-        pace.add(1.0)
-    assert pace.median == 0
-
-    pace.add(1.0)
-    assert pace.median == 1.0
-
-    for number in range(SAMPLES):
-        pace.add(600.0 if number % 4 == 0 else 0.25)
-    assert pace.median == 0.25

@@ -10,8 +10,9 @@ from dialects.judges import of_ethos
 from dialects.samples import dialects, label
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.dialects import find as finding
+from hooklatch.dialects.custom import build_dialect
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError, validate_dialect
-from hooklatch.dialects.find import build_dialect, find_dialect, list_dialects, load_entry_points
+from hooklatch.dialects.find import find_dialect, list_dialects, load_entry_points
 from hooklatch.dialects.rendering import render_decision
 from hooklatch.dialects.translation import translate_to_canonical
 from support.tables import table

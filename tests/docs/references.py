@@ -13,15 +13,16 @@ from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 DOCS = Path(__file__).parent.parent.parent / "docs/reference"
 TOML = """# hooks.toml, key by key
 
-All tables and keys. [Writing hooks](../guides/hooks.md) explains them. `hooklatch schema hooks.toml` prints the same as
-a JSON Schema, which `hooklatch init` puts beside the file so that editors complete it. An unknown key is refused, and
+For people who write `hooks.toml`: all tables and keys. [How hooks work](hooks.md) explains them.
+`hooklatch schema hooks.toml` prints the same as a JSON Schema, which `hooklatch init` puts beside the file so that
+editors complete it. An unknown key is refused, and
 the error names the nearest one.
 
 `python tests/docs/references.py` writes this page from the classes that read the file. Do not edit it by hand."""
 EVENTS = """# Events, one by one
 
-The payload and the permitted answers of each event's hooks. A hook may answer `warn` and `context` to every event.
-[Writing hooks](../guides/hooks.md#verdicts) explains the answers and
+For authors of hooks: the payload and the permitted answers of each event. A hook may answer `warn` and `context` to
+every event. [Writing hooks](../guides/hooks.md#verdicts) explains the answers and
 [the models](hooks.md#the-four-models). [Hosts and their events](host-events.md) lists each host's events.
 `hooklatch events NAME` prints the same.
 

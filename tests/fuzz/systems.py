@@ -15,8 +15,10 @@ from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.matchers import MatcherError
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import RpcError
+from hooklatch.dialects import BUILT_IN
+from hooklatch.dialects.custom import build_dialect
 from hooklatch.dialects.dialect import InvalidDialectError
-from hooklatch.dialects.find import BUILT_IN, build_dialect
+from hooklatch.dialects.find import load_built_in
 from hooklatch.dialects.reading import translate_answer
 from hooklatch.dialects.registration import read_matcher
 from hooklatch.dialects.rendering import render_decision
@@ -29,7 +31,7 @@ from hooklatch_worker.author import verdicts
 __all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations", "read_host"]
 
 CATALOGUE = Catalogue.standard()
-DIALECTS = tuple(BUILT_IN.values())
+DIALECTS = tuple(map(load_built_in, BUILT_IN))
 
 
 def read_dialect(data: bytes) -> None:

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "guards-gallery.md"
 HEAD = """# The gallery, guard by guard
 
-What each guard of the [gallery](../start/guards.md) stops, what it asks about, what it lets pass on purpose, and what
+For people who rely on a guard of the [gallery](../start/guards.md): what each stops,
+what it asks about, what it lets pass on purpose, and what
 gets past it. Each row is a case that `hooklatch guards test` fires, and that the tests of this project run. The agent
 works in `/srv/app/web`.
 

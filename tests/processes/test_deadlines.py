@@ -19,16 +19,13 @@ import trio.testing
 
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import Response
-from hooklatch.processes.life import WorkerProcess
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.worker import PoolWorker, draw_call_ids
+from hooklatch.processes.worker import PoolWorker, WorkerProcess, call_ids
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.budget import Budget
 from hooklatch.service.transport.connection import Connection, ConnectionTasks
-from hooklatch.service.transport.hangups import Hangups
-from hooklatch.service.transport.line_timeouts import LineTimeouts
-from hooklatch.service.transport.reader_handoff import ReaderHandoff
+from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
 from support.daemons import nothing_left
@@ -317,7 +314,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
 
 
 def test_call_ids_are_random_and_have_64_bits() -> None:
-    drawn = list(islice(draw_call_ids(), 2000))
+    drawn = list(islice(call_ids, 2000))
 
     assert len(set(drawn)) == 2000
     assert sum(number >> 63 for number in drawn) in range(800, 1200)

@@ -14,8 +14,8 @@ import trio
 import trio.testing
 
 from hooklatch.processes.guardian import Guardian
-from hooklatch.processes.life import ForkError, WorkerProcess, ZygoteLostError
-from hooklatch.processes.zygote import ZygoteClient, open_zygote
+from hooklatch.processes.worker import WorkerProcess
+from hooklatch.processes.zygote import ForkError, ZygoteClient, ZygoteLostError, open_zygote
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 from support.daemons import nothing_left

@@ -13,8 +13,7 @@ import pytest
 
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.excerpt import excerpt_object
-from hooklatch.record.redaction import Redactor
+from hooklatch.record.redaction import Redactor, excerpt_object
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.chain import read_link
 from support.records import SETTINGS, decision, fact, lines, opened, recorded, records

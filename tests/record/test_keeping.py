@@ -12,10 +12,17 @@ import pytest
 
 from hooklatch.core.call import EventEnvelope
 from hooklatch.record.entries import FireFacts
-from hooklatch.record.payload_files import find_payload_places, list_files, payload_folder, read_payload_line
+from hooklatch.record.payload_files import (
+    MAX_KEPT,
+    KeptPayload,
+    find_payload_places,
+    list_files,
+    list_redacted_places,
+    payload_folder,
+    read_payload_line,
+)
 from hooklatch.record.payload_keeping import BACK_OFF, Payloads
-from hooklatch.record.payload_lines import MAX_KEPT, KeptPayload, list_redacted_places
-from hooklatch.record.storage.disk import DiskStage
+from hooklatch.record.storage.disk_space import DiskStage
 from hooklatch.record.verify import verify_record
 from hooklatch.record.writer import RecordWriter
 from support.daemons import nothing_left

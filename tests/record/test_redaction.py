@@ -16,8 +16,7 @@ from hooklatch.core.hooks.matchers import compile_re2
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import REDACTED
-from hooklatch.record.excerpt import excerpt_object, excerpt_payload
-from hooklatch.record.redaction import LONG_KEY, PLAIN_KEYS, WINDOW, Redactor
+from hooklatch.record.redaction import LONG_KEY, PLAIN_KEYS, WINDOW, Redactor, excerpt_object, excerpt_payload
 from hooklatch.record.settings import SIGNS, RecordSettings
 from support.profiles import examples
 from support.records import decision, fact, lines, recorded

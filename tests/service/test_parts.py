@@ -25,7 +25,7 @@ from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.signals import SignalReceiver
-from hooklatch.service.transport.reader_handoff import ReaderHandoff
+from hooklatch.service.transport.watches import ReaderHandoff
 from support.daemons import Client, Daemon, running_daemon
 from support.guards import FILES
 from support.pools import until

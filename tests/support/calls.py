@@ -42,7 +42,7 @@ class LoneFire:
         told = dict.fromkeys(EventEnvelope.__struct_fields__) | {"event": event, "context": {}} | envelope
         self.envelope = msgspec.convert(told, EventEnvelope)
 
-    def sent(self) -> None:
+    def prepare_record(self) -> None:
         """Do nothing: there is nothing of a fire to prepare meanwhile."""
 
     def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:

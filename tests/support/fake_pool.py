@@ -142,7 +142,7 @@ class FakeFiles(Reloader):
     """Looks without a thread: a clock that jumps does not wait for one."""
 
     async def see(self, *, mends: bool = False) -> ObservedFiles:
-        return self.look(lambda _: Discovery({}, {}, set()), mends=mends)()
+        return self.look(lambda _: Discovery(), mends=mends)()
 
 
 class FakeState(StateFile):

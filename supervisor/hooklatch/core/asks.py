@@ -30,18 +30,9 @@ from hooklatch.core.messages import RETRYABLE, Cause, FireDecision
 from hooklatch.core.text import format_duration
 
 __all__ = [
-    "MAX_ASKS",
-    "MAX_OF_ONE",
-    "Ask",
-    "AskResolution",
-    "STRANGERS",
-    "NotAskedError",
-    "OpenAsks",
-    "AskReason",
-    "Verdict",
-    "apply_resolution",
-    "resolve_unanswered",
-]
+    "MAX_ASKS", "MAX_OF_ONE", "Ask", "AskResolution", "STRANGERS", "NotAskedError", "OpenAsks", "AskReason",
+    "Verdict", "apply_resolution", "resolve_unanswered",
+]  # fmt: skip
 
 MAX_ASKS = 100  # open at the same time; a person cannot read more
 MAX_OF_ONE = 16  # of one share: a live session, a session that a host names, or all programs that name none

@@ -1,4 +1,7 @@
-"""One call of one hook, as the machine requests it, and the envelope that the hook gets with it."""
+"""One call of one hook, as the machine requests it, and the envelope that the hook gets with it.
+
+Not in `core/messages.py`, which clients import: a call has a hook, and a hook a compiled matcher.
+"""
 
 from __future__ import annotations
 
@@ -46,4 +49,4 @@ class EventEnvelope(msgspec.Struct, frozen=True):
 
     def with_context(self, context: dict[str, Any]) -> EventEnvelope:
         """Return a copy with the context that the hooks so far have written."""
-        return self if context is self.context else msgspec.structs.replace(self, context=context)
+        return msgspec.structs.replace(self, context=context)

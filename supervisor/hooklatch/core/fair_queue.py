@@ -1,4 +1,4 @@
-"""A fair queue, and the median duration of calls.  Knows keys and entries; has no clock.
+"""A fair queue.  Knows keys and entries; has no clock.
 
 A `FairQueue` keeps one FIFO line of entries per key.  Two rings of keys decide which key is next (as in fq_codel, RFC
 8290):
@@ -23,12 +23,11 @@ from collections.abc import Container, Hashable, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
-__all__ = ["FairQueue", "MedianDuration"]
+__all__ = ["FairQueue"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 FAVOURS = 4  # consecutive newcomers before a regular is served
-SAMPLES = 32  # calls per median; with fewer, the pace is unknown
 
 
 class FairQueue(Generic[K, T]):
@@ -145,24 +144,3 @@ class FairQueue(Generic[K, T]):
             self._lines.clear()
             self._newcomers.clear()
             self._regulars.clear()
-
-
-class MedianDuration:
-    """The median duration of recent calls, which a few slow calls do not move."""
-
-    def __init__(self) -> None:
-        self._latest: deque[float] = deque(maxlen=SAMPLES)
-        self._added = 0
-        self._median = 0.0
-
-    def add(self, seconds: float) -> None:
-        self._latest.append(seconds)
-        self._added += 1
-
-    @property
-    def median(self) -> float:
-        """The median in seconds; 0 while too few calls were measured."""
-        if self._added >= SAMPLES:
-            self._median = sorted(self._latest)[SAMPLES // 2]
-            self._added = 0
-        return self._median

@@ -18,19 +18,9 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 __all__ = [
-    "ADMIN_PLACES",
-    "MAX_BYTES_IN_FLIGHT",
-    "MAX_HOOKS",
-    "MAX_HOOK_BYTES",
-    "MAX_SESSION_HOOK_BYTES",
-    "CallId",
-    "Name",
-    "Names",
-    "Path",
-    "ConnectionLimits",
-    "Tables",
-    "divide_descriptors",
-]
+    "ADMIN_PLACES", "MAX_BYTES_IN_FLIGHT", "MAX_HOOKS", "MAX_HOOK_BYTES", "MAX_SESSION_HOOK_BYTES", "CallId",
+    "Name", "Names", "Path", "ConnectionLimits", "Tables", "divide_descriptors",
+]  # fmt: skip
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=200)]
 Path: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]  # PATH_MAX of limits.h

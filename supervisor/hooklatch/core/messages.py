@@ -6,14 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = [
-    "RETRYABLE",
-    "Cause",
-    "FireDecision",
-    "DecisionVerdict",
-    "ChainHead",
-    "CallOutcome",
-]
+__all__ = ["RETRYABLE", "Cause", "FireDecision", "DecisionVerdict", "ChainHead", "CallOutcome"]
 
 DecisionVerdict = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
 Cause = Literal[

@@ -29,22 +29,13 @@ class PayloadError(ValueError):
         super().__init__(clip_error_text(message))
 
 
-class Payload:
+class Payload(msgspec.Struct, eq=False):
     """One version of a payload.  `version` numbers the versions within one fire; equal content keeps its version."""
 
-    __slots__ = ("_digest", "_fields", "data", "version")
-
-    def __init__(self, data: bytes, version: int = 0, fields: dict[str, msgspec.Raw] | None = None) -> None:
-        """Keep the bytes; `fields` are their top-level keys, if the caller has them already."""
-        self.data = data
-        self.version = version
-        self._digest = ""
-        self._fields = fields
-
-    @property
-    def is_read(self) -> bool:
-        """Return whether the fields are already decoded, so that reading them is free."""
-        return self._fields is not None
+    data: bytes
+    version: int = 0
+    decoded: dict[str, msgspec.Raw] | None = None  # its top-level keys, as `fields` returns them
+    _digest: str = ""
 
     @property
     def fields(self) -> dict[str, msgspec.Raw]:
@@ -53,12 +44,12 @@ class Payload:
         Raises:
             PayloadError: the bytes are not a JSON object.
         """
-        if self._fields is None:
+        if self.decoded is None:
             try:
-                self._fields = FIELDS.decode(self.data)
+                self.decoded = FIELDS.decode(self.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise PayloadError(f"the payload is not a JSON object: {error}") from None
-        return self._fields
+        return self.decoded
 
     def text(self, key: str) -> str | None:
         """Return a top-level field's value if it is a string, otherwise None."""
@@ -84,7 +75,7 @@ class Payload:
         fields = {**self.fields, **changed}
         if changed.keys() & TOOL_KEYS:
             fields |= translate_changes(fields, changed)
-        return Payload(msgspec.json.encode(fields), self.version + 1, fields)
+        return Payload(msgspec.json.encode(fields), self.version + 1, decoded=fields)
 
     def digest(self) -> str:
         """Return the sha256 of the exact bytes, in hexadecimal."""

@@ -20,22 +20,10 @@ import msgspec
 from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
-    "MAX_FRAME",
-    "MAX_IN_FLIGHT",
-    "ErrorCode",
-    "LineBuffer",
-    "LineTooLongError",
-    "Request",
-    "Response",
-    "RpcError",
-    "convert_params",
-    "encode_error",
-    "encode_notification",
-    "encode_request",
-    "encode_result",
-    "read_ends",
-    "read_message",
-]
+    "MAX_FRAME", "MAX_IN_FLIGHT", "ErrorCode", "LineBuffer", "LineTooLongError", "Request", "Response",
+    "RpcError", "convert_params", "encode_error", "encode_notification", "encode_request", "encode_result",
+    "read_ends", "read_message",
+]  # fmt: skip
 
 T = TypeVar("T")
 MAX_FRAME = 9 * 2**20  # bytes in one line: a payload of 8 MiB plus its envelope
@@ -124,7 +112,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Memor
 class LineBuffer:
     """Splits a byte stream into lines of at most `limit` bytes."""
 
-    __slots__ = ("_begin", "_end", "_limit", "_received", "_size", "_started", "has_line", "is_skipping")
+    __slots__ = ("_begin", "_end", "_limit", "_received", "_size", "_started", "has_line", "is_empty", "is_skipping")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._started: list[bytes] = []  # parts of a line that has not ended; joined once, since joining each is square
@@ -134,17 +122,15 @@ class LineBuffer:
         self._end = -1  # where the newline of the next line is, if that has arrived
         self._limit = limit
         self.has_line = False  # whether `take` would return a line or raise
+        self.is_empty = True
         self.is_skipping = False  # whether only the ends of the line that has begun are kept
 
     def __len__(self) -> int:
         """Return the number of bytes in the buffer."""
         return self._size + len(self._received)
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._received and not self._started
-
     def feed(self, data: bytes) -> None:
+        self.is_empty = self.is_empty and not data
         if self._end >= 0:
             self._received += data
         elif (end := data.find(b"\n")) >= 0:
@@ -190,7 +176,7 @@ class LineBuffer:
         self._begin = begin = end + 1
         self._end = received.find(b"\n", begin)
         if self._end < 0:
-            self._received, self.has_line = b"", False
+            self._received, self.has_line, self.is_empty = b"", False, begin == len(received)
             if begin < len(received):
                 self._started.append(received[begin:])
                 self._size = len(received) - begin

@@ -35,18 +35,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 __all__ = [
-    "INTENSITY",
-    "PERIOD",
-    "Breaker",
-    "BreakerState",
-    "ChildLifecycle",
-    "LifecycleState",
-    "NextStep",
-    "Restart",
-    "RestartPolicy",
-    "Restarts",
-    "TokenBucket",
-]
+    "INTENSITY", "PERIOD", "Breaker", "BreakerState", "ChildLifecycle", "LifecycleState", "NextStep", "Restart",
+    "RestartPolicy", "Restarts", "TokenBucket",
+]  # fmt: skip
 
 INTENSITY = 5  # failures allowed within the period
 PERIOD = 30.0  # seconds

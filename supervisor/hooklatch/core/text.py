@@ -11,17 +11,9 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
-    "REDACTED",
-    "TOO_DEEP",
-    "format_count",
-    "suggest_name",
-    "find_disguised_word",
-    "escape_text",
-    "is_unicode",
-    "find_omission_mark",
-    "read_duration",
-    "format_duration",
-]
+    "REDACTED", "TOO_DEEP", "format_count", "suggest_name", "find_disguised_word", "escape_text", "is_unicode",
+    "find_omission_mark", "read_duration", "format_duration",
+]  # fmt: skip
 
 REDACTED = "[redacted]"  # in place of a secret
 TOO_DEEP = "[too deep]"  # in place of values that are nested too deep to be read

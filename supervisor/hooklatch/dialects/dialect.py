@@ -137,6 +137,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 return own
         raise UnknownNativeEventError(self.name, name, self.events)
 
+    def has_event(self, name: str) -> bool:
+        return name in self.events or any(name in event.aliases for event in self.events.values())
+
     def event(self, name: str) -> NativeEvent:
         """Return the event with this name or alias.
 

@@ -12,27 +12,15 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.hooks.definitions import InvalidHookError, derive_hook_id
+from hooklatch.core.hooks.definitions import InvalidHookError, NativeHook, derive_hook_id
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.core.hooks.registry import EVERY_GATE
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 
-__all__ = ["NativeHook", "read_matcher", "read_registration"]
+__all__ = ["read_matcher", "read_registration"]
 
 METACHARACTERS: Final = frozenset("\\^$.|?*+()[]{}")
 TARGETS = ("run", "served", "command", "argv", "problem")
-
-
-class NativeHook(msgspec.Struct, frozen=True):
-    """A canonical definition, and its native event ("" if its event is canonical already).
-
-    With a `fault` it is refused: its table then holds the readable keys, and `written` is the event as it was written.
-    """
-
-    table: dict[str, Any]
-    event: str
-    fault: InvalidHookError | None = None
-    written: object = None
 
 
 class NativeDefinition(msgspec.Struct, frozen=True):

@@ -88,7 +88,6 @@ class ClaudeCode(Host):
 
     name: ClassVar[str] = "claude-code"
     title: ClassVar[str] = "Claude Code"
-    aliases: ClassVar[tuple[str, ...]] = ("claude", "cc")
     events: ClassVar[Mapping[str, HostEventSpec]] = EVENTS
     envelope_keys: ClassVar[Mapping[str, tuple[str, ...]]] = make_envelope_keys(turn="prompt_id")
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "prompt_id", "effort")

@@ -47,7 +47,6 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
 class Codex(Host):
     name = "codex"
     title = "Codex"
-    aliases = ("codex-cli", "openai-codex")
     events = EVENTS
     metadata_keys = ("transcript_path", "permission_mode", "model", "turn_id")
     project_variables = ()  # it names none; its aliases for plugins name the plugin's folder

@@ -91,7 +91,6 @@ CALLS: Final[dict[str, Call]] = {
 class Copilot(Host):
     name = "copilot"
     title = "Copilot CLI"
-    aliases = ("copilot-cli", "github-copilot", "github-copilot-cli")
     events = EVENTS
     envelope_keys = make_envelope_keys(
         session_id="session_id sessionId", agent_id="agent_id agentId", agent_type="agent_type agentType", turn=""

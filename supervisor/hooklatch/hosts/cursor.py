@@ -70,7 +70,6 @@ EMPTY_OUTPUT: Final = HookOutput(stdout="{}\n")
 class CursorHost(Host):
     name = "cursor"
     title = "Cursor"
-    aliases = ("cursor-agent", "cursor-cli")
     events = EVENTS
     envelope_keys = make_envelope_keys(
         session_id="conversation_id session_id", turn="generation_id", agent_id="subagent_id",

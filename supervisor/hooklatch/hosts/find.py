@@ -1,26 +1,35 @@
-"""The index of all hosts, by their names and by other names that people use."""
+"""The index of all hosts, by their names and by other names that people use.
+
+The module of a host is imported when it is used first.  One that cannot be imported fails its events: the forwarder
+refuses what the daemon answers with an error.
+"""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hooklatch.core.text import suggest_name
-from hooklatch.hosts.claude_code import ClaudeCode
-from hooklatch.hosts.codex import Codex
-from hooklatch.hosts.copilot import Copilot
-from hooklatch.hosts.cursor import CursorHost
-from hooklatch.hosts.gemini import Gemini
-from hooklatch.hosts.generic import GenericHost
-from hooklatch.hosts.host import Host
-from hooklatch.hosts.opencode import OpenCode
-from hooklatch.hosts.qwen import Qwen
 
-__all__ = ["UnknownHostError", "find_host", "list_hosts"]
+if TYPE_CHECKING:
+    from hooklatch.hosts.host import Host
 
-ALL: Final = (ClaudeCode(), Codex(), Gemini(), Copilot(), CursorHost(), OpenCode(), Qwen(), GenericHost())
-HOSTS: Final = MappingProxyType({host.name: host for host in ALL})
-ALIASES: Final = MappingProxyType({alias: host.name for host in HOSTS.values() for alias in host.aliases})
+__all__ = ["HOSTS", "UnknownHostError", "find_host", "list_hosts"]
+
+# The name of a host: its class in the module of that name, and its other names.
+HOSTS: Final = MappingProxyType({
+    "claude-code": ("ClaudeCode", "claude", "cc"),
+    "codex": ("Codex", "codex-cli", "openai-codex"),
+    "gemini": ("Gemini", "gemini-cli", "google-gemini"),
+    "copilot": ("Copilot", "copilot-cli", "github-copilot", "github-copilot-cli"),
+    "cursor": ("CursorHost", "cursor-agent", "cursor-cli"),
+    "opencode": ("OpenCode", "open-code"),
+    "qwen": ("Qwen", "qwen-code", "qwencode"),
+    "generic": ("GenericHost", "own", "other", "json"),
+})  # fmt: skip
+NAMES: Final = {alias: name for name, (_, *aliases) in HOSTS.items() for alias in (name, *aliases)}
 
 
 class UnknownHostError(LookupError):
@@ -34,10 +43,16 @@ def find_host(name: str) -> Host:
         UnknownHostError: there is none.
     """
     plain = name.strip().lower().replace("_", "-").replace(" ", "-")
-    host = HOSTS.get(ALIASES.get(plain, plain))
-    if host is None:
-        near = suggest_name(plain, [*HOSTS, *ALIASES])
-        raise UnknownHostError(f"unknown host {name[:100]!r}; there are {', '.join(HOSTS)}{near}")
+    if plain not in NAMES:
+        raise UnknownHostError(
+            f"unknown host {name[:100]!r}; there are {', '.join(HOSTS)}{suggest_name(plain, [*NAMES])}"
+        )
+    return load_host(NAMES[plain])
+
+
+@cache
+def load_host(name: str) -> Host:
+    host: Host = getattr(import_module(f"hooklatch.hosts.{name.replace('-', '_')}"), HOSTS[name][0])()
     return host
 
 

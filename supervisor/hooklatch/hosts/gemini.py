@@ -51,7 +51,6 @@ EMPTY_OUTPUT: Final = HookOutput(stdout="{}\n")
 class Gemini(Host):
     name = "gemini"
     title = "Gemini CLI"
-    aliases = ("gemini-cli", "google-gemini")
     events = EVENTS
     envelope_keys = make_envelope_keys(turn="")
     metadata_keys = ("transcript_path", "timestamp")

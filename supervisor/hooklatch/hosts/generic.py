@@ -52,7 +52,6 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
 class GenericHost(Host):
     name = "generic"
     title = "the agent"
-    aliases = ("own", "other", "json")
     events = EVENTS
     name_keys = ("event",)
 

@@ -183,7 +183,6 @@ class Host:
 
     name: ClassVar[str]
     title: ClassVar[str]
-    aliases: ClassVar[tuple[str, ...]] = ()
     events: ClassVar[Mapping[str, HostEventSpec]]
 
     # The keys of most programs' documents.
@@ -275,7 +274,7 @@ class Host:
         if isinstance(call_id, str) and len(call_id) > 200:
             call_id = hashlib.sha256(call_id.encode()).hexdigest()
         params = FireParams(native.spec.event, msgspec.Raw(data), call_id=call_id, envelope=envelope)
-        return HostFire(params=params, payload=Payload(data, fields=fields), call=call, call_key=shared_key)
+        return HostFire(params=params, payload=Payload(data, decoded=fields), call=call, call_key=shared_key)
 
     def tool(self, native: HostEvent) -> HostTool | None:
         """Return the tool call in a document, None if there is none."""

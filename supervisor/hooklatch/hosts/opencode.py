@@ -51,7 +51,6 @@ SUBAGENT: Final = make_notice_event_spec(
 class OpenCode(Host):
     name = "opencode"
     title = "OpenCode"
-    aliases = ("open-code",)
     events = EVENTS
     name_keys = ("event",)
     envelope_keys = make_envelope_keys(

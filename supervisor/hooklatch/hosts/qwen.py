@@ -45,7 +45,6 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
 class Qwen(ClaudeCode):
     name = "qwen"
     title = "Qwen Code"
-    aliases = ("qwen-code", "qwencode")
     events = EVENTS
     envelope_keys = make_envelope_keys(turn="")
     metadata_keys = ("transcript_path", "permission_mode", "timestamp")

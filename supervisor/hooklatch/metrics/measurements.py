@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from hooklatch.core.hooks.registry import Hook, HookState, PythonTarget
-from hooklatch.record.storage.disk import DiskStage
+from hooklatch.record.storage.disk_space import DiskStage
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.logs import LogHandler
 from hooklatch.service.registry import statistics

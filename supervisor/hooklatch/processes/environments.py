@@ -31,7 +31,6 @@ from hooklatch.errors import describe_error, locate_error
 from hooklatch.processes.commands import ProgramOutput
 from hooklatch.processes.guardian import Interpreter
 from hooklatch.processes.interpreter import EnvironmentFaultError, Mark, examine_interpreter, stamp_interpreter_file
-from hooklatch.processes.life import ForkError
 from hooklatch.processes.making import EnvironmentRecipe, find_python, make_environment
 from hooklatch.processes.requirements import Requirements
 from hooklatch.processes.store import (
@@ -45,7 +44,7 @@ from hooklatch.processes.store import (
     wait_for_environment_lock,
 )
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
-from hooklatch.processes.zygote import ZygoteClient, run_zygote
+from hooklatch.processes.zygote import ForkError, ZygoteClient, run_zygote
 from hooklatch_worker.sandbox.safety import UnsafeFileError
 
 __all__ = ["BeingMadeError", "Environment", "Environments", "EnvironmentStatus"]

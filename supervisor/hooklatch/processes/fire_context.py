@@ -36,7 +36,7 @@ class FireContext(Protocol):
         """Return the values that callbacks get besides the payload."""
         ...
 
-    def sent(self) -> None:
+    def prepare_record(self) -> object:
         """Do what can be done while a worker works: a call was sent to it just now."""
         ...
 

@@ -22,13 +22,12 @@ from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.life import ForkError
 from hooklatch.processes.pool_limits import HookLoad, IsolationStatus, PoolLimits, PoolStatus
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.starting import WorkerStarter, remove_scratch
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
-from hooklatch.processes.zygote import ZygoteClient
+from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch_worker import wire
 
 __all__ = ["Pool"]
@@ -98,7 +97,8 @@ class Pool:
         arrived = began = self._now()
         if self.fault is not None:
             return CallOutcome(cause="load", message=self.fault)
-        self._queue.note_arrival(fire.queue_key, arrived)
+        if fire.queue_key != self._queue.latest:
+            self._queue.note_session(fire.queue_key, arrived)
         worker = self._take(fire)
         if worker is None:
             served = await self._wait(fire, deadline)
@@ -259,7 +259,7 @@ class Pool:
         elif worker.calls >= self.limits.calls * worker.endurance or now - worker.started_at >= self.limits.age:
             self.recycle(worker)
         else:
-            worker.finish_call()
+            worker.deadline, worker.serving = math.inf, None
             self._idle.append(worker)
             if not self._queue:
                 return
@@ -339,7 +339,7 @@ class Pool:
             raise
         finally:
             self._take_leave(worker)
-            await remove_scratch(worker, self.limits)
+            await remove_scratch(worker, self.limits.worker.isolation)
 
     def _take_leave(self, worker: PoolWorker) -> None:
         worker.mark_dead()

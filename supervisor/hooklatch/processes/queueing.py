@@ -10,20 +10,43 @@ A call that has no place in the queue, or cannot be served in time, is refused a
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import chain
 
 import trio
 
-from hooklatch.core.fair_queue import FairQueue, MedianDuration
+from hooklatch.core.fair_queue import FairQueue
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.worker import PoolWorker
 
-__all__ = ["CallQueue", "QueuedCall"]
+__all__ = ["SAMPLES", "CallQueue", "MedianDuration", "QueuedCall"]
 
 SHARED_FOR = 600.0  # seconds without a call after which no worker is kept for a session any more
+SAMPLES = 32  # calls per median; with fewer, the pace is unknown
 MARGIN = 4.0  # times the usual length that a call must have left, or its worker would be killed at the deadline
+
+
+class MedianDuration:
+    """The median duration of recent calls, which a few slow calls do not move."""
+
+    def __init__(self) -> None:
+        self._latest: deque[float] = deque(maxlen=SAMPLES)
+        self._added = 0
+        self._median = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._latest.append(seconds)
+        self._added += 1
+
+    @property
+    def median(self) -> float:
+        """The median in seconds; 0 while too few calls were measured."""
+        if self._added >= SAMPLES:
+            self._median = sorted(self._latest)[SAMPLES // 2]
+            self._added = 0
+        return self._median
 
 
 class QueuedCall:
@@ -68,18 +91,17 @@ class CallQueue:
         self._gates: FairQueue[str, QueuedCall] = FairQueue(capacity)
         self._notifications: FairQueue[str, QueuedCall] = FairQueue(capacity)
         self.pace = MedianDuration()  # how long calls occupy their workers
-        self._latest: str | None = None
+        self.latest: str | None = None  # the session whose call has arrived last
         self._shared_until = -math.inf
 
     def __len__(self) -> int:
         return self._gates.count + self._notifications.count
 
-    def note_arrival(self, share: str, now: float) -> None:
-        """Note that a session's call has arrived."""
-        if share != self._latest:
-            if self._latest is not None:
-                self._shared_until = now + SHARED_FOR
-            self._latest = share
+    def note_session(self, share: str, now: float) -> None:
+        """Note that a call has arrived, and is of another session than the one before it."""
+        if self.latest is not None:
+            self._shared_until = now + SHARED_FOR
+        self.latest = share
 
     def may_run(self, fire: FireContext) -> bool:
         """Return whether a call may have an idle worker."""

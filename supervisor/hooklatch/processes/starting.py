@@ -2,6 +2,10 @@
 
 The first worker of a build proves it. It imports from the disk, and reports the bytes of all files that are a part of
 the source.  Every later worker imports these bytes, and nothing else of that folder.
+
+A worker that may not write into /tmp creates its own scratch directory (hooklatch_worker.sandbox.isolation), below one
+of the daemon's.  It is removed when the worker is dead.  When the daemon is dead its zygote removes what is left. When
+both are dead, the next daemon does.
 """
 
 from __future__ import annotations
@@ -13,17 +17,17 @@ import os
 import msgspec
 import trio
 
-from hooklatch.processes import scratch
-from hooklatch.processes.life import ZygoteLostError
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.worker import PoolWorker, SourceLoadError
-from hooklatch.processes.zygote import ZygoteClient
+from hooklatch.processes.zygote import ZygoteClient, ZygoteLostError
 from hooklatch_worker import wire
+from hooklatch_worker.sandbox.temporary import remove_tree
 
-__all__ = ["WorkerStarter", "remove_scratch"]
+__all__ = ["WorkerStarter", "remove_scratch", "clear_scratch", "scratch_root"]
 
 logger = logging.getLogger("hooklatch.pool")
 ZYGOTES = 3  # that are tried for one start of a worker before it counts as failed
+REMOVAL_TIMEOUT = 5.0  # seconds for a big directory; its remainder is removed when the daemon ends
 
 
 class WorkerStarter:
@@ -64,7 +68,7 @@ class WorkerStarter:
             is_orphaned = worker.process.is_orphaned  # before the kill and its checkpoint: who died first decides
             worker.kill("it could not be loaded")
             worker.close()
-            await remove_scratch(worker, limits)
+            await remove_scratch(worker, limits.worker.isolation)
             if isinstance(error, trio.TooSlowError):
                 raise SourceLoadError(f"it did not finish importing within {limits.load_timeout:.0f} s") from None
             if isinstance(error, SourceLoadError) and is_orphaned:
@@ -134,8 +138,26 @@ def describe_source_difference(first: wire.SourceLoaded, loaded: wire.SourceLoad
     return "; ".join(f"{kind} {', '.join(sorted(paths))}" for kind, paths in kinds if paths)
 
 
-async def remove_scratch(worker: PoolWorker, limits: PoolLimits) -> None:
-    """Remove the temporary directory of a dead worker."""
-    root = limits.worker.isolation.temporary
-    if root:
-        await scratch.remove_scratch(root, str(worker.generation))
+def scratch_root(state_dir: str) -> str:
+    """Return the directory of this daemon's workers, by pid: another daemon's zygote may still be removing its own."""
+    return os.path.join(state_dir, "tmp", str(os.getpid()))
+
+
+def clear_scratch(state_dir: str) -> None:
+    """Remove the directories that dead daemons have left."""
+    remove_tree(os.path.join(state_dir, "tmp"))
+
+
+async def remove_scratch(worker: PoolWorker, isolation: wire.Isolation) -> None:
+    """Remove the temporary directory of a dead worker, in a thread unless it is empty: its hooks decide its size."""
+    root = isolation.temporary
+    if not root:
+        return
+    folder = os.path.join(root, str(worker.generation))
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return
+    except OSError:
+        with trio.move_on_after(REMOVAL_TIMEOUT, shield=True):
+            await trio.to_thread.run_sync(remove_tree, folder, abandon_on_cancel=True)

@@ -23,16 +23,9 @@ from hooklatch.processes.interpreter import EnvironmentFaultError
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders
 
 __all__ = [
-    "KEPT_DAYS",
-    "READY",
-    "lock_environment",
-    "lock_if_ready",
-    "is_ready",
-    "wait_for_environment_lock",
-    "make_root",
-    "remove_unused_environments",
-    "note_environment_use",
-]
+    "KEPT_DAYS", "READY", "lock_environment", "lock_if_ready", "is_ready", "wait_for_environment_lock",
+    "make_root", "remove_unused_environments", "note_environment_use",
+]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.environments")
 READY = "ready"  # the last file that is written into an environment

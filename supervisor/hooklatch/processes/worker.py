@@ -9,13 +9,16 @@ callback still holds the other end open.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
+import select
+import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from typing import Protocol
 
 import msgspec
 import trio
@@ -24,26 +27,20 @@ from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.life import WorkerProcess
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, StateRequest
 
-__all__ = ["SourceLoadError", "PoolWorker", "compute_deadline", "build_call_outcome"]
+__all__ = ["SourceLoadError", "PoolWorker", "WorkerProcess", "call_ids", "compute_deadline", "build_call_outcome"]
 
 EXIT_NOTICE = 1.0  # seconds in which its zygote reports an exit code, on a busy machine too; only the text needs it
 ENVELOPES = msgspec.json.Encoder()
 BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
 
 
-def draw_call_ids() -> Iterator[int]:
-    """Yield numbers of 64 random bits, so that no worker can guess the id of a call that was not sent to it."""
-    while True:
-        yield from BATCH.unpack(os.urandom(BATCH.size))
-
-
-call_ids = draw_call_ids()
+# Numbers of 64 random bits, so that no worker can guess the id of a call that was not sent to it.
+call_ids = itertools.chain.from_iterable(map(BATCH.unpack, map(os.urandom, itertools.repeat(BATCH.size))))
 
 
 class SourceLoadError(Exception):
@@ -55,6 +52,60 @@ class SourceLoadError(Exception):
         self.file = file
         self.line = line
         self.is_other = is_other
+
+
+class ForkingProcess(Protocol):
+    """The zygote process that has forked a worker."""
+
+    is_over: bool
+    pidfd: int
+
+    @property
+    def is_alive(self) -> bool: ...
+
+
+class WorkerProcess:
+    """The daemon's handle on a forked worker: five descriptors, and its exit code once that is known."""
+
+    def __init__(self, zygote: ForkingProcess, generation: int, pid: int, fds: list[int]) -> None:
+        self._zygote = zygote
+        self.generation = generation
+        self.pid = pid
+        socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd = fds
+        self.socket = socket.socket(fileno=socket_fd)
+        self.socket.setblocking(False)
+        self._poll = select.poll()  # select(2) is limited to descriptors up to 1023
+        for fd in (self.pidfd, zygote.pidfd, socket_fd):
+            self._poll.register(fd, select.POLLIN)
+        self.exit_code: int | None = None
+        self.exit_known = trio.Event()
+
+    @property
+    def fault(self) -> str | None:
+        """Return why no call may be sent to it now, or None if it and its zygote live and nothing is to be read."""
+        if self._zygote.is_over:
+            return "its zygote ended"
+        ready = self._poll.poll(0)
+        if not ready:
+            return None
+        has_message = all(fd == self.socket.fileno() for fd, _ in ready)
+        return "it broke the protocol between two calls" if has_message else "it ended between two calls"
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Return whether it died because its zygote did."""
+        return not self._zygote.is_alive
+
+    def kill(self) -> None:
+        try:
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            return  # it is dead already, and its zygote has reaped it
+
+    def close(self) -> None:
+        self.socket.close()
+        for fd in (self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd):
+            os.close(fd)
 
 
 class PoolWorker:
@@ -77,7 +128,7 @@ class PoolWorker:
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
         self._call_id = 0  # of the callback that runs, as far as we know
-        self._serving: tuple[Call, FireContext] | None = None  # the call under way
+        self.serving: tuple[Call, FireContext] | None = None  # the call under way; an idle worker keeps no payload
         self._following: list[wire.FollowingCall] = []  # the callbacks that it may run after that
         self._begun = 0  # how many of these have begun, as far as we know
         self._granted = 0  # how many of these have got their time
@@ -92,16 +143,12 @@ class PoolWorker:
         """Return whether it is dead, or killed and about to be."""
         return self.is_dead or self.kill_reason is not None
 
-    def finish_call(self) -> None:
-        """Note that its call is over. An idle worker keeps no payload."""
-        self.deadline, self._serving = math.inf, None
-
     @property
     def hook(self) -> Hook | None:
         """Return the hook that it is running, or None if it is idle."""
-        if self._serving is None:
+        if self.serving is None:
             return None
-        call, _ = self._serving
+        call, _ = self.serving
         begun = len(self._starts())
         return call.following[begun - 1] if begun else call.hook
 
@@ -113,7 +160,7 @@ class PoolWorker:
         """
         try:
             await self._send_rest(memoryview(wire.encode_frame(code)))
-            message = wire.decode_from_worker(await self._receive())
+            message = await self._receive()
             if self._reader.held:
                 raise SourceLoadError("the worker sent an unexpected message")
         except (EOFError, wire.FrameError) as error:
@@ -138,12 +185,15 @@ class PoolWorker:
         assert isinstance(target, PythonTarget)
         self._call_id = number = next(call_ids)
         self.calls += 1
-        self._serving, self._requests = (call, fire), 0
+        self.serving, self._requests = (call, fire), 0
         self._following = self._list_following(call, fire) if call.following else []
         self._begun = self._granted = 0
+        envelope = fire.envelope
+        if call.context is not envelope.context:
+            envelope = envelope.with_context(call.context)
         data = wire.encode_frame(message := wire.RunCall(
             self.generation, number, timeout, target.function, fire.spec.name,
-            memoryview(call.payload.data), ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
+            memoryview(call.payload.data), ENVELOPES.encode(envelope), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
             bool(target.native), fire.deadline - trio.current_time() if call.following else math.inf, self._following,
         ))  # fmt: skip
@@ -156,7 +206,7 @@ class PoolWorker:
             if (sent := self._send_now(data)) < len(data):
                 await self._send_rest(memoryview(data)[sent:])
             del data, message  # the worker has its copy
-            fire.sent()  # after the sending: the daemon's work overlaps with the worker's
+            fire.prepare_record()  # after the sending: the daemon's work overlaps with the worker's
             answered = await self._receive_answer()
         except EOFError:
             return await self._build_crash()
@@ -198,8 +248,8 @@ class PoolWorker:
 
         No later callback of the call can be late before it has had its time from now on.
         """
-        assert self._serving is not None
-        call, fire = self._serving
+        assert self.serving is not None
+        call, fire = self.serving
         if len(starts := self._starts()) > self._granted:  # once for each: else a worker could put its end off
             self._granted = len(starts)
             began = min(now - (time.monotonic() - starts[-1]), self.ends)
@@ -235,8 +285,7 @@ class PoolWorker:
             FrameError: the message is not an answer to this call.
         """
         while True:
-            body = self._receive_now()
-            message = wire.decode_from_worker(body if body is not None else await self._receive())
+            message = await self._receive()
             if not isinstance(message, StateRequest):
                 break
             await self._answer_state(message)
@@ -272,9 +321,9 @@ class PoolWorker:
         self._requests += 1
         expected = self.generation, self._call_id, self._requests
         is_next = (request.generation, request.call_id, request.number) == expected and self._requests <= MAX_STEPS
-        if self._serving is None or not is_next or self._reader.held:
+        if self.serving is None or not is_next or self._reader.held:
             raise wire.FrameError("an unexpected question about state")
-        call, fire = self._serving
+        call, fire = self.serving
         if self._begun:
             call = msgspec.structs.replace(call, hook=call.following[self._begun - 1])
         response = fire.answer(call, request)
@@ -368,30 +417,26 @@ class PoolWorker:
         except OSError:
             raise EOFError("its socket is closed") from None
 
-    async def _receive(self) -> memoryview:
-        while (body := self._receive_now()) is None:
-            await trio.lowlevel.wait_readable(self.process.socket)
-        return body
-
-    def _receive_now(self) -> memoryview | None:
-        """Return the next message, or None if it has not arrived whole.
+    async def _receive(self) -> wire.FromWorker:
+        """Receive the next message.
 
         Raises:
             EOFError: the stream has ended.
-            FrameError: it is too long.
+            FrameError: it is too long, or not a message.
         """
         body = self._reader.take() if self._reader.held else None
         while body is None:
             try:
                 data = self.process.socket.recv(2**16)
             except BlockingIOError:
-                return None
+                await trio.lowlevel.wait_readable(self.process.socket)
+                continue
             except OSError:
                 raise EOFError("its socket broke") from None
             if not data:
                 raise EOFError("its socket ended")
             body = self._reader.take(data)
-        return body
+        return wire.decode_from_worker(body)
 
 
 def compute_deadline(hook: Hook, fire: FireContext, began: float) -> float:

@@ -1,4 +1,7 @@
-"""The daemon's handle on its zygote.  Knows two processes and a control socket; does not know hooks or verdicts.
+"""The daemon's zygote, and the workers that it forked: messages, descriptors and exit codes.
+
+Knows processes and a control socket; does not know hooks or verdicts.  A ZygoteProcess is one process, from its start
+to its death.  The ZygoteClient replaces it:
 
 guard() ─ starts a guardian, and fails when it dies. Its supervisor then runs it again
 run() ─── has the guardian fork a zygote, reads its messages, and fails when it dies. The supervisor runs it again
@@ -12,26 +15,133 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 import trio
 
 from hooklatch.core.restarts import RestartPolicy
-from hooklatch.processes.guardian import OWNED, Guardian, Interpreter
-from hooklatch.processes.life import ForkError, ForkRequest, WorkerProcess, ZygoteLostError, ZygoteProcess
+from hooklatch.processes.guardian import OWNED, STOP_TIMEOUT, Guardian, Interpreter
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
+from hooklatch.processes.worker import WorkerProcess
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["ZygoteClient", "open_zygote", "reap_strangers", "run_zygote"]
+__all__ = [
+    "ZygoteClient", "open_zygote", "reap_strangers", "run_zygote", "ForkError", "ZygoteProcess", "ForkRequest",
+    "ZygoteLostError",
+]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.zygote")
 SILENCE = 2.0  # seconds without an answer to a fork, after which the zygote counts as stuck
 RESTARTS = RestartPolicy(intensity=5, period=5.0, waits=(0.0, 0.1, 0.5, 1.0, 2.0))  # without it no hook can be called
 SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; a process that lives after that cannot be killed
 SWEEP_INTERVAL = 0.002  # seconds between two checks for what is left
+BOOT_TIMEOUT = 20.0  # seconds; enough for a cold import on a busy machine
+
+
+class ForkError(Exception):
+    """No worker could be forked."""
+
+
+class ZygoteLostError(ForkError):
+    """The zygote died or fell silent during the request. The next zygote may succeed."""
+
+
+class ForkRequest:
+    """A fork that was requested, and its result."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.result: WorkerProcess | ForkError = ZygoteLostError("the zygote died")
+
+
+class ZygoteProcess:
+    """One zygote process, from its start to its death."""
+
+    def __init__(self, guardian: Guardian) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control.setblocking(False)
+        self.requests: dict[int, ForkRequest] = {}
+        self.workers: dict[int, WorkerProcess] = {}
+        self.is_over = False
+        self.pid = self.pidfd = 0  # until its greeting has arrived
+        try:
+            with theirs:
+                guardian.fork(theirs)
+            # The socket alone would not show every death: another process may still have its other end, such as a
+            # guardian that was stopped right after it forked. So the process is watched too, once its pidfd is known.
+            self._events = select.epoll()
+        except OSError:
+            self.control.close()
+            raise
+        self._events.register(self.control, select.EPOLLIN)
+
+    async def greet(self) -> None:
+        """Wait until the zygote is ready to fork.
+
+        Raises:
+            ForkError: it ended, or was not ready in time.
+        """
+        with trio.move_on_after(BOOT_TIMEOUT):
+            match await self.receive():
+                case wire.ZygoteReady(pid), [pidfd]:
+                    self.pid, self.pidfd = pid, pidfd
+                    self._events.register(pidfd, select.EPOLLIN)
+                    return
+                case _:
+                    pass
+        raise ForkError("the zygote ended before it was ready; its output is in the daemon's log, above this line")
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.is_over and not linux.has_ended(self.pidfd)
+
+    async def receive(self) -> tuple[wire.FromZygote, list[int]] | None:
+        """Wait for the zygote's next message. Return None when it is dead.
+
+        Raises:
+            FrameError: its messages cannot be trusted any more.
+        """
+        while True:
+            has_ended = self.pid != 0 and linux.has_ended(self.pidfd)  # before the read: its last messages come first
+            try:
+                data, fds, _, _ = socket.recv_fds(self.control, 2**16, 5, socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                if has_ended:
+                    return None
+                await trio.lowlevel.wait_readable(self._events.fileno())
+                continue
+            except OSError:
+                return None
+            return (wire.decode_from_zygote(data), fds) if data else None
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the zygote, if its pid is known."""
+        if self.pid:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    async def aclose(self) -> None:
+        """Stop the zygote: close its control socket, so that it kills its workers, then kill it if it still lives."""
+        with trio.CancelScope(shield=True):
+            trio.lowlevel.notify_closing(self._events.fileno())
+            self._events.close()
+            trio.lowlevel.notify_closing(self.control)
+            self.control.close()
+            if not self.pid:
+                self.is_over = True
+                return
+            self.kill(signal.SIGCONT)  # a stopped process does not see that its socket ended
+            with trio.move_on_after(STOP_TIMEOUT):
+                await trio.lowlevel.wait_readable(self.pidfd)
+            self.kill()
+            await trio.lowlevel.wait_readable(self.pidfd)
+            self.is_over = True
+            os.close(self.pidfd)
 
 
 class ZygoteClient:

@@ -15,8 +15,7 @@ import msgspec
 from hooklatch.core.call import EventEnvelope
 from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.record.excerpt import UNREADABLE, excerpt_fields, replace_secrets
-from hooklatch.record.redaction import WINDOW, Redactor
+from hooklatch.record.redaction import UNREADABLE, WINDOW, Redactor, excerpt_fields, replace_secrets
 
 __all__ = ["FireFacts", "encode_abandoned_entry", "encode_decision_entry", "hide_payload", "encode_fields"]
 
@@ -32,6 +31,7 @@ class FireFacts(msgspec.Struct, gc=False):
     """The facts of a fire before its decision: the payload as received, its origin, and the excerpt of both.
 
     `session` may be an id that a one-shot client only claims, or that is reused.  `run` identifies one live session.
+    `claimed_session` is the id that hooks received, if the host claimed another one than the session's.
 
     The excerpt depends on the payload and the settings alone, so it may be chosen while the hooks run: as JSON if it
     fits into `limit` bytes, otherwise the beginning of that as text.  `redactor` is the one that has chosen it; without
@@ -54,15 +54,10 @@ class FireFacts(msgspec.Struct, gc=False):
     excerpt_cut: str | None = None
     decision_id: str = ""
     envelope: EventEnvelope | None = None
+    claimed_session: str | None = None
     line: bytes | str | None = None
     payload_kept: str | None = None
     payload_unkept: str | None = None
-
-    @property
-    def claimed_session(self) -> str | None:
-        """Return the session id that hooks received, if the host claimed another id than the session's."""
-        session_id = self.envelope.session_id if self.envelope is not None else None
-        return session_id if session_id != self.session else None
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):

@@ -24,11 +24,17 @@ from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
 from hooklatch.files import create_anew
 from hooklatch.record.entries import FireFacts
-from hooklatch.record.payload_files import PayloadFile, list_files, payload_folder, select_excess_files
-from hooklatch.record.payload_lines import digest_payload_line, encode_payload_line
+from hooklatch.record.payload_files import (
+    PayloadFile,
+    digest_payload_line,
+    encode_payload_line,
+    list_files,
+    payload_folder,
+    select_excess_files,
+)
 from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.disk import DiskStage
+from hooklatch.record.storage.disk_space import DiskStage
 
 __all__ = ["Payloads", "UnsyncedPayloads"]
 

@@ -17,13 +17,11 @@ import msgspec
 from hooklatch.errors import locate_error
 from hooklatch.files import open_regular_file
 from hooklatch.record.findings import MAX_FINDINGS, ChainWitness, FindingKind, RecordFinding, VerifyReport
-from hooklatch.record.payload_checking import PayloadCheck
-from hooklatch.record.storage.anchor import read_anchor
-from hooklatch.record.storage.chain import GENESIS, ChainLink, make_head, read_link
-from hooklatch.record.storage.mark import HighWaterMark, read_mark
+from hooklatch.record.payload_files import PayloadCheck
+from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, make_head, read_link
+from hooklatch.record.storage.mark import HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.reading import NoRecordError, list_record_segments
 from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
-from hooklatch.record.storage.segments import SegmentFile
 from hooklatch.record.storage.slots import SlotError
 
 __all__ = ["verify_record"]

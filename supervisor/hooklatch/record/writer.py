@@ -32,17 +32,13 @@ from hooklatch.record.entries import (
     encode_fields,
     hide_payload,
 )
-from hooklatch.record.excerpt import excerpt_payload
 from hooklatch.record.payload_keeping import Payloads
-from hooklatch.record.redaction import Redactor
+from hooklatch.record.redaction import Redactor, excerpt_payload
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.anchor import Anchor
-from hooklatch.record.storage.appending import Appender
-from hooklatch.record.storage.disk import DiskStage
-from hooklatch.record.storage.disk_space import DiskSpace
+from hooklatch.record.storage.disk_space import DiskSpace, DiskStage
 from hooklatch.record.storage.faults import RecordFaults
-from hooklatch.record.storage.journal import ChainWriter
-from hooklatch.record.storage.mark import MarkFile
+from hooklatch.record.storage.journal import Appender, ChainWriter
+from hooklatch.record.storage.mark import Anchor, MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery, collect_host_facts, lock_record, recover_record
 from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import measure_segments
@@ -84,7 +80,7 @@ class RecordWriter:
         self._settings = settings
         self._is_settled = is_settled
         self._clock = clock
-        self._redactor = Redactor(settings)
+        self.redactor = Redactor(settings)
         self._space = DiskSpace(folder, settings, self._put)
         self._payloads = Payloads(folder, settings, clock=clock)
         self._retention_at = 0.0
@@ -108,7 +104,7 @@ class RecordWriter:
             stack.callback(self._payloads.close)
             self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
             self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._notify_fault)
-            self._appender = Appender(self._journal, self._space, self._faults)
+            self._appender = Appender(self._journal, self._space, self._faults.note_mended)
             self._remover = SegmentRemover(
                 self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
             )
@@ -153,7 +149,7 @@ class RecordWriter:
 
     def choose_excerpt(self, facts: FireFacts) -> None:
         """Choose the excerpt of a payload; called before the decision, so that the answer need not wait for it."""
-        facts.redactor, facts.limit = self._redactor, self._settings.excerpt_bytes
+        facts.redactor, facts.limit = self.redactor, self._settings.excerpt_bytes
         facts.excerpt, facts.excerpt_cut = excerpt_payload(facts.payload, facts.limit, facts.redactor)
         if self._payloads.are_kept:
             self._payloads.make_line(facts, facts.redactor)
@@ -169,11 +165,11 @@ class RecordWriter:
         try:
             if self._space.stage >= CRITICAL:
                 self._choose_excerpt_on_full_disk(facts)
-            elif facts.redactor is not self._redactor:  # not chosen yet, or the settings have changed since
+            elif facts.redactor is not self.redactor:  # not chosen yet, or the settings have changed since
                 self.choose_excerpt(facts)
             if facts.line is not None:
                 self._payloads.keep(facts, seq=self._journal.seq + 1, stage=self._space.stage)
-            return self._appender.append("decision", encode_decision_entry(decision, facts, self._redactor))
+            return self._appender.append("decision", encode_decision_entry(decision, facts, self.redactor))
         except RecordError:
             if facts.is_gate:
                 raise
@@ -192,14 +188,14 @@ class RecordWriter:
             raise RecordError(self._space.explain())
         if self._space.stage >= CRITICAL:
             hide_payload(facts)
-        elif facts.redactor is not self._redactor:
+        elif facts.redactor is not self.redactor:
             self.choose_excerpt(facts)
 
     def append_refusal(self, decision: FireDecision, facts: FireFacts) -> ChainHead | None:
         """Record that a gate is denied because its decision could not be recorded; use the reserve if needed."""
         try:
             hide_payload(facts)
-            body = encode_decision_entry(decision, facts, self._redactor)
+            body = encode_decision_entry(decision, facts, self.redactor)
             if self._appender.unsynced is not None and not self._appender.is_closed:
                 return self._put("decision", body, from_reserve=True)  # not promised to reach the disk
             return self._appender.append("decision", body, from_reserve=True)
@@ -224,14 +220,14 @@ class RecordWriter:
             RecordError: it is not in the file.
         """
         return self._appender.append(
-            kind, encode_fields(fields, self._redactor), from_reserve=self._space.stage is DiskStage.FULL
+            kind, encode_fields(fields, self.redactor), from_reserve=self._space.stage is DiskStage.FULL
         )
 
     def append_skipped(self, events: Mapping[str, int], **fields: Any) -> None:
         """Record how many events clients did not fire, as no hook listens; counted where no such event is recorded."""
         if self._space.stage < DiskStage.CRITICAL and self._appender.unsynced is None:
             with suppress(RecordError):
-                self._appender.append("skipped", encode_fields({"events": events, **fields}, self._redactor))
+                self._appender.append("skipped", encode_fields({"events": events, **fields}, self.redactor))
                 return
         self._space.unrecorded.update(events)
 
@@ -257,7 +253,7 @@ class RecordWriter:
 
     def _put_text(self, kind: str, text: str) -> None:
         with suppress(OSError):
-            self._put(kind, encode_fields({"text": text}, self._redactor), from_reserve=True)
+            self._put(kind, encode_fields({"text": text}, self.redactor), from_reserve=True)
 
     def _notify_fault(self, kind: str, text: str) -> None:
         if self.on_fault is not None:
@@ -361,7 +357,7 @@ class RecordWriter:
             return
         before, self._settings = self._settings, settings
         self.is_synced_first = settings.durability == "sync"
-        self._redactor = Redactor(settings)
+        self.redactor = Redactor(settings)
         self._space.apply(settings)
         self._payloads.apply(settings)
         names = [name for name in settings.__struct_fields__ if getattr(before, name) != getattr(settings, name)]
@@ -409,7 +405,7 @@ class RecordWriter:
         with suppress(OSError):
             self._space.record_unrecorded(from_reserve=True)
             fields = {"failure": failure} if failure is not None else {}
-            self._put("stopped", encode_fields(fields, self._redactor), from_reserve=True)
+            self._put("stopped", encode_fields(fields, self.redactor), from_reserve=True)
         self._appender.is_closed = True
         self._syncs.end()
         fault = self._syncs.once_blocking()

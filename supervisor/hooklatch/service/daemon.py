@@ -27,12 +27,11 @@ from hooklatch.core.limits import divide_descriptors
 from hooklatch.core.restarts import Restart
 from hooklatch.core.text import format_count
 from hooklatch.errors import locate_error
-from hooklatch.processes import scratch
 from hooklatch.processes.environments import Environments
-from hooklatch.processes.life import ForkError
 from hooklatch.processes.resource_limits import watch_memory
+from hooklatch.processes.starting import clear_scratch
 from hooklatch.processes.supervisor import ChildSpec, Supervisor, find_cause, format_failure_cause
-from hooklatch.processes.zygote import ZygoteClient
+from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.folders import (
@@ -323,7 +322,7 @@ async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
         logger.error("%s", fault)
     for text in parts.state.dropped:
         logger.warning("%s", text, extra={"path": parts.state.path})
-    scratch.clear_scratch(os.path.dirname(parts.state.path))
+    clear_scratch(os.path.dirname(parts.state.path))
     parts.fleet.restore(parts.files.settings)
     for name in parts.state.fleet_switches:
         parts.fleet.record_attempt("a switch in the state file", name)

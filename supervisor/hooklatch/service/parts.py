@@ -33,10 +33,9 @@ from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.calls import HookRunners
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.generations import FireGenerations
-from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.project_freshness import ProjectFreshness
@@ -54,10 +53,8 @@ from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import ConnectionTasks
-from hooklatch.service.transport.hangups import Hangups
-from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.permits import SkipPermissions
-from hooklatch.service.transport.reader_handoff import ReaderHandoff
+from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
 
 __all__ = ["DaemonComponents"]
 
@@ -146,7 +143,7 @@ class DaemonComponents:
         self.dispatcher = Dispatcher(
             self.registries, targets, self.generations, self.statistics,
             projects=ProjectFreshness(self.projects, self.files, self.file_watch, self.registries.take_settings),
-            suspensions=self.suspensions, asks=self.asks, recording=DecisionRecorder(record), state=self.shared_state,
+            suspensions=self.suspensions, asks=self.asks, record=record, state=self.shared_state,
             audience=self.bus, budget=self.budget,
         )  # fmt: skip
         self.native = DialectDispatcher(self.dispatcher)

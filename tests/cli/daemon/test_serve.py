@@ -317,7 +317,7 @@ def test_without_any_configuration_it_starts_and_is_green(place: Place) -> None:
 WITH_A_BROKEN_PART = """
 import sys
 from hooklatch.cli import main
-from hooklatch.processes.life import ForkError
+from hooklatch.processes.zygote import ForkError
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.service.transport.server import Listener
 

@@ -16,8 +16,8 @@ from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.fleet.link.comparing import Resume, ShippedHead
 from hooklatch.fleet.link.outgoing import SYNC, ShippingReader
 from hooklatch.fleet.settings import DEFAULT_FIELDS
-from hooklatch.record.storage.anchor import Anchor
 from hooklatch.record.storage.chain import GENESIS, seal_entry
+from hooklatch.record.storage.mark import Anchor
 from support.link_parts import WrittenRecord
 from support.profiles import examples
 

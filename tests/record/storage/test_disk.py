@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.disk import Disk, DiskStage
+from hooklatch.record.storage.disk_space import Disk, DiskStage
 
 LIMITS = RecordSettings(low_bytes=1000, critical_bytes=500, full_bytes=100)
 

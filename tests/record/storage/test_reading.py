@@ -14,13 +14,13 @@ from hooklatch.record.storage.reading import (
     BLOCK,
     Filters,
     NoRecordError,
-    RecordFollower,
     filter_entries,
     query_record,
     read_backwards,
     read_forwards,
     read_moment,
 )
+from hooklatch.record.storage.seeking import RecordCursor
 from hooklatch.record.writer import RecordWriter
 from support.records import SETTINGS, decision, fact, lines, opened, segments
 from support.tables import table
@@ -150,16 +150,16 @@ def test_where_there_is_no_record_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoRecordError, match="holds no record"):
         query_record(str(tmp_path), Filters())
     with pytest.raises(NoRecordError, match="there is no record in"):
-        RecordFollower(str(tmp_path / "nothing"))
+        RecordCursor.at_end(str(tmp_path / "nothing"))
 
 
-def new(tailer: RecordFollower) -> Iterator[str]:
-    return (str(one.get("decision_id", one["kind"])) for one in filter_entries(tailer.new(), Filters()))
+def new(tailer: RecordCursor) -> Iterator[str]:
+    return (str(one.get("decision_id", one["kind"])) for one in filter_entries(tailer.read_new(), Filters()))
 
 
 def test_what_is_recorded_from_now_on_is_followed_over_segments(tmp_path: Path) -> None:
     record = RecordWriter(str(tmp_path), SETTINGS)
-    tailer = RecordFollower(str(tmp_path))
+    tailer = RecordCursor.at_end(str(tmp_path))
     assert list(new(tailer)) == []
 
     record.append_decision(decision(1), fact())
@@ -180,15 +180,15 @@ def test_half_a_line_is_followed_once_it_is_whole(tmp_path: Path) -> None:
         record.append_decision(decision(), fact())
     (path,) = segments(tmp_path)
     data = path.read_bytes()
-    tailer = RecordFollower(str(tmp_path))
+    tailer = RecordCursor.at_end(str(tmp_path))
     with path.open("ab") as file:
         file.write(data[:100])
 
-    before = list(tailer.new())
+    before = list(tailer.read_new())
     with path.open("ab") as file:
         file.write(data[100:])
 
-    assert (before, list(tailer.new())) == ([], data.splitlines(keepends=True))
+    assert (before, list(tailer.read_new())) == ([], data.splitlines(keepends=True))
 
 
 @table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hooklatch.record.storage.chain import GENESIS
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark
-from hooklatch.record.storage.resuming import RecordEnd, resume_numbers
+from hooklatch.record.storage.recovery import RecordEnd, resume_numbers
 from support.tables import table
 
 HASH = "ab" * 32

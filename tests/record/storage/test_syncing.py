@@ -16,7 +16,7 @@ from trio.testing import assert_no_checkpoints, wait_all_tasks_blocked
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.anchor import read_anchor
+from hooklatch.record.storage.mark import read_anchor
 from hooklatch.record.writer import RecordError
 from support.daemons import nothing_left
 from support.pools import until

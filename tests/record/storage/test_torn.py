@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.record.storage.journal import allocate_blocks
 from hooklatch.record.storage.reading import read_backwards
-from hooklatch.record.storage.segments import allocate_blocks
 from hooklatch.record.verify import verify_record
 from support.records import Beside, decision, fact, found_beyond_faults, kinds, lines, opened, records, segments
 

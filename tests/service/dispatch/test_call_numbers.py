@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hooklatch.service.dispatch.call_numbers import MAX_KEPT, CallNumbers
-from hooklatch.service.dispatch.duplicate_events import LIFETIME, DuplicateEvents
+from hooklatch.service.dispatch.host_calls import LIFETIME, MAX_NUMBERED, CallNumbers, DuplicateEvents
 from support.native import decided
 from support.tables import table
 
@@ -28,11 +27,11 @@ def test_an_end_without_a_beginning_has_an_id_too() -> None:
 
 def test_only_so_many_calls_are_remembered() -> None:
     calls = CallNumbers()
-    for number in range(MAX_KEPT + 1):
+    for number in range(MAX_NUMBERED + 1):
         calls.begin_call(str(number))
 
     assert calls.begin_call("0") == "0-1"
-    assert calls.begin_call(str(MAX_KEPT)) == f"{MAX_KEPT}-2"
+    assert calls.begin_call(str(MAX_NUMBERED)) == f"{MAX_NUMBERED}-2"
 
 
 class Clock:

@@ -14,7 +14,7 @@ from hooklatch.core.hooks.matchers import MAX_STEPS, compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget
 from hooklatch.core.hooks.snapshots import EventHooks
 from hooklatch.core.payload import Payload
-from hooklatch.dialects.find import BUILT_IN
+from hooklatch.dialects.find import load_built_in
 from hooklatch.dialects.registration import read_registration
 from hooklatch.importing import read_hooks
 from hooklatch.service.config.configuration import ConfigError, read_config
@@ -96,7 +96,7 @@ def test_an_imported_pattern_that_cannot_run_is_a_hook_to_be_mended(name: str) -
 
 @pytest.mark.parametrize("name", [name for name, table in MATCHED.items() if table is not None])
 def test_in_a_dialect_the_alternative_is_named(name: str) -> None:
-    (hook,) = read_registration(BUILT_IN[name], MATCHED[name])
+    (hook,) = read_registration(load_built_in(name), MATCHED[name])
 
     assert INSTEAD in str(hook.fault)
 

@@ -58,7 +58,7 @@ def seen(
 ) -> ObservedFiles:  # fmt: skip
     return ObservedFiles(
         listing or DirectoryNames(["a.toml"]), {MAIN: main or PathAbsent(), FILE: file},
-        packages or Discovery({}, {}, set()), manifests or {},
+        packages or Discovery(), manifests or {},
     )  # fmt: skip
 
 

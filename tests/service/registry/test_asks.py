@@ -18,7 +18,7 @@ from hooklatch.core.asks import MAX_ASKS
 from hooklatch.core.protocol import MAX_FRAME
 from hooklatch.record.verify import verify_record
 from hooklatch.service.config.configuration import TABLES, ConfigError, read_config
-from hooklatch.service.dispatch.recording import SHOWN
+from hooklatch.service.dispatch.shown_asks import SHOWN
 from support.daemons import Client, Daemon, RpcFailure, nothing_can_be_written, running_daemon
 from support.tables import table
 

@@ -12,8 +12,13 @@ import pytest
 import trio
 
 from hooklatch.entry.commands import make_entry_command
-from hooklatch.service.registry.places import dash_path, find_nearest_folders, find_place, find_similar_folders
-from hooklatch.service.registry.session_starts import SessionStarts
+from hooklatch.service.registry.places import (
+    SessionStarts,
+    dash_path,
+    find_nearest_folders,
+    find_place,
+    find_similar_folders,
+)
 from support.daemons import Daemon, child_of, running_daemon
 from support.ground import Ground, refused
 from support.tables import table
@@ -85,7 +90,7 @@ def test_a_long_name_is_compared_as_far_as_it_was_written() -> None:
 
 
 def test_of_so_many_host_sessions_the_beginning_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.service.registry.session_starts.MAX_SESSIONS", 2)
+    monkeypatch.setattr("hooklatch.service.registry.places.MAX_SESSIONS", 2)
     began, first, later = SessionStarts(), (find_place("/a"),), (find_place("/b"),)
     for name in ("1", "2"):
         began.note(name, first)

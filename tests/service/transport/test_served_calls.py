@@ -18,7 +18,7 @@ class Told(LoneFire):
         super().__init__()
         self._steps = steps
 
-    def sent(self) -> None:
+    def prepare_record(self) -> None:
         self._steps.append("told")
 
 

@@ -26,12 +26,12 @@ from hooklatch.record.findings import VerifyReport
 from hooklatch.record.storage.reading import (
     Filters,
     NoRecordError,
-    RecordFollower,
     filter_entries,
     list_field_values,
     read_forwards,
     read_newest,
 )
+from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor
 from hooklatch.record.verify import verify_record
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
@@ -87,8 +87,8 @@ def run_log(arguments: argparse.Namespace) -> int:
     folder = record_folder(arguments)
     is_empty = True
     try:
-        # Opened before the entries are read, so that none falls between the two; `new` returns what came since.
-        follower = RecordFollower(folder) if arguments.follow else None
+        # Opened before the entries are read, so that none falls between the two; `read_new` returns what came since.
+        follower = RecordCursor.at_end(folder) if arguments.follow else None
         for record in select_records(folder, filters, arguments.number):
             if not output.has_reader():
                 return Exit.OK
@@ -98,10 +98,10 @@ def run_log(arguments: argparse.Namespace) -> int:
             check_names(folder, filters)
             output.print_error(f"no record in {folder} matches")
         while follower is not None and output.has_reader():
-            for record in filter_entries(follower.new(), filters):
+            for record in filter_entries(follower.read_new(), filters):
                 print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
             time.sleep(POLL)
-    except NoRecordError as error:
+    except (NoRecordError, RecordChangedError) as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     except KeyboardInterrupt:
         if not arguments.follow:

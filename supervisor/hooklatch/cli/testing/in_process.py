@@ -26,13 +26,11 @@ from hooklatch.cli.testing.hook_process import ENDED, INTERRUPTED
 from hooklatch.core.call import Call
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.life import WorkerProcess
-from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome
+from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
 from hooklatch.service.config.main_tables import find_builtin_source
 from hooklatch.service.dispatch.calls import HookRunner, HookRunners
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
+from hooklatch.service.dispatch.dialects import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.sources import SourceBuild as Proven
 from hooklatch.service.loading.sources import UnitError, read_source_version
@@ -64,7 +62,7 @@ async def open_in_process_dispatcher(
     dispatcher = Dispatcher(
         parts.registries, targets, parts.generations, parts.statistics,
         projects=ProjectFreshness(parts.projects, parts.files, parts.file_watch, parts.registries.take_settings),
-        suspensions=parts.suspensions, asks=parts.asks, recording=DecisionRecorder(parts.record),
+        suspensions=parts.suspensions, asks=parts.asks, record=parts.record,
         state=parts.shared_state,
         audience=parts.bus, budget=parts.budget,
     )  # fmt: skip
@@ -190,7 +188,7 @@ class InProcessSource:
             answer = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
             if isinstance(answer, wire.CallAnswered):
-                worker.finish_call()
+                worker.serving = None
                 return build_call_outcome(answer, seconds)
             if answer.cause == "crash":
                 answer = msgspec.structs.replace(answer, message=await process.wait_ended())

@@ -19,8 +19,14 @@ from hooklatch.cli.terminal.record_filters import (
     record_folder,
 )
 from hooklatch.errors import explain_error
-from hooklatch.record.payload_files import PayloadSpan, find_payload_places, payload_folder, read_payload_line
-from hooklatch.record.payload_lines import KeptPayload, list_redacted_places
+from hooklatch.record.payload_files import (
+    KeptPayload,
+    PayloadSpan,
+    find_payload_places,
+    list_redacted_places,
+    payload_folder,
+    read_payload_line,
+)
 from hooklatch.record.storage.reading import NoRecordError, filter_entries, read_forwards
 
 __all__ = ["LOST", "SelectedFires", "KeptFire", "add_choice", "select_fires", "read_kept_fires"]

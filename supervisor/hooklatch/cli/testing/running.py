@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hooklatch.core.hooks.catalogue import Catalogue
     from hooklatch.core.hooks.registry import Hook
     from hooklatch.core.messages import FireDecision
-    from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
+    from hooklatch.service.dispatch.dialects import DialectDispatcher
     from hooklatch.service.dispatch.dispatcher import Dispatcher
     from hooklatch.service.folders import DaemonOptions
     from hooklatch.service.parts import DaemonComponents

@@ -27,16 +27,9 @@ from hooklatch.shelltext.commands import commands
 from hooklatch.shelltext.prefixes import is_meant, normalize_program
 
 __all__ = [
-    "KINDS",
-    "MAX_COMMAND",
-    "MAX_STEPS",
-    "NUMBER",
-    "Comparison",
-    "ComparisonError",
-    "WrongTypeError",
-    "make_comparison",
-    "read_commands",
-]
+    "KINDS", "MAX_COMMAND", "MAX_STEPS", "NUMBER", "Comparison", "ComparisonError", "WrongTypeError",
+    "make_comparison", "read_commands",
+]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.conditions")
 MAX_PATTERN: Final = 1000  # characters; a path has at most 4096, and is not written by hand

@@ -27,17 +27,9 @@ if TYPE_CHECKING:
     from hooklatch.core.hooks.conditions import CompiledWhere
 
 __all__ = [
-    "HookDefinition",
-    "HookTable",
-    "InvalidHookError",
-    "Priority",
-    "Timeout",
-    "derive_hook_id",
-    "define_hooks",
-    "define_marked_hook",
-    "is_id",
-    "read_definition",
-]
+    "HookDefinition", "HookTable", "InvalidHookError", "NativeHook", "Priority", "Timeout", "derive_hook_id",
+    "define_hooks", "define_marked_hook", "is_id", "read_definition",
+]  # fmt: skip
 
 MAX_ID = 200  # characters
 ONE_LINE = r"^[^\n\r\x00]+$(?!\n)"  # other characters would break a line of the log or of a table
@@ -144,16 +136,12 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise InvalidTableError("write either command (a shell line) or argv (a program and its arguments)")
         if self.argv is not None and not self.argv[0]:
             raise InvalidTableError(f"argv is {ARGV}, not {self.argv!r}", ("argv",))
-        if (self.run is not None) + self.is_shell + self.served != 1:
+        if (self.run is not None) + (self.command is not None or self.argv is not None) + self.served != 1:
             raise InvalidTableError(f"it needs one target: {TARGETS}")
         if self.amends and self.only_judges:
             raise InvalidTableError(BOTH, ("only_judges",))
         if self.id is None and self.run is None:
             raise InvalidTableError('it has no id; write id = "a-name"')
-
-    @property
-    def is_shell(self) -> bool:
-        return self.command is not None or self.argv is not None
 
 
 class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +167,18 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 0
     problem: str | None = None
     plugin: str | None = None
+
+
+class NativeHook(msgspec.Struct, frozen=True):
+    """A definition from another system's, and its event there ("" if its event is canonical already).
+
+    With a `fault` it is refused: its table then holds the readable keys, and `written` is the event as it was written.
+    """
+
+    table: dict[str, Any]
+    event: str
+    fault: InvalidHookError | None = None
+    written: object = None
 
 
 def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefinition]:
@@ -211,7 +211,8 @@ def define_hooks(
             `where` is bad and this is not `is_lenient`.
     """
     hook_id = table.id if table.id is not None else derive_hook_id(table.run or "")
-    for key in () if table.is_shell else ShellCommand.__struct_fields__:
+    is_shell = table.command is not None or table.argv is not None
+    for key in () if is_shell else ShellCommand.__struct_fields__:
         if key in written:
             raise InvalidHookError(hook_id, f"{key} belongs to a shell hook: one with command or argv", (key,))
     matcher, problem = read_matcher(table.match, hook_id, is_lenient=is_lenient)
@@ -224,7 +225,7 @@ def define_hooks(
             matcher=matcher,
             where=where,
             run=table.run,
-            shell=msgspec.convert(table, ShellCommand, from_attributes=True) if table.is_shell else None,
+            shell=msgspec.convert(table, ShellCommand, from_attributes=True) if is_shell else None,
             served=table.served,
             config=encode_hook_config(table.config, hook_id),
             line=line,

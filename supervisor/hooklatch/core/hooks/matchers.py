@@ -16,16 +16,9 @@ import re2
 from hooklatch.core.text import is_unicode
 
 __all__ = [
-    "MAX_STEPS",
-    "CompiledPattern",
-    "InvalidConditionError",
-    "Matcher",
-    "MatcherError",
-    "UnreadableFieldError",
-    "compile_matcher",
-    "compile_re2",
+    "MAX_STEPS", "CompiledPattern", "Matcher", "MatcherError", "compile_matcher", "compile_re2",
     "translate_glob_set",
-]
+]  # fmt: skip
 
 MAX_PATTERN = 4096  # characters; a longer one is a mistake or an attack on the compiler
 MAX_MEMORY = 2**20  # bytes of RE2 memory per pattern; its default of 8 MiB is too much for each of a thousand hooks
@@ -62,17 +55,14 @@ class Matcher:
     `weight` is the maximum number of steps per character; 0 if the value is compared as a whole.
     """
 
-    __slots__ = ("_test", "source", "text", "weight")
+    __slots__ = ("_test", "matches_all", "source", "text", "weight")
 
     def __init__(self, source: object, text: str, test: Callable[[str], bool] | None, weight: int = 0) -> None:
         self.source = source
         self.text = text
         self.weight = weight
+        self.matches_all = test is None
         self._test = test
-
-    @property
-    def matches_all(self) -> bool:
-        return self._test is None
 
     @property
     def names(self) -> frozenset[str]:

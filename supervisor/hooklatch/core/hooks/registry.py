@@ -23,17 +23,9 @@ if TYPE_CHECKING:
     from hooklatch.core.hooks.conditions import CompiledWhere
 
 __all__ = [
-    "EVERY_GATE",
-    "Hook",
-    "HookState",
-    "Layer",
-    "DeclarationSite",
-    "PythonTarget",
-    "ServedTarget",
-    "is_plugin_allowed",
-    "find_misfit",
-    "apply_switches",
-]
+    "EVERY_GATE", "Hook", "HookState", "Layer", "DeclarationSite", "PythonTarget", "ServedTarget",
+    "is_plugin_allowed", "find_misfit", "apply_switches",
+]  # fmt: skip
 
 # Whether a hook is called, and if not, why.
 HookState: TypeAlias = Literal["active", "disabled", "suspended", "inactive", "quarantined"]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -112,8 +113,8 @@ def digest_hooks(hooks: Iterable[Hook]) -> bytes:
 
 
 def order_hooks_by_priority(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
-    # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
-    return tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
+    # Within a layer: priority, then the order of registration, which both sorts keep because they are stable.
+    return tuple(sorted(sorted(hooks, key=attrgetter("priority"), reverse=True), key=attrgetter("layer")))
 
 
 class CallGroup(NamedTuple):

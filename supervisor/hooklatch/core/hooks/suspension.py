@@ -16,14 +16,9 @@ from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.text import format_duration
 
 __all__ = [
-    "MAX_SUSPENSION",
-    "Suspension",
-    "SuspensionError",
-    "validate_suspension",
-    "find_suspension",
-    "format_suspension_note",
-    "split_suspended",
-]
+    "MAX_SUSPENSION", "Suspension", "SuspensionError", "validate_suspension", "find_suspension",
+    "format_suspension_note", "split_suspended",
+]  # fmt: skip
 
 MAX_SUSPENSION = 24 * 3600.0  # seconds; for longer, disable the hook, which stays visible as disabled
 MAX_REASON = 500  # characters

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 
 from hooklatch.fleet.batches import PackedBatch, pack_batch
 from hooklatch.fleet.link.comparing import LocalRecords, Resume, ShippedHead, compare_records
-from hooklatch.record.storage.anchor import read_anchor
 from hooklatch.record.storage.chain import ChainLink, read_link
+from hooklatch.record.storage.mark import read_anchor
 from hooklatch.record.storage.seeking import RecordCursor, find_newest_link, read_seq
 from hooklatch.record.storage.slots import SlotError
 

@@ -15,9 +15,9 @@ from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, L
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.pauses import Backoff
 from hooklatch.fleet.reports import encode_report
+from hooklatch.record.storage.chain import list_segments
 from hooklatch.record.storage.reading import read_entries_of_kind
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
-from hooklatch.record.storage.segments import list_segments
 
 __all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier"]
 

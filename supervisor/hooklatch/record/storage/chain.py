@@ -1,4 +1,4 @@
-"""The hash chain: one entry per line, each with the hash of its predecessor.  Knows bytes and hashes, not files.
+"""The hash chain: one entry per line, each with the hash of its predecessor, and the segment files that hold it.
 
     {"seq":7,"prev":"<hash of 6>","at":"...","kind":"...", ... ,"hash":"<hash of 7>"}
 
@@ -8,16 +8,27 @@ or serializing it again.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import time
+from collections.abc import Iterator
+from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
+from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
 from hooklatch.core.messages import ChainHead
+from hooklatch.directories import sync_folder
+from hooklatch.files import open_regular, open_regular_file
 
-__all__ = ["GENESIS", "TAIL", "WITNESS", "ChainLink", "make_head", "read_link", "seal_entry", "format_timestamp"]
+__all__ = [
+    "GENESIS", "TAIL", "WITNESS", "ChainLink", "make_head", "read_link", "seal_entry", "format_timestamp",
+    "SegmentFile", "SegmentEnd", "read_segment_start", "list_segments", "read_tail", "set_aside",
+]  # fmt: skip
 
 GENESIS = "0" * 64  # `prev` of the very first record
 MARK = b',"hash":"'
@@ -29,6 +40,9 @@ BEGINNING = re.compile(
 END = re.compile(rb'[0-9a-f]{64}"\}')
 MILLISECONDS = tuple(f".{number:03d}Z" for number in range(1000))  # half the time of a format with leading zeros
 DOCUMENTS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+NAME = re.compile(r"(\d{16})\.jsonl")
+CHUNK = 2**20  # bytes per allocation, enough for some thousand records
+WINDOW = 64 * 1024  # bytes to read first from the end of a file
 
 
 class ChainLink(msgspec.Struct, frozen=True):
@@ -81,3 +95,135 @@ def read_link(line: bytes) -> ChainLink | None:
 def make_head(seq: int, own: str) -> ChainHead:
     """Return the number and the hash prefix that a reply carries."""
     return ChainHead(seq, own[:WITNESS])
+
+
+class SegmentFile(NamedTuple):
+    """The path of a segment, which is named after the number of its first record."""
+
+    first: int
+    path: str
+
+    @classmethod
+    def of(cls, folder: str, first: int) -> SegmentFile:
+        return cls(first, os.path.join(folder, f"{first:016d}.jsonl"))
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+
+def list_segments(folder: str) -> list[SegmentFile]:
+    """List the segments of a directory, oldest first.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    matches = [match for name in os.listdir(folder) if (match := NAME.fullmatch(name))]
+    return sorted(SegmentFile(int(match[1]), os.path.join(folder, match[0])) for match in matches)
+
+
+class SegmentEnd(NamedTuple):
+    """The last valid record of a segment, where it ends, and the file's size."""
+
+    link: ChainLink
+    end: int
+    size: int
+    fault: str | None  # a fault in the records before it, as far as they were read
+
+    @property
+    def torn(self) -> int:
+        return self.size - self.end
+
+
+def read_tail(place: SegmentFile) -> SegmentEnd | None:
+    """Find the last valid record by reading only the end of the file; None if there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    fd = open_regular(place.path)
+    try:
+        size = os.fstat(fd).st_size
+        window = WINDOW
+        while True:
+            start = max(0, size - window)
+            tail = find_segment_end(os.pread(fd, size - start, start), start, size, place)
+            if tail is not None or start == 0:
+                return tail
+            window *= 8
+    finally:
+        os.close(fd)
+
+
+def find_segment_end(data: bytes, start: int, size: int, place: SegmentFile) -> SegmentEnd | None:
+    links: list[tuple[ChainLink | None, int]] = []
+    for begin, end in find_line_bounds(data, is_beginning=start == 0):
+        links.append((read_link(data[begin:end]), start + end))
+    while links and links[-1][0] is None:
+        links.pop()
+    if not links:
+        return None
+    link, end = links[-1]
+    assert link is not None
+    return SegmentEnd(link, end, size, find_link_fault([link_read for link_read, _ in links], place))
+
+
+def find_line_bounds(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each complete line; skip the first if `data` may start within it."""
+    begin = 0 if is_beginning else data.find(b"\n") + 1
+    while (end := data.find(b"\n", begin) + 1) > 0:
+        yield begin, end
+        begin = end
+
+
+def find_link_fault(links: list[ChainLink | None], place: SegmentFile) -> str | None:
+    for before, after in pairwise(links):
+        if before is None or after is None or after.seq <= before.seq or after.prev != before.hash:
+            seq = after.seq if after is not None else before.seq + 1 if before is not None else "?"
+            return f"{place.path}: the chain is broken near record {seq}; see: hooklatch log verify"
+    return None
+
+
+def read_segment_start(place: SegmentFile) -> float | None:
+    """Return when a segment was begun, according to its first record; None if that cannot be read."""
+    try:
+        with open_regular_file(place.path) as file:
+            link = read_link(file.readline(WINDOW))
+    except OSError:
+        return None
+    return datetime.fromisoformat(link.at).timestamp() if link is not None else None
+
+
+def set_aside(place: SegmentFile, end: int) -> str:
+    """Move everything after `end` to a file beside the segment and truncate there; return that file's name.
+
+    Raises:
+        OSError: it failed.
+    """
+    fd = open_regular(place.path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        size = os.fstat(fd).st_size
+        aside, path = open_aside(place)
+        try:
+            position = end
+            while position < size:
+                position += os.write(aside, os.pread(fd, CHUNK, position))
+            os.fsync(aside)
+        finally:
+            os.close(aside)
+        os.ftruncate(fd, end)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    sync_folder(os.path.dirname(place.path))
+    return os.path.basename(path)
+
+
+def open_aside(place: SegmentFile) -> tuple[int, str]:
+    for number in range(1, 10_000):
+        path = f"{place.path}.torn-{number}"
+        try:
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), path
+        except FileExistsError:
+            continue
+    raise OSError(errno.EEXIST, "there are too many torn files", place.path)

@@ -1,6 +1,15 @@
-"""The watch of the disk space, and the counts of events that are not recorded for lack of it.
+"""The disk space of a record: the stages of a filling disk, and the entries that are still recorded in each.
 
-Unrecorded events are counted by name; the counts are recorded as soon as there is space.
+normal ──free < low──▶ low ──free < critical──▶ critical ──free < full, or an append failed with ENOSPC──▶ full
+
+low        everything is recorded, with a warning
+critical   gates are recorded, without excerpts; everything else is counted
+full       gates are denied; those denials are recorded from a reserve
+
+A stage worsens at once, and improves only with a tenth more than its limit free (hysteresis).  After an append failed
+with ENOSPC, the stage stays full until one succeeds: the number of free bytes does not reflect quotas.
+
+Unrecorded events are counted by name.  The counts are recorded as soon as there is space.
 """
 
 from __future__ import annotations
@@ -10,15 +19,70 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from enum import IntEnum
 
 import msgspec
 
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.disk import Disk, DiskStage
 
-__all__ = ["DiskSpace"]
+__all__ = ["DiskSpace", "Disk", "DiskStage"]
 
 logger = logging.getLogger("hooklatch.record")
+MARGIN = 10  # a stage ends only when limit / MARGIN more bytes are free than the limit
+
+
+class DiskStage(IntEnum):
+    """A stage of a filling disk; greater is worse."""
+
+    NORMAL = 0
+    LOW = 1
+    CRITICAL = 2
+    FULL = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Disk:
+    """The current stage of one disk."""
+
+    def __init__(self, settings: RecordSettings) -> None:
+        self.stage = DiskStage.NORMAL
+        self.has_run_out = False
+        self.set_limits(settings)
+
+    def set_limits(self, settings: RecordSettings) -> None:
+        self._limits = {
+            DiskStage.FULL: settings.full_bytes,
+            DiskStage.CRITICAL: settings.critical_bytes,
+            DiskStage.LOW: settings.low_bytes,
+        }
+
+    def saw(self, free: int) -> DiskStage:
+        """Record how many bytes are free; return the stage."""
+        stage = self._stage_at(free)
+        if stage < self.stage:
+            stage = min(self.stage, self._stage_at(free, with_margin=True))
+        self.stage = DiskStage.FULL if self.has_run_out else stage
+        return self.stage
+
+    def ran_out(self) -> DiskStage:
+        """Record that an append failed for lack of space; return the stage."""
+        self.has_run_out = True
+        self.stage = DiskStage.FULL
+        return self.stage
+
+    def found_room(self, free: int) -> DiskStage:
+        """Record that an append succeeded again; return the stage."""
+        self.has_run_out = False
+        return self.saw(free)
+
+    def _stage_at(self, free: int, *, with_margin: bool = False) -> DiskStage:
+        for stage, limit in self._limits.items():
+            if free < limit + (limit // MARGIN if with_margin else 0):
+                return stage
+        return DiskStage.NORMAL
 
 
 class DiskSpace:

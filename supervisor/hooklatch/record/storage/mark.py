@@ -1,11 +1,14 @@
-"""The mark: facts about a record, kept outside its directory.  Knows one small file; does not judge.
+"""The anchor and the mark, two small files that say how far a record has come.  They judge nothing.
 
-It lies beside the directory, not in it, so that removing, restoring or truncating the directory does not affect it by
-accident.  It holds which sequence numbers may have been used, where the record ended at a clean shutdown, where it
-begins after retention, and whether there is an unacknowledged fault.
+A chain that was truncated is still a valid chain.  The anchor, a file among the segments, names the newest entry on
+disk, and reveals the truncation up to the last sync.
 
-It is overwritten at every group sync, but synced only every 5,000 records and when a change must not be lost.  So it
-adds no latency to a gate; after a power failure it may be older than the anchor.
+The mark lies beside the record's directory, not in it, so that removing, restoring or truncating the directory does not
+affect it by accident.  It holds which sequence numbers may have been used, where the record ended at a clean shutdown,
+where it begins after retention, and whether there is an unacknowledged fault.
+
+Both are overwritten at every group sync.  The mark is synced only every 5,000 records and when a change must not be
+lost, so it adds no latency to a gate.  After a power failure it may be older than the anchor.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ import msgspec
 from hooklatch.record.storage.chain import GENESIS
 from hooklatch.record.storage.slots import SlotFile, read_form
 
-__all__ = ["BLOCK", "HighWaterMark", "MarkFile", "mark_path", "read_mark"]
+__all__ = ["BLOCK", "HighWaterMark", "MarkFile", "mark_path", "read_mark", "Anchor", "anchor_path", "read_anchor"]
 
 BLOCK = 10_000  # sequence numbers reserved at once
-FORM = re.compile(rb"(open|shut) (\d{18}) (\d{18}) ([0-9a-f]{64}) (\d{18}) ([0-9a-f]{64}) (\d{18}) (\d{18}) (\d{18})")
+MARK_FORM = re.compile(
+    rb"(open|shut) (\d{18}) (\d{18}) ([0-9a-f]{64}) (\d{18}) ([0-9a-f]{64}) (\d{18}) (\d{18}) (\d{18})"
+)
 
 
 class HighWaterMark(msgspec.Struct, frozen=True):
@@ -62,7 +67,7 @@ def read_mark(folder: str) -> HighWaterMark | None:
     Raises:
         SlotError: the file is unreadable or holds something else.
     """
-    match = read_form(mark_path(folder), FORM, "a mark")
+    match = read_form(mark_path(folder), MARK_FORM, "a mark")
     if match is None:
         return None
     state, reserved_through, seq, own, kept_seq, kept_prev, *numbers = match.groups()
@@ -142,3 +147,44 @@ class MarkFile(SlotFile):
             self._retirement = None
         self.write(mark.encode())
         self.mark = mark
+
+
+ANCHOR_FORM = re.compile(rb"(\d{18}) ([0-9a-f]{64})")
+
+
+def anchor_path(folder: str) -> str:
+    return os.path.join(folder, "anchor")
+
+
+def read_anchor(folder: str) -> tuple[int, str] | None:
+    """Return the sequence number and hash in the anchor; None if there is no anchor.
+
+    Raises:
+        SlotError: the file is unreadable or holds something else.
+    """
+    match = read_form(anchor_path(folder), ANCHOR_FORM, "an anchor")
+    return (int(match[1]), match[2].decode()) if match is not None else None
+
+
+class Anchor(SlotFile):
+    """The anchor of a record that is open for writing.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, folder: str, seq: int, own: str) -> None:
+        super().__init__(anchor_path(folder), encode_anchor(seq, own))
+
+    def advance(self, seq: int, own: str) -> None:
+        """Set the anchor and sync it.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self.write(encode_anchor(seq, own))
+        os.fdatasync(self.fd)
+
+
+def encode_anchor(seq: int, own: str) -> bytes:
+    return b"%018d %b" % (seq, own.encode())

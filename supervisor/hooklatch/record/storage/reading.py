@@ -1,4 +1,4 @@
-"""The reader of the record: forwards, backwards, filtered, or as it grows.  It changes no file.
+"""The reader of the record: forwards, backwards, filtered.  It changes no file.
 
 Nothing read is trusted: a line that is not JSON is skipped (`verify` reports those), and the last line may still be
 incomplete.
@@ -19,26 +19,13 @@ from hooklatch.core.hooks.names import is_like_a_name, strip_scope
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
-from hooklatch.record.storage.chain import read_link
-from hooklatch.record.storage.segments import SegmentFile, list_segments
+from hooklatch.record.storage.chain import SegmentFile, list_segments, read_link
 
 __all__ = [
-    "KINDS",
-    "MOMENTS",
-    "Filters",
-    "NoRecordError",
-    "list_field_values",
-    "read_entries_of_kind",
-    "RecordFollower",
-    "read_backwards",
-    "read_forwards",
-    "matches_filters",
-    "filter_entries",
-    "list_entry_values",
-    "read_newest",
-    "query_record",
-    "read_moment",
-]
+    "KINDS", "MOMENTS", "Filters", "NoRecordError", "list_field_values", "read_entries_of_kind",
+    "read_backwards", "read_forwards", "matches_filters", "filter_entries",
+    "list_entry_values", "list_record_segments", "read_newest", "query_record", "read_moment",
+]  # fmt: skip
 
 BLOCK = 256 * 1024
 MAX_RECORDS = 10_000
@@ -254,41 +241,3 @@ def list_entry_values(record: dict[str, Any], field: str) -> Iterator[str]:
             yield name
             if field == "hook" and "layer" in outcome:
                 yield f"{outcome['layer']}/{name}"
-
-
-class RecordFollower:
-    """Follows a record: returns the lines appended from now on, across segments."""
-
-    def __init__(self, folder: str) -> None:
-        """Start at the current end.
-
-        Raises:
-            NoRecordError: there is no record.
-        """
-        self._folder = folder
-        self._place = list_record_segments(folder)[-1]
-        self._position = measure_whole_lines(self._place)
-
-    def new(self) -> Iterator[bytes]:
-        """Yield the lines appended since the last call."""
-        yield from self._read_appended()
-        for place in list_record_segments(self._folder):
-            if place.first > self._place.first:
-                yield from self._read_appended()  # lines appended to the old segment before it ended
-                self._place, self._position = place, 0
-        yield from self._read_appended()
-
-    def _read_appended(self) -> Iterator[bytes]:
-        with suppress(FileNotFoundError), open_regular_file(self._place.path) as file:
-            file.seek(self._position)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                self._position += len(line)
-                yield line
-
-
-def measure_whole_lines(place: SegmentFile) -> int:
-    with open_regular_file(place.path) as file:
-        data = file.read()
-    return data.rfind(b"\n") + 1

@@ -17,6 +17,7 @@ import trio
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.chain import SegmentFile, list_segments
 from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError
@@ -28,7 +29,6 @@ from hooklatch.record.storage.retention import (
     plan_retirement,
     remove_segments,
 )
-from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.syncing import RecordSync
 
 __all__ = ["SegmentRemover"]

@@ -20,23 +20,14 @@ import msgspec
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular_file
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.chain import GENESIS, ChainLink, read_link
+from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_link, read_tail
 from hooklatch.record.storage.mark import HighWaterMark
-from hooklatch.record.storage.segments import SegmentFile, list_segments, read_tail
 
 __all__ = [
-    "RetiredEntry",
-    "SegmentRetirement",
-    "UnshippedRecords",
-    "read_segment_header",
-    "find_missing_beginning",
-    "plan_retirement",
-    "read_retired",
-    "remove_segments",
-    "measure_segments",
-    "read_skipped_range",
+    "RetiredEntry", "SegmentRetirement", "UnshippedRecords", "read_segment_header", "find_missing_beginning",
+    "plan_retirement", "read_retired", "remove_segments", "measure_segments", "read_skipped_range",
     "count_unshipped",
-]
+]  # fmt: skip
 
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 

@@ -13,8 +13,8 @@ from contextlib import suppress
 import msgspec
 
 from hooklatch.files import open_regular, open_regular_file
-from hooklatch.record.storage.chain import ChainLink, read_link
-from hooklatch.record.storage.segments import SegmentFile, list_segments, read_tail
+from hooklatch.record.storage.chain import ChainLink, SegmentFile, list_segments, read_link, read_tail
+from hooklatch.record.storage.reading import list_record_segments
 
 __all__ = ["RecordCursor", "RecordChangedError", "find_newest_link", "read_seq"]
 
@@ -64,6 +64,19 @@ class RecordCursor:
         self._at: ReadPosition | None = None
         self._last = b""  # the last line before the place, to recognize it
 
+    @classmethod
+    def at_end(cls, folder: str) -> RecordCursor:
+        """Return a cursor behind the newest record.
+
+        Raises:
+            NoRecordError: there is no record.
+            OSError: it cannot be read.
+        """
+        list_record_segments(folder)
+        cursor, newest = cls(folder), find_newest_link(folder)
+        cursor.seek(newest.seq if newest is not None else 0)
+        return cursor
+
     def seek(self, after: int) -> ChainLink | None:
         """Go behind the record with this number, or where it would be; return it if it is there and valid.
 
@@ -112,6 +125,11 @@ class RecordCursor:
             lines = self._read_lines(maximum)
             if lines or not self._enter(later):
                 return lines
+
+    def read_new(self) -> Iterator[bytes]:
+        """Yield all complete lines that there are by now, with the exceptions of `read`."""
+        while lines := self.read():
+            yield from lines
 
     def check(self) -> None:
         """Look whether the last line before the place is still what was read.

@@ -13,9 +13,8 @@ import trio
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
-from hooklatch.record.storage.anchor import Anchor
 from hooklatch.record.storage.journal import ChainWriter
-from hooklatch.record.storage.mark import MarkFile
+from hooklatch.record.storage.mark import Anchor, MarkFile
 from hooklatch.record.storage.recovery import RecordError
 
 __all__ = ["RecordSync"]

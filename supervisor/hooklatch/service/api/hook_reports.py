@@ -18,7 +18,7 @@ from hooklatch.core.text import suggest_name
 from hooklatch.processes.pool_limits import HookLoad
 from hooklatch.service.api.methods import ApiMethod, MethodTable, select_viewed_session
 from hooklatch.service.api.status_report import StatusReport
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection

@@ -8,6 +8,7 @@ report it, and the record has it where the event is known.
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -16,19 +17,19 @@ from hooklatch.core.fire_params import EnvelopeParams, FireParams, HostParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.hosts import canary
 from hooklatch.hosts.find import UnknownHostError, find_host
-from hooklatch.hosts.host import Call, HookOutput, Host, HostEvent, HostFire, UnreadableError, make_denied_decision
 from hooklatch.service.api.methods import ApiMethod, MethodTable
-from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.duplicate_events import DuplicateEvents
 from hooklatch.service.dispatch.fires import DecisionAdapter
+from hooklatch.service.dispatch.host_calls import CallNumbers, DuplicateEvents
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.hosts.host import Call, HookOutput, Host, HostEvent, HostFire
 
 __all__ = ["HostMethods"]
 
@@ -61,6 +62,10 @@ class HostMethods:
             RpcError: there is no such host, so the form of a refusal is unknown.  The forwarder then does as without
                 a daemon.
         """
+        # The adapters are imported for the first event.  If they cannot be, the forwarder refuses as without a daemon.
+        from hooklatch.hosts import canary
+        from hooklatch.hosts.host import UnreadableError
+
         try:
             host = find_host(params.host)
         except UnknownHostError as error:
@@ -163,6 +168,8 @@ def make_decision_adapter(host: Host, native: HostEvent) -> DecisionAdapter:
             logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
             if not native.is_gate:
                 return decision
+            from hooklatch.hosts.host import make_denied_decision
+
             refusal = make_denied_decision(decision.event, "protocol", describe_host_bug(host, error))
             return msgspec.structs.replace(
                 refusal, decision_id=decision.decision_id, payload_digest=decision.payload_digest,

@@ -12,9 +12,9 @@ import msgspec
 
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.limits import Name
-from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert_params
+from hooklatch.core.protocol import ErrorCode, RpcError, convert_params
 from hooklatch.core.text import suggest_name
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions
@@ -156,7 +156,8 @@ class ApiMethods:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := find_ambiguity(bytes(request.params))) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
-        return answer_request(connection, request, method)
+        params = request.params if method.params is msgspec.Raw else convert_params(request.params, method.params)
+        return method.answer(connection, params)
 
     @property
     def tables(self) -> Mapping[Role, MethodTable]:
@@ -208,11 +209,6 @@ class ApiMethods:
         self._bus.leave(connection)
         if is_watching:  # clients may skip again the events that they had to fire for this watcher
             self._registries.permit_anew(None if connection.is_admin else session)
-
-
-def answer_request(connection: Connection, request: Request, method: ApiMethod[Any]) -> Awaitable[object]:
-    takes_none = method.params is msgspec.Raw
-    return method.answer(connection, request.params if takes_none else convert_params(request.params, method.params))
 
 
 def require_session(connection: Connection) -> AgentSession:

@@ -18,13 +18,18 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, derive_hook_id, read_definition
+from hooklatch.core.hooks.definitions import (
+    HookDefinition,
+    InvalidHookError,
+    NativeHook,
+    derive_hook_id,
+    read_definition,
+)
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, ServedTarget, find_misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.dialects.registration import NativeHook
 from hooklatch.service.config.configuration import find_definition_target
-from hooklatch.service.dispatch.dialect_fires import Dialects, read_native_hooks
+from hooklatch.service.dispatch.dialects import Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.bind import HookBinder
 from hooklatch.service.loading.reloader import Reloader
@@ -191,6 +196,8 @@ class Registrar(msgspec.Struct, frozen=True):
             elif dialect is None:
                 natives = [NativeHook(cast("dict[str, Any]", table), "")]
             else:
+                from hooklatch.service.dispatch.dialect_fires import read_native_hooks
+
                 natives = read_native_hooks(dialect, cast("dict[str, Any]", table), self.registries.catalogue)
             read_hooks += [(at, native) for native in natives]
         return read_hooks

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,12 +19,11 @@ from hooklatch.core.hooks.snapshots import compute_budget
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT, Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
-from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
-from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.registry.asks import AskBroker
@@ -35,6 +34,9 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.version import PROTOCOL, VERSION
+
+if TYPE_CHECKING:
+    from hooklatch.dialects.dialect import Dialect
 
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 

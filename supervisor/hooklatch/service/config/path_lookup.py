@@ -20,13 +20,13 @@ from operator import attrgetter
 
 import msgspec
 
-from hooklatch.disks import limit_look
+from hooklatch.disks import is_plain, limit_look
 from hooklatch.errors import describe_error, explain_error
 from hooklatch.service.config.file_safety import stamp_parent_folders
 
 __all__ = [
     "LATE", "TICK_NS", "PathAbsent", "PathFault", "PathFound", "DirectoryNames", "Stamp", "is_at_rest", "is_passing",
-    "look_up_path", "list_directory", "stamp_path", "stamp_status", "status_at",
+    "look_up_path", "list_directory", "stamp_lasting", "stamp_path", "stamp_status", "status_at",
 ]  # fmt: skip
 
 # Faults of the path itself: `stamp_path` changes when they do.  Any other error may be temporary and is tried again.
@@ -64,35 +64,36 @@ class PathFault(msgspec.Struct, frozen=True):
 def look_up_path(path: str) -> PathAbsent | PathFound | PathFault:
     """Look up an absolute path."""
     try:
-        return look_up_entry(path)
+        found = look_up_entry(path)
     except (OSError, ValueError) as error:
         return make_path_fault(path, error)
+    assert not isinstance(found, DirectoryNames)
+    return found
 
 
 def list_directory(folder: str) -> PathAbsent | DirectoryNames | PathFault:
     """List a directory."""
     try:
-        return DirectoryNames(sorted(list_names(folder)))
-    except FileNotFoundError:
-        entry = look_up_path(folder)
-        if isinstance(entry, PathFound):  # created since; a later lookup lists it
-            return make_path_fault(folder, OSError(errno.ESTALE, "it has just been created"))
-        return entry
+        found = look_up_entry(folder, is_listed=True)
     except (OSError, ValueError) as error:
         return make_path_fault(folder, error)
+    if isinstance(found, PathFound):  # created since; a later lookup lists it
+        return make_path_fault(folder, OSError(errno.ESTALE, "it has just been created"))
+    return found
 
 
 status_at = limit_look(os.stat)
 
 
 @limit_look
-def list_names(folder: str) -> list[str]:
-    return os.listdir(folder)
+def look_up_entry(path: str, *, is_listed: bool = False) -> PathAbsent | PathFound | DirectoryNames | PathFault:
+    """Look up a path, and list it on request.
 
-
-@limit_look
-def look_up_entry(path: str) -> PathAbsent | PathFound | PathFault:
-    """Look up a path.  Without an entry, the first one above it counts: a dangling link there may lead to anything."""
+    Without an entry, the first one above it counts: a dangling link there may lead to anything.
+    """
+    if is_listed:
+        with suppress(FileNotFoundError):
+            return DirectoryNames(sorted(os.listdir(path)))
     entry = path
     while True:
         try:
@@ -159,3 +160,21 @@ def is_at_rest(status: os.stat_result, now_ns: int) -> bool:
     """
     tick = TICK_NS if status.st_ctime_ns % 1_000_000 else COARSE_TICK_NS
     return status.st_ctime_ns + tick < now_ns and not stat.S_ISLNK(status.st_mode)
+
+
+def stamp_lasting(path: str, now_ns: int) -> Stamp | None:
+    """Return a stamp that every change after `now_ns` changes, also one of who may write the file.
+
+    None if there is no such stamp: the path does not exist, leads over a link or to another machine, or has just been
+    changed.
+    """
+    try:
+        return read_lasting_stamp(path, now_ns) if is_plain(path) else None
+    except OSError:
+        return None
+
+
+@limit_look
+def read_lasting_stamp(path: str, now_ns: int) -> Stamp | None:
+    status = os.lstat(path)
+    return (*stamp_status(status), *stamp_parent_folders(path)) if is_at_rest(status, now_ns) else None

@@ -1,5 +1,7 @@
 """The fires and the served hooks in another system's format.  Knows dialects; decides nothing.
 
+It is imported when the first dialect is used (`dialects.py`).
+
 native event, native keys ─▶ canonical fires, in order ─▶ decisions ─▶ the answer in that system's format
 canonical call of a served hook ─▶ native keys ─▶ the client's native answer ─▶ a canonical answer
 """
@@ -8,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from hooklatch.core.call import Call
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
+from hooklatch.core.hooks.definitions import NativeHook
 from hooklatch.core.hooks.registry import ServedTarget
 from hooklatch.core.limits import CallId
 from hooklatch.core.messages import CallOutcome, FireDecision
@@ -21,9 +24,8 @@ from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.axes import adapt_spec, is_due, order_dialect_hooks
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
-from hooklatch.dialects.find import find_dialect, list_dialects
 from hooklatch.dialects.reading import translate_answer
-from hooklatch.dialects.registration import NativeHook, read_registration
+from hooklatch.dialects.registration import read_registration
 from hooklatch.dialects.rendering import render_decision
 from hooklatch.dialects.translation import (
     TranslatedEvent,
@@ -40,89 +42,22 @@ from hooklatch.service.registry.sessions import AgentSession
 from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["Dialects", "DialectDispatcher", "read_native_hooks"]
+__all__ = ["DialectFires", "call_in_dialect", "decode_payload", "read_native_hooks"]
 
 # A canonical event, and the params with the session's fields from its payload.
 DueFire: TypeAlias = tuple[TranslatedEvent, FireParams]
 
 
-class ActiveDialects(Protocol):
-    """The dialects of the active configuration."""
-
-    @property
-    def dialects(self) -> Mapping[str, Dialect]: ...
-
-
-class Dialects:
-    """All dialects, and the calls of hooks that were registered in one."""
-
-    def __init__(self, installed: Mapping[str, Dialect], configured: ActiveDialects) -> None:
-        self._installed = installed
-        self._configured = configured
-
-    @property
-    def custom(self) -> dict[str, Dialect]:
-        """Return the dialects that are not built in: those of packages, and over them those of the configuration."""
-        return {**self._installed, **self._configured.dialects}
-
-    def find(self, name: str) -> Dialect:
-        """Find a dialect.
-
-        Raises:
-            RpcError: there is none of that name.
-        """
-        dialect = find_dialect(name, self.custom)
-        if dialect is None:
-            known = ", ".join(list_dialects(self.custom))
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown dialect {name!r}; there are {known}")
-        return dialect
-
-    async def call(self, target: HookRunner, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
-        """Call a hook that was registered in a dialect, and translate its answer.
-
-        A client is called in the dialect's format.  A worker's function gets our event, and only its answer may be in
-        the dialect's format.
-        """
-        own = call.hook.target
-        dialect = find_dialect(own.dialect, self.custom)
-        if dialect is None:
-            return CallOutcome(cause="load", message=f"its dialect {own.dialect!r} is not defined any more")
-        if not is_native(dialect, own.native):
-            return CallOutcome(
-                cause="load", message=f"its dialect {own.dialect!r} has no event {own.native!r} any more"
-            )
-        payload = translate_to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
-        if isinstance(own, ServedTarget):
-            call = translate_call(dialect, call, payload)
-        return translate_outcome(dialect, own.native, payload, await target.call(call, fire, deadline))
-
-
-class DialectDispatcher:
-    """The dispatcher of native events, which a session fires in its dialect."""
+class DialectFires:
+    """The fires of native events, which a session fires in its dialect."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
-    def canonical_name(self, dialect: Dialect | None, event: str) -> str:
-        """Return the canonical name of an event; of a native one, that of the first event that it maps to.
-
-        Raises:
-            RpcError: there is no such event.
-        """
-        if dialect is not None and is_native(dialect, event):
-            return dialect.events[dialect.resolve(event)].feeds[0].event
-        return self._dispatcher.spec(event).name
-
     async def fire(
         self, dialect: Dialect, params: FireParams, session: AgentSession | None, fault: str | None = None
     ) -> dict[str, Any]:
-        """Fire every canonical event that a native one maps to; return the first decision, with the others in it.
-
-        With a `fault` of the request, no hook is called.
-
-        Raises:
-            RpcError: the dialect has no such event, or the payload is not an object.
-        """
+        """Return the first decision on a native event, with the others in it."""
         payload = decode_payload(params)
         due_fires = self._translate(dialect, params, payload, fault)
         if not isinstance(due_fires, PayloadError) and not params.wait:
@@ -141,13 +76,7 @@ class DialectDispatcher:
     async def decide(
         self, dialect: Dialect, params: FireParams, session: AgentSession | None, fault: str | None = None
     ) -> list[FireDecision]:
-        """Fire every canonical event that a native one maps to; return their decisions, the deciding one first.
-
-        With a `fault` of the request, no hook is called.
-
-        Raises:
-            RpcError: the dialect has no such event, or the payload is not an object.
-        """
+        """Return the decisions on a native event, the deciding one first."""
         due_fires = self._translate(dialect, params, decode_payload(params), fault)
         return await self._decide(dialect, due_fires, params, session)
 
@@ -256,17 +185,24 @@ def fill_envelope(params: FireParams, translated: TranslatedEvent) -> FireParams
 def read_native_hooks(dialect: Dialect, table: Mapping[str, Any], events: Mapping[str, object]) -> list[NativeHook]:
     """Read a table that a client of a dialect registers; one for an event of the catalogue `events` stays as it is."""
     event = table.get("event")
-    if isinstance(event, str) and event in events and not is_native(dialect, event):
+    if isinstance(event, str) and event in events and not dialect.has_event(event):
         return [NativeHook(dict(table), "")]
     return read_registration(dialect, table)
 
 
-def is_native(dialect: Dialect, event: str) -> bool:
-    try:
-        dialect.resolve(event)
-    except UnknownNativeEventError:
-        return False
-    return True
+async def call_in_dialect(
+    dialect: Dialect, target: HookRunner, call: Call, fire: FireContext, deadline: float
+) -> CallOutcome:
+    """Call a hook that was registered in a dialect, and translate its answer.
+
+    A client is called in the dialect's format.  A worker's function gets our event, and only its answer may be in the
+    dialect's format.
+    """
+    own = call.hook.target
+    payload = translate_to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
+    if isinstance(own, ServedTarget):
+        call = translate_call(dialect, call, payload)
+    return translate_outcome(dialect, own.native, payload, await target.call(call, fire, deadline))
 
 
 def translate_call(dialect: Dialect, call: Call, native_payload: dict[str, Any]) -> Call:

@@ -9,16 +9,17 @@ import itertools
 import logging
 import secrets
 from collections.abc import Awaitable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from hooklatch.core import decision as decisions
 from hooklatch.core import phases
 from hooklatch.core.asks import STRANGERS, AskResolution, apply_resolution
-from hooklatch.core.decision import Machine
+from hooklatch.core.decision import Machine, deny_unrecorded
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.names import read_full_name
@@ -29,6 +30,7 @@ from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.supervisor import Supervisor
+from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.dispatch.calls import HookRunners
 from hooklatch.service.dispatch.fires import (
     DecisionAdapter,
@@ -39,8 +41,8 @@ from hooklatch.service.dispatch.fires import (
     select_planned_hooks,
 )
 from hooklatch.service.dispatch.generations import FireGenerations
-from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.dispatch.shown_asks import make_ask
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 from hooklatch.service.registry.registries import Registries
@@ -107,7 +109,7 @@ class Dispatcher:
         projects: ProjectResolver,
         suspensions: ActiveSuspensions,
         asks: AskBroker,
-        recording: DecisionRecorder,
+        record: RecordWriter,
         state: SharedState,
         audience: Audience,
         budget: Budget,
@@ -119,10 +121,10 @@ class Dispatcher:
         self._projects = projects
         self._suspensions = suspensions
         self._asks = asks
-        self._recording = recording
+        self._record = record
         self._audience = audience
         self._budget = budget
-        self._services = FireServices(recording.prepare, state.answer, self._take_telemetry, budget)
+        self._services = FireServices(record, state.answer, self._take_telemetry, budget)
         self._clock = trio.lowlevel.current_clock().current_time
         self.is_draining = False
         self._boot = secrets.token_hex(4)
@@ -232,7 +234,8 @@ class Dispatcher:
         try:
             return await self._decide(fire, plan)
         finally:
-            fire.end()
+            if fire.room is not None:
+                fire.room.shrink(0)
 
     async def _decide(self, fire: Fire, plan: DialectPlan | None) -> FireDecision:
         """Decide a fire.  A step that only some fires need is a function of its own, which the others never enter."""
@@ -270,13 +273,14 @@ class Dispatcher:
                     machine.warnings += warnings
                 needed = selection.needed if params.timeout is None else selection.budget(params.timeout)
                 fire.deadline = started + needed
-                if spec.fails_closed:
-                    await play_machine(machine, self._targets, fire)
-                else:
-                    with (
-                        self._uncancelled()
-                    ):  # even if the client leaves: its hooks only observe, and must see each event
-                        await play_machine(machine, self._targets, fire)
+                # Any other event than a gate goes on if the client leaves: its hooks observe, and must see each event.
+                with nullcontext() if spec.fails_closed else self._uncancelled():
+                    while calls := machine.next_calls():
+                        if len(calls) == 1:  # without the nursery of several
+                            machine.receive(calls[0], await self._targets.run(calls[0], fire))
+                            continue
+                        for call, outcome in zip(calls, await self._targets.run_all(calls, fire), strict=True):
+                            machine.receive(call, outcome)
                 decision = machine.decide(
                     decision_id=fire.decision_id,
                     revision=view.revision,
@@ -308,7 +312,7 @@ class Dispatcher:
         end = fire.deadline
         if fire.params.timeout is None:  # its client waits for the budget of the hooks, and for this if a hello said so
             end = min(end + (session.ask_wait if session is not None else fire.wait), started + MAX_BUDGET)
-        ask = self._recording.make_ask(fire, machine, decision, seconds := min(fire.wait, end - now))
+        ask = make_ask(fire, machine, decision, seconds := min(fire.wait, end - now), self._record.redactor)
         if self.is_draining:
             resolution = AskResolution(
                 id=ask.id, verdict="deny", cause="draining", reason="no person is asked any more"
@@ -325,7 +329,8 @@ class Dispatcher:
 
     def _abandon(self, fire: Fire, revision: int | None) -> None:
         self._statistics.abandoned += 1
-        self._recording.abandon(fire, revision)
+        if fire.spec.fails_closed:
+            self._record.append_abandoned(fire.spec.name, fire.decision_id, revision, fire.prepare_record())
         logger.info("abandoned", extra=fire.ids)
 
     async def _resolve_projects(self, fire: Fire) -> ExtraProjects:
@@ -349,11 +354,21 @@ class Dispatcher:
         return await self._publish(fire, decision)
 
     async def _publish(self, fire: Fire, decision: FireDecision) -> FireDecision:
-        """Record a decision, count it and notify subscribers.  After that it is final."""
+        """Record a decision, count it and notify subscribers.  After that it is final.
+
+        A gate whose decision cannot be recorded, or does not reach the disk where the settings want that, is denied
+        with cause `audit`, and that is recorded from the record's reserve.  A notification continues without its entry,
+        and the record counts the missing one.
+        """
+        record, facts = self._record, fire.facts or fire.prepare_record()
         # The record first: it may replace the decision by a denial, and no subscriber may see the other one.
-        decision = self._recording.record_decision(fire, decision)
-        if self._recording.is_awaited and fire.spec.fails_closed:
-            decision = await self._recording.wait_durable(fire, decision)
+        try:
+            decision = replace(decision, record=record.append_decision(decision, facts))
+            if record.is_synced_first and facts.is_gate:
+                await record.durable(decision.record)
+        except RecordError as error:
+            denial = deny_unrecorded(decision, str(error))
+            decision = replace(denial, record=record.append_refusal(denial, facts))
         self._statistics.decided(decision)
         if self._audience.watching:
             self._audience.decided(fire, decision)
@@ -381,11 +396,10 @@ class Dispatcher:
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
         if session is not None and event in session.terms.require_handlers and not chain.hooks:
             return "load", f"the session requires a hook for {event} and there is none"
+        if projects_fault is None or not fire.spec.fails_closed:
+            return None
         # An operator who has suspended all hooks (no `hook`) has suspended the unknown ones of a project too.
-        suspensions = self._suspensions.active
-        if projects_fault is not None and fire.spec.fails_closed and all(entry.hook for entry in suspensions):
-            return "load", projects_fault
-        return None
+        return ("load", projects_fault) if all(entry.hook for entry in self._suspensions.active) else None
 
     @contextmanager
     def _uncancelled(self) -> Generator[None]:
@@ -437,13 +451,3 @@ class Dispatcher:
         raw, params = msgspec.Raw(msgspec.json.encode(payload)), fire.params
         following = FireParams(event, raw, envelope=params.envelope, wait=False, plugins=params.plugins)
         self.fire_later(following, fire.session)
-
-
-async def play_machine(machine: Machine, targets: HookRunners, fire: Fire) -> None:
-    """Run the calls that a machine requests, until it requests none."""
-    while calls := machine.next_calls():
-        if len(calls) == 1:  # without the nursery of several
-            machine.receive(calls[0], await targets.run(calls[0], fire))
-            continue
-        for call, outcome in zip(calls, await targets.run_all(calls, fire), strict=True):
-            machine.receive(call, outcome)

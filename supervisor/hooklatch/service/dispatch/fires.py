@@ -19,7 +19,7 @@ from hooklatch.core.hooks.snapshots import EventHooks
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.record.writer import FireFacts
+from hooklatch.record.writer import FireFacts, RecordWriter
 from hooklatch.service.registry.budget import Budget, BudgetShare
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch_worker import wire
@@ -27,15 +27,9 @@ from hooklatch_worker.author.call_context import EmittedTelemetry
 from hooklatch_worker.author.state import StateRequest
 
 __all__ = [
-    "Counted",
-    "Fire",
-    "DecisionAdapter",
-    "DialectPlan",
-    "FireServices",
-    "ExtraProjects",
-    "select_planned_hooks",
+    "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects", "select_planned_hooks",
     "find_tool_name",
-]
+]  # fmt: skip
 
 LARGE = 2**15  # bytes of a payload, from which on its params are copied without it
 TAKEN = msgspec.Raw(b"{}")  # in place of the payload that `Fire.payload` has
@@ -72,7 +66,7 @@ class ExtraProjects(msgspec.Struct, frozen=True):
 class FireServices(msgspec.Struct, frozen=True):
     """The parts of the daemon that the calls of a fire need: see `processes.fire_context.FireContext`."""
 
-    prepare: Callable[[Fire], object]
+    record: RecordWriter
     answer: Callable[[Fire, Call, StateRequest], wire.StateResponse]
     take: Callable[[Fire, Sequence[EmittedTelemetry]], None]
     budget: Budget
@@ -88,8 +82,8 @@ class Fire:
     """
 
     __slots__ = (
-        "_room", "_services", "adapt_decision", "counted", "deadline", "decision_id", "envelope", "facts", "params",
-        "payload", "queue_key", "session", "session_id", "spec", "wait",
+        "_services", "adapt_decision", "counted", "deadline", "decision_id", "envelope", "facts", "params", "payload",
+        "queue_key", "room", "session", "session_id", "spec", "wait",
     )  # fmt: skip
 
     def __init__(
@@ -118,10 +112,10 @@ class Fire:
         self.session = session
         self.decision_id = decision_id
         self.deadline = math.inf  # on trio's clock; infinite until its hooks are selected
-        self.facts: FireFacts | None = None  # for the record, once they were chosen while a worker works
+        self.facts: FireFacts | None = None  # for the record, once they are chosen
         self.counted: Counted = set()
         self.adapt_decision = adapt_decision
-        self._room: BudgetShare | None = None  # for the large answers of its hooks
+        self.room: BudgetShare | None = None  # for the large answers of its hooks
         self.wait = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
         self._services = services
         given = params.envelope
@@ -155,18 +149,23 @@ class Fire:
 
     def take_room(self, size: int) -> bool:
         """Take room for an answer of so many bytes until the fire ends; return whether there was any."""
-        if self._room is None:
-            self._room = BudgetShare(self._services.budget, self.queue_key)
-        return self._room.take(size)
+        if self.room is None:
+            self.room = BudgetShare(self._services.budget, self.queue_key)
+        return self.room.take(size)
 
-    def end(self) -> None:
-        """Release the room that its answers took."""
-        if self._room is not None:
-            self._room.shrink(0)
-
-    def sent(self) -> None:
-        """Prepare the record while a worker works: a call has been sent to it."""
-        self._services.prepare(self)
+    def prepare_record(self) -> FireFacts:
+        """Return what is recorded of this fire, chosen while its hooks run: then no client waits for it."""
+        facts = self.facts
+        if facts is None:
+            envelope, session = self.envelope, self.session
+            facts = self.facts = FireFacts(
+                self.payload, self.spec.fails_closed, self.session_id, session.run if session is not None else None,
+                self.params.call_id, envelope.host, envelope.cwd, decision_id=self.decision_id, envelope=envelope,
+                claimed_session=envelope.session_id if envelope.session_id != self.session_id else None,
+            )  # fmt: skip
+            self.payload.digest()  # the payload keeps it, so that the entry need not hash once the hooks have answered
+            self._services.record.choose_excerpt(facts)
+        return facts
 
     def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:
         """Perform one operation on the state of a hook's source, for this fire.

@@ -146,25 +146,28 @@ class SourceBuilder:
         Raises:
             UnitError: it cannot be read, or its requirements are wrong.
         """
-        unit, limits = self._sources.units.get(source.location), self._plan.limits_of(source)
-        if self._afresh is None or source.location in self._afresh:
-            async with room:  # even if stamps and digests have not changed
-                if unit is not None:
-                    await self._sources.look(unit.read_stamps)
-                return await self._sources.look(lambda: prepare_version(read_source_version(source), self._plan))
-        async with room:
-            version = await self._sources.look(unit.read_newer) if unit is not None else None
-        if (
+        unit, plan, limits = self._sources.units.get(source.location), self._plan, self._plan.limits_of(source)
+        is_afresh = self._afresh is None or source.location in self._afresh  # even if its files are the same
+        is_same_place = (
             unit is not None
-            and version is None
-            and unit.python == self._plan.pythons.get(source.location)
-            and unit.named == set(self._plan.named.get(source.location, ()))
+            and unit.python == plan.pythons.get(source.location)
+            and unit.named == set(plan.named.get(source.location, ()))
             and unit.pool.limits.worker.isolation == limits.worker.isolation
-        ):
-            unit.pool.limits = limits
-            return None
+        )
+
+        def read() -> SourceVersion | None:
+            newer = None
+            if unit is not None and is_afresh:
+                unit.read_stamps()
+            elif unit is not None and (newer := unit.read_newer()) is None and is_same_place:
+                return None
+            return prepare_version(newer or read_source_version(source), plan)
+
         async with room:
-            return await self._sources.look(lambda: prepare_version(version or read_source_version(source), self._plan))
+            version = await self._sources.look(read)
+        if version is None and unit is not None:
+            unit.pool.limits = limits
+        return version
 
     async def _build(self, version: SourceVersion, room: trio.CapacityLimiter) -> SourceBuild:
         """Build a version.
@@ -196,8 +199,8 @@ class SourceBuilder:
         had_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
         if had_hooks and not unit.loaded.hooks and not self._accepts.less:
             return Diagnostic(location, 0, "it had hooks and has none now; to accept that: hooklatch reload")
-        before = old.digests if old is not None else self._builds.get(location, {})
-        for path in await self._sources.look(partial(list_vanished_files, before, unit.digests)):
+        lacked = list_lacked_files(old.digests if old is not None else self._builds.get(location, {}), unit.digests)
+        for path in await self._sources.look(partial(list_vanished_files, lacked)) if lacked else ():
             if not self._accepts.takes(path):
                 return Diagnostic(path, 0, f"it was a part of {location} and is gone; to accept that: {REMOVAL}")
             self._removed.append(path)
@@ -255,15 +258,17 @@ class SourceBuilder:
         ]  # fmt: skip
 
 
-def list_vanished_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the files of a build that are gone and that the next build lacks, if no other file of it was edited.
+def list_lacked_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the files of a build that the next build lacks, if no other file of it was edited.
 
     Without such a file an `except ImportError` may take its other branch, which its author has not meant.
     """
     is_edited = any(now.get(path, digest) != digest for path, digest in before.items())
-    if is_edited or not now.keys() <= before.keys():
-        return []
-    return [path for path in before if path not in now and not isinstance(look_up_path(path), PathFound)]
+    return [] if is_edited or not now.keys() <= before.keys() else [path for path in before if path not in now]
+
+
+def list_vanished_files(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if not isinstance(look_up_path(path), PathFound)]
 
 
 def find_source_path(path: str) -> str:

@@ -18,14 +18,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
-from hooklatch.dialects.dialect import Dialect, InvalidDialectError
-from hooklatch.dialects.find import build_dialect, describe_undefined_event
+from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
 from hooklatch.service.config.main_tables import find_builtin_source
@@ -40,6 +40,9 @@ from hooklatch.service.loading.see import (
     list_hook_files,
 )
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
+
+if TYPE_CHECKING:
+    from hooklatch.dialects.dialect import Dialect
 
 __all__ = [
     "EVERYTHING", "LESS", "NOTHING", "REMOVAL", "LossAcceptance", "ReloadPlan",
@@ -101,13 +104,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def configs(self) -> list[FileConfig]:
-        return list_configs(
-            [
-                *self.files,
-                *list_bundled_files(self.fleet),
-                *(file for project in self.projects for file in project.files),
-            ]
-        )
+        return list_all_configs(self.files, self.fleet, self.projects)
 
     @cached_property
     def good(self) -> dict[str, FileConfig]:
@@ -149,11 +146,11 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> ReloadPlan:
     """Decide what a reload changes, and which losses it takes."""
     read = list_declared_files(active, seen, accepts)
-    catalogue, clashes = build_catalogue(list_configs(read))
+    catalogue, clashes = build_catalogue(read)
     files = refuse_unknown_events(read, catalogue, active.good)
     if files != read:  # without the events of the refused files
-        catalogue, clashes = build_catalogue(list_configs(files))
-    dialects, unusable = build_dialects(list_configs(files), catalogue)
+        catalogue, clashes = build_catalogue(files)
+    dialects, unusable = build_dialects(files, catalogue)
     # If the main file has an error and no last good version, its last good switches must at least not be undone.
     main, left = keep_fleet_settings(active.main, files[0].config or active.main, accepts)
     remembered = list_remembered_plugins(seen.manifests)
@@ -162,9 +159,8 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
         msgspec.structs.replace(project, files=refuse_unknown_events(project.files, catalogue, {}))
         for project in seen.projects
     ]
-    configs = list_configs(
-        [*files, *list_bundled_files(seen.fleet), *(file for project in projects for file in project.files)]
-    )
+    configs = list_all_configs(files, seen.fleet, projects)
+    options = read_source_options(configs, active, main)
     extra = [plugin.source for plugin in plugins if plugin.fault is None]
     gone = (
         {PLUGIN + name for name in remembered - seen.packages.plugins.keys()}
@@ -182,17 +178,15 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
         files=files,
         catalogue=catalogue,
         dialects=dialects,
-        levels=list_isolation_levels(configs, active, main),
-        pythons=list_interpreters(configs),
-        named=list_named_data(configs),
+        levels=options.levels,
+        pythons=options.pythons,
+        named=options.named,
         plugins={plugin.name: plugin for plugin in plugins},
         packages=seen.packages.known(active.packages),
         unreadable=seen.packages.unread(active.packages),
         projects=projects,
         fleet=seen.fleet,
-        workers={
-            source.source.location: source.workers for config in configs for source in config.sources if source.workers
-        },
+        workers=options.workers,
         wanted=list_wanted_sources(configs, [*extra, *(find_definition_target(hook, "")[0] for hook in main.builtin)]),
         diagnostics=[
             *(file.fault for file in files if file.fault is not None),
@@ -200,7 +194,7 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
             *clashes,
             *unusable,
             *plugin_faults,
-            *find_contradictions(configs),
+            *options.contradictions,
         ],
         vanished=vanished | (gone & present),
         removed=sorted((known | gone) - present),
@@ -292,12 +286,12 @@ def list_known_files(active: ReloadPlan, manifests: Manifests) -> set[str]:
     return {path for path in (*active.good, *manifests) if os.path.dirname(path) == active.folder}
 
 
-def list_bundled_files(fleet: FleetFiles | None) -> list[DeclaredFile]:
-    return fleet.files if fleet is not None else []
-
-
-def list_configs(files: Iterable[DeclaredFile]) -> list[FileConfig]:
-    return [file.config for file in files if file.config is not None]
+def list_all_configs(
+    files: Iterable[DeclaredFile], fleet: FleetFiles | None, projects: Iterable[ProjectFiles]
+) -> list[FileConfig]:
+    bundled = fleet.files if fleet is not None else []
+    found = [*files, *bundled, *(file for project in projects for file in project.files)]
+    return [file.config for file in found if file.config is not None]
 
 
 def select_active_plugins(
@@ -332,10 +326,10 @@ def select_active_plugins(
 # -- events and dialects ----------------------------------------------------------------------------------------
 
 
-def build_catalogue(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnostic]]:
+def build_catalogue(files: Iterable[DeclaredFile]) -> tuple[Catalogue, list[Diagnostic]]:
     """Return the standard catalogue with the events of these files, and which of them cannot be used."""
     catalogue, diagnostics = Catalogue.standard(), list[Diagnostic]()
-    for path, event in [(config.path, event) for config in configs for event in config.events]:
+    for path, event in [(file.path, event) for file in files if file.config for event in file.config.events]:
         try:
             catalogue = catalogue.with_custom([event])
         except InvalidTableError as error:
@@ -343,10 +337,17 @@ def build_catalogue(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diag
     return catalogue, diagnostics
 
 
-def build_dialects(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
+def build_dialects(files: Iterable[DeclaredFile], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
     """Return the dialects of these files by name, and which of them cannot be used."""
-    dialects, diagnostics = dict[str, Dialect](), list[Diagnostic]()
-    for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
+    dialects: dict[str, Dialect] = {}
+    diagnostics: list[Diagnostic] = []
+    tables = [(file.path, custom) for file in files if file.config for custom in file.config.dialects]
+    if not tables:
+        return dialects, diagnostics
+    from hooklatch.dialects.custom import build_dialect
+    from hooklatch.dialects.dialect import InvalidDialectError
+
+    for path, custom in tables:
         try:
             dialect = build_dialect(custom.table, catalogue)
             dialects[dialect.name] = dialect
@@ -372,56 +373,38 @@ def list_wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) 
     return wanted
 
 
-def list_isolation_levels(configs: Iterable[FileConfig], active: ReloadPlan, main: FileConfig) -> dict[str, str]:
-    """Return the isolation level of each source that has its own. If several are named for one, the strictest wins.
+class SourceOptions(msgspec.Struct):
+    """The options in tables of sources, by location. `contradictions` are those that cannot be followed."""
 
-    The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files, and the
-    fleet's, may only make it stricter, since they do not decide over the operator's files.
+    levels: dict[str, str]
+    pythons: dict[str, str] = {}
+    named: dict[str, list[str]] = {}
+    workers: dict[str, int] = {}
+    contradictions: list[Diagnostic] = []
+
+
+def read_source_options(configs: Iterable[FileConfig], active: ReloadPlan, main: FileConfig) -> SourceOptions:
+    """Read the tables of all files.
+
+    The strictest isolation level of a source wins, and the first interpreter.  The operator's files may make a source
+    stricter than [isolation] says, or weaker.  A project's files, and the fleet's, may only make it stricter, since
+    they do not decide over the operator's files.
     """
-    levels = dict(main.levels)
-    for config in configs:
-        for table in config.sources:
-            if table.isolation is not None:
-                location, common = table.source.location, main.settings.isolation.level
-                level = (
-                    table.isolation if active.is_ours(config.path) else find_strictest_level(table.isolation, common)
-                )
-                levels[location] = find_strictest_level(level, levels.get(location, level))
-    return levels
-
-
-def list_interpreters(configs: Iterable[FileConfig]) -> dict[str, str]:
-    """Return the interpreter of each source for which one is named, by the first file that names one."""
-    interpreters: dict[str, str] = {}
-    for table in (table for config in configs for table in config.sources):
-        if table.python is not None:
-            interpreters.setdefault(table.source.location, table.python)
-    return interpreters
-
-
-def list_named_data(configs: Iterable[FileConfig]) -> dict[str, list[str]]:
-    """Return the files that are named as the data of each source, in whichever files."""
-    named_paths: dict[str, list[str]] = {}
-    for table in (table for config in configs for table in config.sources if table.files):
+    options, common = SourceOptions(dict(main.levels)), main.settings.isolation.level
+    for path, table in [(config.path, table) for config in configs for table in config.sources]:
         location = table.source.location
-        paths = [os.path.join(os.path.dirname(location), name) for name in table.files]
-        named_paths[location] = sorted({*named_paths.get(location, []), *paths})
-    return named_paths
-
-
-def find_contradictions(configs: Iterable[FileConfig]) -> list[Diagnostic]:
-    """Return a diagnostic for each table whose interpreter is not used, since another file names another one."""
-    configs = list(configs)
-    used = list_interpreters(configs)
-    return [
-        Diagnostic(
-            config.path, 0, f"{table.source.location} runs in {used[table.source.location]}, which another file names,"
-            f" and not in {table.python}; leave one of the two",
-        )
-        for config in configs
-        for table in config.sources
-        if table.python not in (None, used.get(table.source.location))
-    ]  # fmt: skip
+        if table.isolation is not None:
+            level = table.isolation if active.is_ours(path) else find_strictest_level(table.isolation, common)
+            options.levels[location] = find_strictest_level(level, options.levels.get(location, level))
+        if (own := table.python) is not None and (used := options.pythons.setdefault(location, own)) != own:
+            text = f"{location} runs in {used}, which another file names, and not in {own}; leave one of the two"
+            options.contradictions.append(Diagnostic(path, 0, text))
+        if table.files:
+            paths = {os.path.join(os.path.dirname(location), name) for name in table.files}
+            options.named[location] = sorted(paths.union(options.named.get(location, ())))
+        if table.workers:
+            options.workers[location] = table.workers
+    return options
 
 
 def find_strictest_level(*levels: str) -> str:

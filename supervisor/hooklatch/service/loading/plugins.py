@@ -87,9 +87,9 @@ class PackageFolder(msgspec.Struct, frozen=True):
 class Discovery(msgspec.Struct, frozen=True):
     """The plugins of installed packages. `faults` are the directories that could not be read."""
 
-    plugins: dict[str, Plugin]
-    faults: dict[str, PathFault]
-    read: set[str]
+    plugins: dict[str, Plugin] = {}
+    faults: dict[str, PathFault] = {}
+    read: set[str] = set()
     folders: Mapping[str, PackageFolder] = {}
 
     def unread(self, known: set[str]) -> dict[str, str]:
@@ -111,7 +111,7 @@ def discover_plugins(before: Mapping[str, PackageFolder]) -> Discovery:
         return combine_packages(lane.look(partial(read_import_path, before)))
     except TimeoutError as error:
         late = PathFault(f"installed packages cannot be read: {explain_error(error)}; fix that disk", is_passing=True)
-        return Discovery({}, dict.fromkeys(map(os.path.abspath, sys.path), late), set())
+        return Discovery(faults=dict.fromkeys(map(os.path.abspath, sys.path), late))
 
 
 def combine_packages(folders: Mapping[str, PackageFolder]) -> Discovery:

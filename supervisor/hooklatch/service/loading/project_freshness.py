@@ -15,8 +15,7 @@ from hooklatch.service.dispatch.fires import ExtraProjects
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.watch import FileWatch
-from hooklatch.service.registry.places import ResolvedDirectory, dash_path, look_up_directory
-from hooklatch.service.registry.session_starts import SessionStarts
+from hooklatch.service.registry.places import ResolvedDirectory, SessionStarts, dash_path, look_up_directory
 from hooklatch.service.registry.sessions import AgentSession
 
 __all__ = ["ProjectFreshness"]

@@ -16,14 +16,14 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import SnapshotDiff
-from hooklatch.dialects.dialect import Dialect
-from hooklatch.processes.scratch import scratch_root
+from hooklatch.processes.starting import scratch_root
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_path
 from hooklatch.service.config.settings import Settings
@@ -44,12 +44,15 @@ from hooklatch.service.loading.commit import list_manifests
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
 from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.see import ObservedFiles, SeenFile, list_hook_files, read_files, read_project
+from hooklatch.service.loading.see import ObservedFiles, list_hook_files, read_files, read_project
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError, read_source_version
 from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
 from hooklatch.service.loading.unread import UnreadEntries, UsedPaths, find_unread_entries
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
+
+if TYPE_CHECKING:
+    from hooklatch.dialects.dialect import Dialect
 
 __all__ = ["Reloader", "ReloadResult", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
@@ -88,8 +91,8 @@ def make_first_plan(config_path: str, state: StateFile) -> ReloadPlan:
         main=FileConfig(os.path.abspath(config_path), overrides=known.overrides, settings=known.settings),
         temporary=scratch_root(os.path.dirname(state.path)),
     )
-    listing, files = read_files(last.main.path, last.folder, list_known_files(last, known.manifests), {})
-    digests = plan_reload(last, ObservedFiles(listing, files, Discovery({}, {}, set()), known.manifests), NOTHING)
+    seen = read_files(last.main.path, last.folder, list_known_files(last, known.manifests), ObservedFiles())
+    digests = plan_reload(last, msgspec.structs.replace(seen, manifests=known.manifests), NOTHING)
     return ReloadPlan(
         main=digests.main,
         temporary=digests.temporary,
@@ -135,8 +138,7 @@ class Reloader:
         self._on_reloaded = on_reloaded
         self._on_settings = on_settings
         self._lock = trio.Lock()
-        self._read: Mapping[str, SeenFile] = {}  # the version of each file that was read last
-        self._packages: Mapping[str, PackageFolder] = {}  # the same of each folder of packages
+        self._seen = ObservedFiles()
         self._built = BuildResults()
         self._names: frozenset[str] = frozenset()  # of the hooks that files and packages declare
         self._by_file: dict[str, list[Hook]] = {}  # and the hooks themselves, by the file or plugin that declares them
@@ -279,7 +281,7 @@ class Reloader:
         seen = await self.see(mends=request.is_explicit)
         if candidate is not None:
             seen = msgspec.structs.replace(seen, fleet=candidate.files)
-        self._read, self._packages = seen.files, seen.packages.folders
+        self._seen = seen
         plan = plan_reload(self.active, seen, accepts)
         now = await self.stamps() if known is not None else None
         if now != known or (known is not None and self._is_unsettled(plan.diagnostics, self._list_lost(plan))):
@@ -295,9 +297,11 @@ class Reloader:
         built = await builder.build()
         try:
             folders = [project.folder for project in plan.projects]
-            trees = await self._sources.look(lambda: {folder: trust.stamp_project(folder) for folder in folders})
             uses = UsedPaths.by(plan, self._units(built), built.faults, self._targets())
-            unguarding = await self._sources.look(partial(find_unread_entries, uses))
+            # Projects last: what is written during the look at the other entries still counts.
+            unguarding, trees = await self._sources.look(
+                lambda: (find_unread_entries(uses), {folder: trust.stamp_project(folder) for folder in folders})
+            )
             now = await self.stamps() if known is not None else None
         except BaseException:
             self._discard(built)
@@ -378,15 +382,18 @@ class Reloader:
 
         With `mends`, files of the fleet's bundle that are not as they were signed are written anew.
         """
-        active, known, remembered = self.active, self._known_files(), self._state.state.manifests
-        before, packages = self._read, self._packages
+        active, known, before, remembered = self.active, self._known_files(), self._seen, self._state.state.manifests
         used = {folder: self._projects.trusted[folder] for folder in self._projects.used()}
         loaded, look_at_fleet = self._projects.active, self._fleet.look(active.fleet, mends=mends)
 
         def read_all() -> ObservedFiles:
-            listing, files = read_files(active.main.path, active.folder, known, before)
-            projects = [read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()]
-            return ObservedFiles(listing, files, find_packages(packages), remembered, projects, look_at_fleet())
+            return msgspec.structs.replace(
+                read_files(active.main.path, active.folder, known, before),
+                packages=find_packages(before.packages.folders),
+                manifests=remembered,
+                projects=[read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()],
+                fleet=look_at_fleet(),
+            )
 
         return read_all
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -36,9 +37,11 @@ from hooklatch.service.config.path_lookup import (
     DirectoryNames,
     PathAbsent,
     PathFault,
+    Stamp,
     is_passing,
     list_directory,
     look_up_path,
+    stamp_lasting,
 )
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
@@ -115,24 +118,34 @@ class FleetFiles(msgspec.Struct, frozen=True):
 
 
 class ObservedFiles(msgspec.Struct, frozen=True):
-    """The present files, each read once. `manifests` are from when each file was last good."""
+    """All that a reload reads, each file once. `manifests` are from when each file was last good.
 
-    listing: DirectoryNames | PathAbsent | PathFault
-    files: Mapping[str, SeenFile]
-    packages: Discovery
+    `stamps` are those of files that need not be read again while they have them.
+    """
+
+    listing: DirectoryNames | PathAbsent | PathFault = PathAbsent()
+    files: Mapping[str, SeenFile] = {}
+    packages: Discovery = Discovery()
     manifests: Manifests = {}
     projects: list[ProjectFiles] = []
     fleet: FleetFiles | None = None
+    stamps: Mapping[str, Stamp] = {}
 
 
-def read_files(
-    main: str, folder: str, known: Iterable[str], before: Mapping[str, SeenFile]
-) -> tuple[DirectoryNames | PathAbsent | PathFault, dict[str, SeenFile]]:
+def read_files(main: str, folder: str, known: Iterable[str], before: ObservedFiles) -> ObservedFiles:
     """List the directory, and read the main file, those in the directory, and those `known` to have been there."""
-    listing = list_directory(folder)
-    tables = {main: ConfigFile.__struct_fields__}
-    paths = {main, *known, *list_hook_files(folder, listing)}
-    return listing, {path: read_file(path, tables.get(path, TABLES), before.get(path)) for path in paths}
+    now_ns, listing = time.time_ns(), list_directory(folder)
+    files, stamps = dict[str, SeenFile](), dict[str, Stamp]()
+    for path in {main, *known, *list_hook_files(folder, listing)}:
+        stamp = stamp_lasting(path, now_ns)  # before the bytes: a change in between must make the stamp look old
+        if stamp is None or stamp != before.stamps.get(path):
+            tables = ConfigFile.__struct_fields__ if path == main else TABLES
+            files[path] = read_file(path, tables, before.files.get(path))
+        else:
+            files[path] = before.files[path]
+        if stamp is not None and isinstance(files[path], FileConfig):  # a fault may end without a change of the file
+            stamps[path] = stamp
+    return ObservedFiles(listing, files, stamps=stamps)
 
 
 def list_hook_files(folder: str, listing: DirectoryNames | PathAbsent | PathFault) -> list[str]:

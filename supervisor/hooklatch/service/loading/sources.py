@@ -24,13 +24,12 @@ from hooklatch.errors import describe_error, locate_error
 from hooklatch.files import open_regular_file
 from hooklatch.processes.environments import Environment, Environments
 from hooklatch.processes.interpreter import EnvironmentFaultError
-from hooklatch.processes.life import ForkError
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.requirements import Requirements, RequirementsError, add_lock_file, read_requirements
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import SourceLoadError
-from hooklatch.processes.zygote import ZygoteClient
+from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.looks import look_in_thread
@@ -195,12 +194,9 @@ class SourceBuild:
                 self._digests[path], self.is_behind = None, True
             else:
                 self._digests[path] = self._digest(path)
+        # The sha256 of each file from which the build was loaded.
+        self.digests = {path: digest for path, digest in self._digests.items() if digest is not None}
         self.requested_at = -math.inf  # the moment at which a client last named it
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """Return the sha256 of each file from which the build was loaded."""
-        return {path: digest for path, digest in self._digests.items() if digest is not None}
 
     @property
     def is_untouched(self) -> bool:

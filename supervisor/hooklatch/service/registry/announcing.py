@@ -117,18 +117,14 @@ class Announcer:
 
     async def wait_announced(self) -> None:
         """Wait until each subscriber has all changes so far, and no client skips an event that has a hook by now."""
-        await self._notify_all()
+        if self._outdated:
+            # Shielded: the other clients are notified even if the client that made the change leaves.
+            with trio.CancelScope(shield=True):
+                async with self._notifying:  # one slice a turn, however many wait
+                    while self._outdated:
+                        await trio.lowlevel.checkpoint()
+                        self.notify_some()
         await self._permits.wait_delivered()
-
-    async def _notify_all(self) -> None:
-        if not self._outdated:
-            return
-        # Shielded: the other clients are notified even if the client that made the change leaves.
-        with trio.CancelScope(shield=True):
-            async with self._notifying:  # one slice a turn, however many wait
-                while self._outdated:
-                    await trio.lowlevel.checkpoint()
-                    self.notify_some()
 
     def notify_some(self) -> None:
         """Notify subscribers for one slice of time, in the order in which they became due."""

@@ -16,16 +16,12 @@ from hooklatch.disks import is_plain, limit_look
 from hooklatch.service.config.looks import look_at_path
 
 __all__ = [
-    "ResolvedDirectory",
-    "find_similar_folders",
-    "dash_path",
-    "find_place",
-    "find_nearest_folders",
-    "look_up_directory",
-    "find_real_path",
-]
+    "ResolvedDirectory", "find_similar_folders", "dash_path", "find_place", "find_nearest_folders",
+    "look_up_directory", "find_real_path", "SessionStarts",
+]  # fmt: skip
 
 CUT = 200  # characters of a directory's name after which Claude Code replaces the rest by a digest
+MAX_SESSIONS = 10_000  # host sessions that are remembered; the least recently used is dropped first
 
 
 class ResolvedDirectory(msgspec.Struct, frozen=True):
@@ -100,3 +96,31 @@ def dash_path(path: str) -> str:
     return "".join(
         char if char.isascii() and char.isalnum() else "-" * (2 if ord(char) > 0xFFFF else 1) for char in path
     )
+
+
+class SessionStarts:
+    """The place that the first fire of each host session named, where the session itself is not here.
+
+    A one-shot client sends the directory in which its agent is now. An agent that has left its project by `cd` is still
+    held to the guards of its start directory.  These places only add guards, so a forged id gains nothing.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[ResolvedDirectory, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def get(self, session_id: str) -> tuple[ResolvedDirectory, ...]:
+        """Return the places at which a session began, if known, and note that it was used now."""
+        places = self._places.pop(session_id, ())
+        if places:
+            self._places[session_id] = places
+        return places
+
+    def note(self, session_id: str, places: tuple[ResolvedDirectory, ...]) -> None:
+        """Remember the first places of a session, if they are known."""
+        if places and all(place.fault is None for place in places) and session_id not in self._places:
+            self._places[session_id] = places
+            if len(self._places) > MAX_SESSIONS:
+                del self._places[next(iter(self._places))]

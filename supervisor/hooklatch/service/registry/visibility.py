@@ -17,15 +17,9 @@ from hooklatch.service.registry.places import find_nearest_folders
 from hooklatch.service.registry.sessions import AgentSession
 
 __all__ = [
-    "EVERYTHING",
-    "VisibilityScope",
-    "list_allowed_plugins",
-    "has_list",
-    "inherit_gates",
-    "select_own_layer",
-    "find_scope",
-    "select_shared_hooks",
-]
+    "EVERYTHING", "VisibilityScope", "list_allowed_plugins", "has_list", "inherit_gates", "select_own_layer",
+    "find_scope", "select_shared_hooks",
+]  # fmt: skip
 
 
 class VisibilityScope(NamedTuple):
@@ -92,11 +86,11 @@ def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
 
 def list_allowed_plugins(session: AgentSession) -> frozenset[str] | None:
     """Return the plugins that the session's host and its personality both allow; None for all."""
-    if not has_list(session):
-        return session.terms.plugins_without_list
-    if session.plugins is None or session.personality_plugins is None:
-        return session.personality_plugins if session.plugins is None else session.plugins
-    return session.plugins & session.personality_plugins
+    plugins, of_personality = session.plugins, session.personality_plugins
+    if plugins is not None and of_personality is not None:
+        return plugins & of_personality
+    named = plugins if plugins is not None else of_personality
+    return named if named is not None else session.terms.plugins_without_list
 
 
 def has_list(session: AgentSession) -> bool:
@@ -108,11 +102,8 @@ def select_own_layer(session: AgentSession, scope: VisibilityScope, catalogue: C
     """Return the hooks that no other session shares: its own, and the gates of its ancestors."""
     if not (session.own or session.inherited):  # nearly every session, and each is rebuilt after a change
         return []
-    return [*(hook for hook in select_own_hooks(session) if scope.sees(hook, catalogue)), *session.inherited]
-
-
-def select_own_hooks(session: AgentSession) -> list[Hook]:
-    return apply_switches(session.own.values(), session.switches)
+    own = apply_switches(session.own.values(), session.switches)
+    return [*(hook for hook in own if scope.sees(hook, catalogue)), *session.inherited]
 
 
 def select_inherited_gates(parent: AgentSession, catalogue: Catalogue) -> tuple[Hook, ...]:
@@ -120,7 +111,7 @@ def select_inherited_gates(parent: AgentSession, catalogue: Catalogue) -> tuple[
     plugins = VisibilityScope(list_allowed_plugins(parent), parent.gate_plugins)
     own = (
         msgspec.structs.replace(hook, layer=Layer.PARENT)
-        for hook in select_own_hooks(parent)
+        for hook in apply_switches(parent.own.values(), parent.switches)
         if is_gate(hook, catalogue) and plugins.sees(hook, catalogue)
     )
     return (*parent.inherited, *own)

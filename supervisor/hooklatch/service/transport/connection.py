@@ -1,7 +1,7 @@
 """One client's connection: lines in, lines out.  Knows bytes, deadlines and requests, but not hooks or layers.
 
 Reading.  The task that reads a request also answers it, which saves two task switches a fire.  A slow fire must not
-stop the reading, so a daemon-wide task (`reader_handoff.py`) then has another task take over (`read_on`), and the first
+stop the reading, so a daemon-wide task (`watches.py`) then has another task take over (`read_on`), and the first
 one stops reading when its fire is done.  If the next request has arrived already, another task takes over at once.
 Nothing is read while a hello is answered, because what follows must see its session, and after a one-shot only the end
 of input is awaited.
@@ -54,13 +54,10 @@ from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, FairQueueKey
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 from hooklatch.service.registry.sessions import AgentSession
-from hooklatch.service.transport.hangups import Hangups
-from hooklatch.service.transport.incoming import ReceiveBuffer
-from hooklatch.service.transport.line_timeouts import LineTimeouts
-from hooklatch.service.transport.outgoing import LaggedTopics, SendBuffer
-from hooklatch.service.transport.reader_handoff import ReaderHandoff
+from hooklatch.service.transport.lines import LaggedTopics, ReceiveBuffer, SendBuffer
 from hooklatch.service.transport.requests import IncomingRequest, read_line
 from hooklatch.service.transport.served_calls import ServedCalls
+from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
 
 __all__ = ["Connection", "RequestHandler", "Role", "ConnectionTasks"]
 

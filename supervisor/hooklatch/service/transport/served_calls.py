@@ -34,7 +34,7 @@ class ServedCalls:
         pending = self._pending[number] = PendingCall()
         try:
             send(encode_request(number, "call", make_call_params(call, fire)))
-            fire.sent()
+            fire.prepare_record()
             with trio.move_on_at(deadline):
                 await pending.ended.wait()
         finally:

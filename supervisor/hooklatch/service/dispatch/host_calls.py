@@ -1,8 +1,11 @@
-"""The decisions on tool calls that a host reports by two events, so that the second one need not be judged.
+"""The tool calls that a host reports by two events: the decision that counts for both, and ids where it gives none.
 
 A decision counts for both events only if it lets the call continue unchanged: once, for the other event, for a short
 time, and while no hook has changed.  Anything else is judged again, so that no call passes that was not judged with
 this very content.
+
+A call's begin and end have its session, tool and input in common.  Calls that are equal in all of that are numbered in
+the order in which they began, and are assumed to end in the same order, since no event says which of them ended first.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from typing import NamedTuple
 
 from hooklatch.core.messages import FireDecision
 
-__all__ = ["DuplicateEvents"]
+__all__ = ["DuplicateEvents", "CallNumbers"]
 
 MAX_KEPT = 1024
 LIFETIME = 5.0  # seconds; a host sends the second event right after the answer to the first
+MAX_NUMBERED = 4096  # equal calls that are remembered; an older one begins at 1 again
 
 
 class CachedDecision(NamedTuple):
@@ -58,3 +62,36 @@ class DuplicateEvents:
                 self._cached[key] = fresh[1:]
             return fresh[0].decision if fresh else None
         return None
+
+
+class CallNumbers:
+    """The counts of begun and ended calls, by their key."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[int, int]] = {}  # begun, ended
+
+    def begin_call(self, key: str) -> str:
+        """Return the id of a call that begins."""
+        begun, ended = self._counts.pop(key, (0, 0))
+        self._keep(key, begun + 1, ended)
+        return make_call_id(key, begun + 1)
+
+    def find_open_call(self, key: str) -> str:
+        """Return the id of the call that began last."""
+        return make_call_id(key, self._counts.get(key, (1, 0))[0])
+
+    def end_call(self, key: str) -> str:
+        """Return the id of the oldest call that has not ended, or that of the last call if all have."""
+        begun, ended = self._counts.pop(key, (1, 0))
+        ended = min(ended + 1, begun)
+        self._keep(key, begun, ended)
+        return make_call_id(key, ended)
+
+    def _keep(self, key: str, begun: int, ended: int) -> None:
+        if len(self._counts) >= MAX_NUMBERED:
+            del self._counts[next(iter(self._counts))]
+        self._counts[key] = begun, ended
+
+
+def make_call_id(key: str, number: int) -> str:
+    return f"{key}-{number}"
