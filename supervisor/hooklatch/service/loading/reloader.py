@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,23 +52,12 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
 if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
     from hooklatch.dialects.dialect import Dialect
 
-__all__ = ["Reloader", "ReloadResult", "ReloadRequest", "UnsettledError", "make_first_plan"]
+__all__ = ["Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
-
-
-class ReloadResult(msgspec.Struct, frozen=True):
-    """The result of a reload."""
-
-    previous: int
-    revision: int
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
-    diagnostics: list[Diagnostic]
-    accepted: list[str] = []  # the files and plugins that had vanished, and are removed now
 
 
 class ReloadRequest(msgspec.Struct, frozen=True):
@@ -122,7 +111,7 @@ class Reloader:
         fleet: Fleet,
         *,
         on_declared: Callable[[str, str], None],
-        on_reloaded: Callable[[ReloadResult], None],
+        on_reloaded: Callable[[ReloadAnswer], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
         self.active = first
@@ -197,7 +186,7 @@ class Reloader:
 
     async def reload(
         self, request: ReloadRequest = BY_ITSELF, *, anew: str | None = None, known: dict[str, Stamp] | None = None
-    ) -> ReloadResult:
+    ) -> ReloadAnswer:
         """Load the sources that have changed, and those of the request. Return the result.
 
         The new versions of sources below the directory `anew` are not compared to the old ones.
@@ -219,9 +208,7 @@ class Reloader:
             revision = self._registries.view.revision
             if revision != previous:
                 logger.info("reloaded", extra={"revision": revision})
-            result = ReloadResult(
-                previous, revision, change.added, change.removed, change.changed, self.diagnostics, self.active.removed
-            )
+            result = describe_reload(previous, revision, change, self.diagnostics, self.active.removed)
             if request.is_explicit or revision != previous or self.diagnostics != before:
                 self._on_reloaded(result)
             return result
@@ -241,7 +228,7 @@ class Reloader:
         paths = [path for path, hooks in self._by_file.items() for hook in hooks if name in (hook.id, hook.name)]
         return next((path for path in paths if path in self.active.vanished), paths[0] if paths else None)
 
-    async def apply(self, candidate: BundleCandidate) -> ReloadResult:
+    async def apply(self, candidate: BundleCandidate) -> ReloadAnswer:
         """Activate a bundle of the fleet, all of it as one revision.
 
         Raises:
@@ -251,7 +238,7 @@ class Reloader:
             previous = self._registries.view.revision
             change = await self._reload(candidate=candidate)
             revision = self._registries.view.revision
-            result = ReloadResult(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+            result = describe_reload(previous, revision, change, self.diagnostics, [])
             self._on_reloaded(result)
             return result
 
@@ -502,3 +489,14 @@ def list_siblings(path: str) -> list[str]:
     listing = list_directory(folder)
     names = listing.names if isinstance(listing, DirectoryNames) else []  # the directory itself is watched in any case
     return [os.path.join(folder, name) for name in names if name.endswith(".py")]
+
+
+def describe_reload(
+    previous: int, revision: int, change: SnapshotDiff, diagnostics: Iterable[Diagnostic], accepted: list[str]
+) -> ReloadAnswer:
+    """Return the answer of a reload; `accepted` are the files and plugins that had vanished, and are removed now."""
+    return {
+        "previous": previous, "revision": revision, "added": change.added, "removed": change.removed,
+        "changed": change.changed, "diagnostics": [diagnostic.describe() for diagnostic in diagnostics],
+        "accepted": accepted,
+    }  # fmt: skip
