@@ -38,6 +38,7 @@ from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.loading.commit import HookCommit
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader, ReloadResult, make_first_plan
@@ -125,9 +126,12 @@ class DaemonComponents:
             self.asks.wait = 0.0 if is_trial else settings.ask_wait
             self.asks.is_for_all = settings.asks_for_all
 
+        commit = HookCommit(
+            self.sources, self.registries, state, self.projects, self.fleet, on_declared=self.notes.note_file
+        )
         self.files = make_files(
-            first, self.sources, self.registries, state, self.projects, self.fleet,
-            on_declared=self.notes.note_file, on_reloaded=self._note_reload, on_settings=take_settings,
+            first, commit, self.sources, state, self.projects, self.fleet,
+            on_reloaded=self._note_reload, on_settings=take_settings,
         )  # fmt: skip
         self.file_watch = FileWatch(self.files)
         environments.changed = lambda: self.file_watch.hint.set()
