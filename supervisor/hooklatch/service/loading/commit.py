@@ -29,10 +29,10 @@ from hooklatch.service.loading.sources import SourceBuild, Sources
 from hooklatch.service.loading.unread import UnreadEntries
 from hooklatch.service.registry.registries import Registries
 
-__all__ = ["HookCommit", "LoadedHooks", "list_manifests"]
+__all__ = ["HookCommit", "ActiveHooks", "list_manifests"]
 
 
-class LoadedHooks(msgspec.Struct, frozen=True):
+class ActiveHooks(msgspec.Struct, frozen=True):
     """The hooks of one plan and its builds, and what is wrong."""
 
     plan: ReloadPlan
@@ -109,7 +109,7 @@ class HookCommit:
         self._fleet.record_active(plan.fleet)
         return change
 
-    def commit(self, before: LoadedHooks, now: LoadedHooks, *, forgets: bool) -> tuple[SnapshotDiff, bool]:
+    def commit(self, before: ActiveHooks, now: ActiveHooks, *, forgets: bool) -> tuple[SnapshotDiff, bool]:
         """Have every later fire use the new builds and hooks. Return also whether the state's content has changed."""
         plan, built, state = now.plan, now.built, self._state.state
         kept = (state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches)

@@ -35,7 +35,7 @@ from hooklatch.service.loading.build import (
     verify_fleet_files,
 )
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
-from hooklatch.service.loading.commit import HookCommit, LoadedHooks
+from hooklatch.service.loading.commit import ActiveHooks, HookCommit
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
 from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
@@ -118,7 +118,7 @@ class Reloader:
         on_reloaded: Callable[[ReloadResult], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
-        self.active = LoadedHooks(first)
+        self.active = ActiveHooks(first)
         self.reloads: Counter[str] = Counter()  # by their result
         self._commit = commit
         self._sources = sources
@@ -275,7 +275,7 @@ class Reloader:
         except BaseException:
             self._commit.discard(built)
             raise
-        now = LoadedHooks(plan, built, layers, diagnostics, unread)
+        now = ActiveHooks(plan, built, layers, diagnostics, unread)
         change, is_stored = self._commit.commit(self.active, now, forgets=accepts.less)
         self.active = now
         request.on_commit(plan.removed)
