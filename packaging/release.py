@@ -3,7 +3,8 @@
 prepare   version.py gets the version, and what stands under "Unreleased" in CHANGELOG.md gets it too, with today's date
 build     dist/VERSION/: the sdist, the wheel that is built from it, the JSON Schemas, and the notes
 
-Nothing is committed, tagged or uploaded: `build` ends with the commands for that.  Both steps may be repeated.
+Both refuse a tree with other changes, since what is released has to be what is committed.  Both may be repeated.
+Nothing is committed, tagged or uploaded: `build` ends with the commands for that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VERSION_FILE = Path("supervisor", "hooklatch", "version.py")
 FORM = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 LITERAL = re.compile(r'^VERSION = "([^"]+)"$', re.MULTILINE)
+CHANGELOG = "CHANGELOG.md"
 UNRELEASED = "## Unreleased"
 MOST_LINES = 80  # of what a release changes: a reader takes it in before he upgrades
 
@@ -31,12 +33,24 @@ class ReleaseError(Exception):
     """The release cannot be made; the text says why, and what to do."""
 
 
+def check_tree(root: Path) -> None:
+    """Refuse a tree that has other changes than those of `prepare`."""
+    done = subprocess.run(
+        ["git", "status", "--porcelain", "--no-renames"], cwd=root, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ReleaseError(f"a release is made in a checkout of git: {done.stderr.strip()}")
+    ours = {str(VERSION_FILE), CHANGELOG}
+    if others := [line[3:] for line in done.stdout.splitlines() if line[3:] not in ours]:
+        raise ReleaseError(f"{', '.join(others[:5])}: not committed; commit or remove what is not part of the release")
+
+
 def prepare(root: Path, version: str, today: str) -> None:
     """Write the version and its section of the changelog, unless both are there."""
     path = root / VERSION_FILE
     text = path.read_text(encoding="utf-8")
     current = read_version(text)
-    changelog = root / "CHANGELOG.md"
+    changelog = root / CHANGELOG
     history = changelog.read_text(encoding="utf-8")
     if has_section(history, version):
         if current != version:
@@ -96,7 +110,7 @@ def build(root: Path, version: str, folder: Path) -> list[Path]:
     """
     if read_version((root / VERSION_FILE).read_text(encoding="utf-8")) != version:
         raise ReleaseError(f"{VERSION_FILE} does not say {version}; run `prepare` first")
-    notes = section_of((root / "CHANGELOG.md").read_text(encoding="utf-8"), f"## {version}")
+    notes = section_of((root / CHANGELOG).read_text(encoding="utf-8"), f"## {version}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)], root)
@@ -128,6 +142,7 @@ def main(arguments: Sequence[str]) -> int:
     step, version = arguments
     try:
         number_of(version)
+        check_tree(ROOT)
         if step == "prepare":
             prepare(ROOT, version, datetime.now(UTC).date().isoformat())
         elif step == "build":

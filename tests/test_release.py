@@ -45,7 +45,14 @@ def small(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     write_changes(tmp_path, CHANGES)
+    commit(tmp_path)
     return tmp_path
+
+
+def commit(root: Path) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "a"]):
+        subprocess.run([*git, *words], cwd=root, check=True, capture_output=True)
 
 
 def write_changes(root: Path, changes: str) -> None:
@@ -89,6 +96,14 @@ def test_a_release_that_would_be_wrong_is_refused_and_changes_nothing(
     assert f'VERSION = "{VERSION}"' in (small / "supervisor/hooklatch/version.py").read_text()
 
 
+def test_what_is_not_committed_is_not_released(small: Path) -> None:
+    (small / "new.py").write_text("")
+
+    for step in ("prepare", "build"):
+        code, output = release(small, step, NEXT)
+        assert (code, "new.py: not committed" in output) == (1, True), output
+
+
 def test_a_version_that_was_not_prepared_is_not_built(small: Path) -> None:
     code, output = release(small, "build", NEXT)
 
@@ -116,6 +131,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
     for path in tracked():
         (root / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / path.relative_to(ROOT))
+    commit(root)
     code, output = release(root, "build", VERSION)
     assert code == 0, output
     folder = root / "dist" / VERSION

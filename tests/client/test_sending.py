@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
-from hooklatch.client.async_link import AsyncLink
+from hooklatch.client.async_connection import AsyncLink
 from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.skipping import SkippedCounts
-from hooklatch.client.sync_link import SyncLink
+from hooklatch.client.sync_connection import SyncLink
 from hooklatch.client.tasks import open_tasks
 
 BRISK = Liveness(interval=0.05, misses=3)

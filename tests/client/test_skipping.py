@@ -18,7 +18,7 @@ import hooklatch
 from hooklatch import connect_sync
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.skipping import SkippedCounts
-from hooklatch.client.sync_link import SyncLink
+from hooklatch.client.sync_connection import SyncLink
 from support.daemons import Daemon
 from support.scripted_daemon import Peer, ScriptedDaemon
 from support.shared_daemon import daemon_in_thread

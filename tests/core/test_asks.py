@@ -63,7 +63,7 @@ def test_what_is_no_answer_leaves_the_ask_open(ask_id: str, digest: str, by: str
     with pytest.raises((ValueError, NotAskedError), match=error):
         asks.answer(ask_id, "allow", "ok", by=by, now=100.0, payload_digest=digest)
 
-    assert [one.id for one in asks] == ["a-1"]
+    assert [one["id"] for one in asks] == ["a-1"]
 
 
 @given(st.permutations(["allow", "deny", "late", "expired", "draining", "abandoned"]))

@@ -9,7 +9,6 @@ from hooklatch.core.health import (
     DO_ABOUT,
     ActiveFaults,
     HealthInputs,
-    HealthWarning,
     WarningInputs,
     health_findings,
     health_warnings,
@@ -60,9 +59,9 @@ def test_each_thing_that_is_wrong_makes_it_red_with_its_word_and_what_to_do(
     (found,) = health_findings(condition)
 
     assert health_word(condition) == "red"
-    assert found.reason == reason
-    assert what in found.what
-    assert do in found.do
+    assert found["reason"] == reason
+    assert what in found["what"]
+    assert do in found["do"]
 
 
 def test_every_field_of_the_condition_counts() -> None:
@@ -75,7 +74,7 @@ def test_one_that_leaves_says_so_whatever_is_wrong() -> None:
     leaving = msgspec.structs.replace(SOUND, is_draining=True, files=["broken"])
 
     assert health_word(leaving) == "draining"
-    assert [one.reason for one in health_findings(leaving)] == ["files"]
+    assert [one["reason"] for one in health_findings(leaving)] == ["files"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_one_that_leaves_says_so_whatever_is_wrong() -> None:
 def test_a_restart_is_called_for_where_no_gate_can_be_decided(change: dict[str, object], is_well: bool) -> None:
     condition = msgspec.structs.replace(SOUND, **change)
 
-    assert any(one.is_vital for one in health_findings(condition)) is not is_well
+    assert any(one["is_vital"] for one in health_findings(condition)) is not is_well
     assert is_well is is_vital_well(
         is_zygote_alive=condition.is_zygote_alive, is_record_sound=condition.is_record_sound
     )
@@ -119,5 +118,5 @@ def test_all_that_is_yellow_says_what_to_do() -> None:
     assert health_warnings(WarningInputs(**empty)) == []
     for field in empty:
         assert health_warnings(WarningInputs(**{**empty, field: ["it"]})) == [
-            HealthWarning(field, "it", DO_ABOUT[field])
+            {"reason": field, "what": "it", "do": DO_ABOUT[field]}
         ]

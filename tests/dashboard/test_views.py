@@ -13,8 +13,9 @@ import pytest
 import trio
 
 from hooklatch.client.trio_admin import AdminConnector, TrioAdminConnection, convert_answer
+from hooklatch.core.answers import AsksAnswer, HooksAnswer
+from hooklatch.core.status_answers import HookTimings
 from hooklatch.dashboard.actions import Actions
-from hooklatch.dashboard.answers import HooksAnswer, HookSummary, OpenAskList, TimingSummary
 from hooklatch.dashboard.asker import QueryResult
 from hooklatch.dashboard.charts import draw_columns, draw_range_bar
 from hooklatch.dashboard.decisions import build_announced_row, build_record_row
@@ -28,6 +29,7 @@ from hooklatch.dashboard.site import DashboardSite
 from hooklatch.dashboard.sources import read_source
 from hooklatch.dashboard.text import MAX_TEXT, format_moment, format_page_json, make_visible
 from hooklatch.errors import DaemonUnreachableError, UnreadableAnswerError
+from hooklatch.service.registry.statistics import UNTIMED
 from support.asked import ask
 from support.tables import table
 
@@ -195,27 +197,28 @@ def test_records_of_other_kinds_or_shapes_are_no_revisions() -> None:
     assert [one.number for one in list_revisions([good, {"kind": "registry"}, {**good, "kind": "source"}])] == [2]
 
 
+def timed(**more: Any) -> HookTimings:
+    timings: Any = {**UNTIMED, **more}
+    return timings
+
+
 def test_a_chart_holds_numbers_alone() -> None:
-    bar = str(draw_range_bar(TimingSummary(4, {}, 0.01, 5.0, 70.0, 1e9)))
+    bar = str(draw_range_bar(timed(count=4, min_ms=0.01, p50_ms=5.0, p99_ms=70.0, max_ms=1e9)))
     tall = str(draw_columns([(0, 0), (4, 1), (2, 9)]))
 
     assert "nan" not in bar + tall
     assert bar.count("<rect") == 1
     assert tall.count('class="failed"') == 2
     assert "style" not in bar + tall
-    assert (str(draw_range_bar(TimingSummary(0, {}))), str(draw_columns([(0, 0)]))) == ("", "")
+    assert (str(draw_range_bar(UNTIMED)), str(draw_columns([(0, 0)]))) == ("", "")
 
 
 def hooks(**counts: tuple[int, int]) -> QueryResult[HooksAnswer]:
-    found = [
-        HookSummary(
-            name, name, "global", "stop", "", "active", True, TimingSummary(calls, {"crash": failed}), None, "",
-            "python",
-            None, None, False, False, 100, None, None, None,
-        )
+    found: list[Any] = [
+        {"name": name, "timings": timed(count=calls, failures={"crash": failed})}
         for name, (calls, failed) in counts.items()
-    ]  # fmt: skip
-    return QueryResult(HooksAnswer(1, "", found))
+    ]
+    return QueryResult({"revision": 1, "digest": "", "hooks": found})
 
 
 def test_intervals_are_differences_of_counts() -> None:
@@ -286,7 +289,7 @@ def test_an_answer_without_what_a_page_needs_is_none(missing: str) -> None:
 
 def asked(**more: Any) -> str:
     """Return the page on which somebody answers an ask."""
-    told = msgspec.json.decode(msgspec.json.encode({"asks": [ask(**more)]}), type=OpenAskList).asks[0]
+    told = msgspec.json.decode(msgspec.json.encode({"asks": [ask(**more)]}), type=AsksAnswer)["asks"][0]
     actions = Actions(DashboardSite(AdminConnector("hooklatch dashboard", list), Keys(1), "me"))
     return html.unescape(bytes(actions._ask_form(told, {}).body).decode())
 

@@ -43,7 +43,7 @@ async def assert_it_is_as_before(daemon: Daemon) -> None:
         assert (await client.fire_tool("Bash"))["reason"] == "no"
     await until(lambda: not pool.is_busy)
     status = pool.status()
-    assert (status.lost, status.waiting, status.busy) == (0, 0, 0)
+    assert (status["lost"], status["waiting"], status["busy"]) == (0, 0, 0)
     assert all(not session.flow.in_flight for session in daemon.parts.sessions)
 
 
@@ -60,7 +60,7 @@ async def hold(daemon: Daemon, stack: AsyncExitStack, go: Path, *, sessions: int
         stack.push_async_callback(client.aclose)
         await client.send_raw(fires(100, MAX_IN_FLIGHT, "Slow", go=str(go)))
     pool, statistics, offered = pool_of(daemon), daemon.parts.statistics, sessions * MAX_OF_SESSION
-    await until(lambda: pool.status().waiting + pool.status().busy + statistics.dropped["overload"] == offered)
+    await until(lambda: pool.status()["waiting"] + pool.status()["busy"] + statistics.dropped["overload"] == offered)
     return clients
 
 
@@ -69,7 +69,7 @@ async def test_floods_are_refused_and_every_quiet_session_is_served(daemon: Daem
     go, answers, quiet_answers, pool = daemon.folder / "go", Answers(), Answers(), pool_of(daemon)
     async with AsyncExitStack() as stack:
         clients = await hold(daemon, stack, go, sessions=FLOODERS)
-        assert pool.status().waiting == pool.limits.queue
+        assert pool.status()["waiting"] == pool.limits.queue
         waiting = [pool._queue._gates.waiting(session.id) for session in daemon.parts.sessions if session.connections]
         quiet = [await stack.enter_async_context(daemon.session()) for _ in range(QUIET)]
         for client in quiet:
@@ -175,7 +175,7 @@ async def test_four_thousand_fires_at_once_are_each_answered_once_beside_two_tho
         async with daemon.session() as quiet:
             while not is_over:
                 quiet_reasons.append((await quiet.fire_tool("Bash"))["reason"])
-                most["waiting"] = max(most["waiting"], pool.status().waiting)
+                most["waiting"] = max(most["waiting"], pool.status()["waiting"])
                 if len(quiet_reasons) % 20:
                     continue
                 held = [len(one._incoming.lines) for one in daemon.parts.bus.connections.values()]

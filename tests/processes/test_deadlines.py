@@ -251,7 +251,7 @@ async def test_a_call_whose_deadline_has_passed_is_not_sent_and_costs_no_worker(
 
     reply = await pool.call(ASKED, FIRE, trio.current_time())
 
-    assert (reply.cause, reply.is_lost, pool.status().idle) == ("timeout", False, 1)
+    assert (reply.cause, reply.is_lost, pool.status()["idle"]) == ("timeout", False, 1)
     with pytest.raises(BlockingIOError):
         scripted.theirs.recv(1, socket.MSG_DONTWAIT)
 
@@ -275,11 +275,11 @@ async def test_each_waiting_call_ends_at_its_own_deadline(
         for timeout in (3.0, 1.0, 2.0):
             nursery.start_soon(call, timeout)
             await trio.testing.wait_all_tasks_blocked()
-        waiting = [pool.status().waiting]
+        waiting = [pool.status()["waiting"]]
         for _ in range(3):
             mock_clock.jump(1.0)
             await trio.testing.wait_all_tasks_blocked()
-            waiting.append(pool.status().waiting)
+            waiting.append(pool.status()["waiting"])
         nursery.cancel_scope.cancel()
 
     assert waiting == [3, 2, 1, 0]

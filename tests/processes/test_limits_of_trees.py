@@ -178,7 +178,7 @@ async def test_a_hook_that_forks_without_end_is_a_crash_and_all_of_it_is_killed(
             nursery.start_soon(explode)
             await until(lambda: len(zygotes_children(workers)) > 10 or outcomes)
             meanwhile = await workers.said("pid")
-        await until(lambda: zygotes_children(workers) <= set(workers.pool.status().pids))
+        await until(lambda: zygotes_children(workers) <= set(workers.pool.status()["pids"]))
 
     assert outcomes[0].cause == "crash"
     assert outcomes[0].message == "it started too many processes: more than 24 were below it"
@@ -188,8 +188,8 @@ async def test_a_hook_that_forks_without_end_is_a_crash_and_all_of_it_is_killed(
 async def test_a_bomb_left_behind_by_a_call_that_returned_is_killed_with_its_worker(tmp_path: Path) -> None:
     async with watched_pool(tmp_path, processes=24) as workers:
         await workers.said("bomb_in_the_background", forks=str(tmp_path / "forks"))
-        await until(lambda: workers.pool.status().recycled)
-        await until(lambda: zygotes_children(workers) <= set(workers.pool.status().pids))
+        await until(lambda: workers.pool.status()["recycled"])
+        await until(lambda: zygotes_children(workers) <= set(workers.pool.status()["pids"]))
 
         assert await workers.said("pid")
 
@@ -198,7 +198,7 @@ async def test_a_bomb_at_import_is_a_worker_that_did_not_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with watched_pool(tmp_path, processes=24) as workers:
-        await until(lambda: workers.pool.status().idle)
+        await until(lambda: workers.pool.status()["idle"])
         (tmp_path / "explode").touch()
         await workers.call("die")
         await until(lambda: "more than 24 were below it" in caplog.text)
@@ -235,9 +235,9 @@ async def test_files_in_memory_count_at_strict_across_calls(
         said = ""
         for _ in range(50):  # some call of these, or the time after it, is the last
             said += (await workers.call("hold", mib=20, how=how)).message or ""
-            if workers.pool.status().lost or workers.pool.status().recycled:
+            if workers.pool.status()["lost"] or workers.pool.status()["recycled"]:
                 break
-        await until(lambda: workers.pool.status().lost or workers.pool.status().recycled)
+        await until(lambda: workers.pool.status()["lost"] or workers.pool.status()["recycled"])
 
     assert "files in memory are over the limit of 300 MiB" in said + caplog.text
 
@@ -248,7 +248,7 @@ async def test_what_is_held_in_memory_for_a_while_ends_nobody(tmp_path: Path) ->
         pids |= {await workers.said("many_threads", threads=60, seconds=0.3)}
         status = workers.pool.status()
 
-    assert (len(pids), status.lost, status.recycled) == (1, 0, 0)
+    assert (len(pids), status["lost"], status["recycled"]) == (1, 0, 0)
 
 
 async def test_threads_without_end_are_a_crash_at_strict_and_some_hundred_are_not_limited_elsewhere(

@@ -117,14 +117,14 @@ async def test_a_call_that_nobody_waits_for_still_counts(tmp_path: Path) -> None
         nursery.start_soon(call, workers, "ask_when_told", counter)
         await until((tmp_path / "began").exists)
         nursery.cancel_scope.cancel()
-        workers_before = set(workers.pool.status().pids)
+        workers_before = set(workers.pool.status()["pids"])
         with trio.CancelScope(shield=True):
             workers.let_go()
             await until(lambda: not workers.pool.is_busy)
             assert counter.count == 1
             reply = await call(workers, "ask", counter, count=2)
             assert json.loads(reply.answer)["context"]["said"] == [2, 3]
-            assert workers_before <= set(workers.pool.status().pids)
+            assert workers_before <= set(workers.pool.status()["pids"])
 
 
 async def test_one_who_asks_without_end_leaves_everybody_a_turn(tmp_path: Path) -> None:

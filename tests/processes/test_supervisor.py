@@ -51,7 +51,7 @@ async def test_a_failed_child_is_started_again_after_its_wait_and_is_a_fault_for
     assert [at - begun for at in part.started_at] == [0.0, 0.0, 1.0]
     assert "'part' failed: OddError: second; it is started again in 0.5 s" in waiting
     assert "it was started again" in lately
-    assert (node.state, node.restarts, node.fault) == ("running", 2, "OddError: second")
+    assert (node["state"], node["restarts"], node["fault"]) == ("running", 2, "OddError: second")
     assert "part failed: part" in caplog.text
     assert "OddError: first" in caplog.text
     assert "Traceback" in caplog.text
@@ -65,10 +65,10 @@ async def test_one_that_fails_too_often_stays_down_for_the_longest_wait_and_ends
         await supervisor.start(ChildSpec("other", other.run, policy=POLICY))
         await supervisor.start(ChildSpec("part", part.run, policy=POLICY))
         await trio.sleep(5)
-        states = [node.state for node in supervisor.tree()]
+        states = [node["state"] for node in supervisor.tree()]
         await trio.sleep(200)
 
-        assert [node.state for node in supervisor.tree()] == ["running", "running"]
+        assert [node["state"] for node in supervisor.tree()] == ["running", "running"]
 
     assert states == ["running", "down"]
     assert [at - part.started_at[0] for at in part.started_at] == [0.0, 0.0, 1.0, 51.0, 101.0, 151.0]

@@ -88,7 +88,7 @@ async def test_what_a_worker_says_between_two_calls_is_no_answer_to_the_next_one
         with trio.fail_after(10):
             await trio.lowlevel.wait_readable(worker.process.socket)
         reply = await workers.call("refuse")
-        await until(lambda: intruder not in workers.pool.status().pids)
+        await until(lambda: intruder not in workers.pool.status()["pids"])
 
     assert (reply.cause, worker.kill_reason) == ("policy", "it broke the protocol between two calls")
     assert b'"verdict":"deny"' in reply.answer

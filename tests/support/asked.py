@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooklatch.core.asks import Ask
+from hooklatch.core.answers import Ask
 
 DIGEST = "d" * 64
 

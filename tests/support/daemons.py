@@ -173,7 +173,7 @@ class Daemon:
 
     @property
     def worker_pids(self) -> list[int]:
-        return [pid for pool in self.parts.sources.pools.values() for pid in pool.status().pids]
+        return [pid for pool in self.parts.sources.pools.values() for pid in pool.status()["pids"]]
 
 
 def child_of(parent: Client) -> dict[str, Any]:

@@ -84,4 +84,4 @@ async def replace_workers(daemon: Daemon) -> None:
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     pools = daemon.parts.sources.pools.values()
-    await until(lambda: all((pids := pool.status().pids) and before.isdisjoint(pids) for pool in pools))
+    await until(lambda: all((pids := pool.status()["pids"]) and before.isdisjoint(pids) for pool in pools))

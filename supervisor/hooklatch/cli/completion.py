@@ -11,7 +11,7 @@ import argparse
 import functools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
@@ -36,8 +36,19 @@ WORDS = {
 }  # fmt: skip
 
 
+class CompletionOutput(TypedDict):
+    """`completion`."""
+
+    shell: Literal["bash", "zsh", "fish"]
+    script: str
+
+
+Words: TypeAlias = list[str]
+
+
 def add_completion(parser: Parser) -> None:
     parser.runs(run_completion, example='eval "$(hooklatch completion bash)"')
+    parser.prints("cli.completion:CompletionOutput", "cli.completion:Words")
     request = parser.add_mutually_exclusive_group(required=True)
     request.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
     request.add_argument("--words", choices=KINDS, help="print the names that the scripts offer, one a line")
@@ -50,7 +61,9 @@ def run_completion(arguments: argparse.Namespace) -> int:
         output.say_json(words) if arguments.json else output.say_text("\n".join(words))
         return Exit.OK
     script = make_completion_script(arguments.shell)
-    output.say_json({"shell": arguments.shell, "script": script}) if arguments.json else output.say_text(script)
+    output.say_json(CompletionOutput(shell=arguments.shell, script=script)) if arguments.json else output.say_text(
+        script
+    )
     return Exit.OK
 
 

@@ -1,4 +1,7 @@
-"""The command `schema`: JSON Schemas of hooks.toml and of each command's `--json`, made from the structs themselves.
+"""The command `schema`: JSON Schemas of hooks.toml and of each command's `--json`, made from the shapes themselves.
+
+A command declares the shapes of what it prints (`Parser.prints`).  Those of commands that import the standard library
+alone, to start fast, are here.
 
 The keys of a schema stay.  A later version may add keys, so no schema forbids others.  hooks.toml is the exception: the
 daemon too refuses a key that it does not know.
@@ -7,17 +10,29 @@ daemon too refuses a key that it does not know.
 from __future__ import annotations
 
 import argparse
+import functools
 import inspect
 import os
-from typing import Any
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Literal, TypedDict
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.core.answers import EventStatus, HookLoad
+from hooklatch.core.hooks.registry import HookState
+from hooklatch.core.status_answers import ChildStatus, HealthFinding, ProjectStatus
 
 __all__ = [
+    "AbsentDaemon",
+    "DaemonTree",
+    "EventsOutput",
+    "StopOutput",
+    "TopHook",
+    "TopOutput",
+    "TrustedProjects",
     "CONFIG",
-    "UNDESCRIBED",
     "add_schema",
     "list_schema_names",
     "schema_file_name",
@@ -27,7 +42,66 @@ __all__ = [
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 CONFIG = "hooks.toml"
-UNDESCRIBED = ("mcp", "schema")  # they print another program's lines, and schemas
+
+
+class StopOutput(TypedDict):
+    """`stop`: the daemon has ended, after so many `seconds`."""
+
+    stopped: Literal[True]
+    pid: int
+    seconds: float
+
+
+class DaemonTree(TypedDict):
+    """`status --tree`: the daemon's own parts."""
+
+    health: Literal["green", "red"]
+    tree: list[ChildStatus]
+
+
+class AbsentDaemon(TypedDict):
+    """`status` without a daemon: the end of the last one, and its time."""
+
+    health: Literal["stopped", "failed", "killed", "elsewhere", "silent", "unknown"]
+    since: str | None
+    pid: int | None
+    message: str
+
+
+class TrustedProjects(TypedDict):
+    """`trust --list`."""
+
+    projects: list[ProjectStatus]
+
+
+class EventsOutput(TypedDict):
+    """`events`; `live` is false for the standard catalogue, without a daemon."""
+
+    events: list[EventStatus]
+    live: bool
+
+
+class TopHook(TypedDict):
+    """A hook: its calls since the daemon's start, and the load of its workers; null where that is not known."""
+
+    name: str
+    event: str
+    state: HookState
+    calls: int
+    calls_per_s: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    failures: dict[str, int]
+    load: HookLoad | None
+
+
+class TopOutput(TypedDict):
+    """`top`: the rates between two reports; the hooks in the order of `--sort`."""
+
+    health: Literal["green", "red"]
+    wrong: list[HealthFinding]
+    fires_per_s: float | None
+    hooks: list[TopHook]
 
 
 def add_schema(parser: Parser) -> None:
@@ -79,21 +153,30 @@ def format_schema(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False)
 
 
-def list_outputs() -> dict[str, tuple[Any, ...]]:
-    from hooklatch.cli import daemon_outputs, fleet_outputs, hook_outputs, live_outputs, setup_outputs
+@functools.cache
+def find_printing_commands() -> dict[str, tuple[str, ...]]:
+    """Return the commands that print JSON, each with the names of the shapes of it."""
+    from hooklatch.cli.commands import build_command_line
 
-    return {
-        **setup_outputs.OUTPUTS,
-        **daemon_outputs.OUTPUTS,
-        **hook_outputs.OUTPUTS,
-        **live_outputs.OUTPUTS,
-        **fleet_outputs.OUTPUTS,
-    }
+    return dict(list_printing_commands(build_command_line(), ""))
+
+
+def list_printing_commands(parser: Parser, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if parser.declared().shapes:
+        yield name, parser.shapes
+    for word, below in parser.commands.items():
+        yield from list_printing_commands(below, f"{name} {word}".strip())
 
 
 def list_schema_names() -> list[str]:
     """Return the names of all schemas: hooks.toml, and the commands."""
-    return [CONFIG, *list_outputs()]
+    return [CONFIG, *find_printing_commands()]
+
+
+def load_shape(name: str) -> Any:
+    """Return a shape by its module below `hooklatch` and its name there, such as `core.answers:HooksAnswer`."""
+    module, _, shape = name.partition(":")
+    return getattr(import_module(f"hooklatch.{module}"), shape)
 
 
 def join_tables() -> type:
@@ -119,8 +202,8 @@ def find_schema(name: str) -> dict[str, Any] | None:
     if name == CONFIG:
         shapes: tuple[Any, ...] = (join_tables(),)
         title = "hooks.toml, of hooklatch"
-    elif (known := list_outputs().get(name)) is not None:
-        shapes = known
+    elif (known := find_printing_commands().get(name)) is not None:
+        shapes = tuple(map(load_shape, known))
         title = f"hooklatch {name} --json"
     else:
         return None

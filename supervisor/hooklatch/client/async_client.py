@@ -27,7 +27,7 @@ from hooklatch.client.sockets import list_socket_candidates
 from hooklatch.errors import DaemonUnreachableError, SessionClosedError
 
 if TYPE_CHECKING:
-    from hooklatch.client.async_reconnector import AsyncReconnector
+    from hooklatch.client.async_connection import AsyncReconnector
     from hooklatch.client.tasks import SessionTasks
 
 __all__ = ["Announcements", "Session", "connect", "session"]
@@ -100,7 +100,7 @@ class Session(SessionOperations):
         if self._reconnector is not None:
             raise SessionClosedError("the session was opened already; open another one")
         # Imported here, since a program that imports this module may never open a session.
-        from hooklatch.client.async_reconnector import AsyncReconnector
+        from hooklatch.client.async_connection import AsyncReconnector
         from hooklatch.client.tasks import open_tasks
 
         manager = open_tasks()

@@ -21,8 +21,7 @@ from hooklatch.client.protocol.served import ServedFunction
 from hooklatch.client.protocol.session_state import SessionState
 from hooklatch.client.protocol.steps import Steps
 from hooklatch.client.sockets import list_socket_candidates
-from hooklatch.client.sync_link import start_thread
-from hooklatch.client.sync_reconnector import SyncReconnector
+from hooklatch.client.sync_connection import SyncReconnector, start_thread
 
 __all__ = ["SyncAnnouncements", "SyncSession", "connect_sync"]
 

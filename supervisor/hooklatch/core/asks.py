@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -29,8 +29,11 @@ from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.messages import RETRYABLE, Cause, FireDecision
 from hooklatch.core.text import format_duration
 
+if TYPE_CHECKING:
+    from hooklatch.core.answers import Ask, AskEnd
+
 __all__ = [
-    "MAX_ASKS", "MAX_OF_ONE", "Ask", "AskResolution", "STRANGERS", "NotAskedError", "OpenAsks", "AskReason",
+    "MAX_ASKS", "MAX_OF_ONE", "AskResolution", "STRANGERS", "NotAskedError", "OpenAsks",
     "Verdict", "apply_resolution", "resolve_unanswered",
 ]  # fmt: skip
 
@@ -47,42 +50,6 @@ class NotAskedError(LookupError):
     """There is no such open ask; the text gives its resolution, if that is known."""
 
 
-class AskReason(msgspec.Struct, frozen=True):
-    """The question of one hook: its full name, and its reason."""
-
-    hook: str
-    reason: str
-
-
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """An open ask.  Its id is that of the decision that waits for it; times are texts as in the record.
-
-    `cwd` is the agent's folder, clipped like a reason.  `questions` are those of all hooks that ask, in firing order,
-    the agent's own last (without `questions_omitted` of them); a yes is an answer to each.  `hook` and `reason` are
-    those of the first.  `payload_digest` is that of the payload after all hooks, `excerpt` its contents without secrets
-    (`excerpt_cut`, as text, where more is missing), and `patch` (`patch_cut`) the keys that hooks have changed.
-    """
-
-    id: str
-    at: str
-    expires_at: str
-    session_id: str | None
-    host: str | None
-    cwd: str | None
-    event: str
-    tool: str | None
-    hook: str
-    reason: str
-    questions: list[AskReason]
-    questions_omitted: int
-    payload_digest: str
-    payload_bytes: int
-    excerpt: msgspec.Raw | None
-    excerpt_cut: str | None
-    patch: msgspec.Raw | None
-    patch_cut: str | None
-
-
 class AskResolution(msgspec.Struct, frozen=True, kw_only=True):
     """The end of an ask.  `by` is the name that the answering client gives; the kernel reports its `uid` and `pid`."""
 
@@ -93,6 +60,12 @@ class AskResolution(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
     uid: int | None = None
     pid: int | None = None
+
+    def describe(self) -> AskEnd:
+        """Return it as it is announced."""
+        return {
+            "id": self.id, "verdict": self.verdict, "cause": self.cause, "reason": self.reason, "by": self.by,
+        }  # fmt: skip
 
     def text(self) -> str:
         """Return the resolution as one line, with its author and reason."""
@@ -154,8 +127,8 @@ class OpenAsks:
 
     def open(self, ask: Ask, *, share: str, now: float, seconds: float) -> None:
         """Begin to wait for so many seconds; the caller has looked for an obstacle before."""
-        assert ask.id not in self._open, f"{ask.id} waits already"
-        self._open[ask.id] = PendingAsk(ask, share, now + seconds, seconds)
+        assert ask["id"] not in self._open, f"{ask['id']} waits already"
+        self._open[ask["id"]] = PendingAsk(ask, share, now + seconds, seconds)
         self._shares[share] += 1
 
     def answer(
@@ -170,8 +143,8 @@ class OpenAsks:
         waiting = self._open.get(ask_id)
         if waiting is None:
             raise NotAskedError(self._explain_not_open(ask_id))
-        if payload_digest is not None and payload_digest != waiting.ask.payload_digest:
-            raise ValueError(f"{ask_id} is about the payload {waiting.ask.payload_digest}, not {payload_digest}")
+        if payload_digest is not None and payload_digest != waiting.ask["payload_digest"]:
+            raise ValueError(f"{ask_id} is about the payload {waiting.ask['payload_digest']}, not {payload_digest}")
         if not (name := collapse_spaces(by)):
             raise ValueError("an answer needs a name in `by`: it stays in the record")
         if now >= waiting.deadline:

@@ -7,23 +7,23 @@ All of them use `health_findings`.  A warning is yellow.  Neither can be reporte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import msgspec
 
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.suspension import Suspension
+from hooklatch.core.messages import FindingReason, HealthWord
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import HealthFinding, HealthWarning, ReportedDiagnostic
 
 __all__ = [
-    "DO_ABOUT", "REASONS", "HealthInputs", "ActiveFaults", "HealthFinding", "HealthWarning", "Word", "WarningInputs",
+    "DO_ABOUT", "REASONS", "HealthInputs", "ActiveFaults", "WarningInputs",
     "is_vital_well", "health_findings", "health_word", "health_warnings",
 ]  # fmt: skip
 
-Word: TypeAlias = Literal["ready", "red", "draining"]
-Reason: TypeAlias = Literal[
-    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "state", "suspended", "fleet"
-]
-REASONS = get_args(Reason)
+REASONS = get_args(FindingReason)
 BY_ITSELF = "it is started again by itself; see: hooklatch status --tree, and report what the log has"
 DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tried again by itself"
 DISK = "fix its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
@@ -32,16 +32,10 @@ LINK = "see what it says; `hooklatch link` must run, and says on its standard er
 RESTART = "fix what is named, and make a change again that would be lost; else start the daemon again"
 
 
-class HealthFinding(msgspec.Struct, frozen=True):
-    """One thing that is wrong: the word for its kind, what it is, and what to do.
+class PlacedProblem(Protocol):
+    """Something that is wrong in a place, such as a file; its `str` is what a person reads."""
 
-    `is_vital` says that no gate can be decided until a restart.
-    """
-
-    reason: Reason
-    what: str
-    do: str
-    is_vital: bool = False
+    def describe(self) -> ReportedDiagnostic: ...
 
 
 class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,22 +47,14 @@ class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
     is_zygote_alive: bool
     record: Sequence[str]
     is_record_sound: bool
-    isolation: Sequence[object]  # sources that are isolated less than configured
-    files: Sequence[object]  # what is wrong in files
-    hooks: Sequence[object]  # clients' hooks that cannot be called
+    isolation: Sequence[PlacedProblem]  # sources that are isolated less than configured
+    files: Sequence[PlacedProblem]  # what is wrong in files
+    hooks: Sequence[PlacedProblem]  # clients' hooks that cannot be called
     faults: Sequence[str]  # of the daemon's own files and places
-    quarantined: Sequence[str]  # hooks, by name
+    quarantined: list[str]  # hooks, by name
     state: Sequence[str]  # of shared state
     suspended: Sequence[Suspension]
     fleet: Sequence[str]  # parts of its policy that are not active, or too old
-
-
-class HealthWarning(msgspec.Struct, frozen=True):
-    """One thing that deserves a look and makes nothing red by itself: the word for its kind, and what to do."""
-
-    reason: str
-    what: str
-    do: str
 
 
 class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +88,7 @@ DO_ABOUT = {
 def health_warnings(inputs: WarningInputs) -> list[HealthWarning]:
     """Return each thing that deserves a look, with what to do."""
     return [
-        HealthWarning(field, text, DO_ABOUT[field])
+        {"reason": field, "what": text, "do": DO_ABOUT[field]}
         for field in inputs.__struct_fields__
         for text in getattr(inputs, field)
     ]
@@ -119,29 +105,33 @@ def health_findings(inputs: HealthInputs) -> list[HealthFinding]:
 
 
 def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
-    yield from (HealthFinding("parts", text, DESCRIPTORS) for text in inputs.listeners)
-    yield from (HealthFinding("parts", text, BY_ITSELF) for text in inputs.parts)
+    yield from (make_finding("parts", text, DESCRIPTORS) for text in inputs.listeners)
+    yield from (make_finding("parts", text, BY_ITSELF) for text in inputs.parts)
     if not inputs.is_zygote_alive:
         text = "the zygote does not run, so no worker can be started"
-        yield HealthFinding("zygote", text, BY_ITSELF, is_vital=True)
-    yield from (HealthFinding("record", text, DISK, is_vital=not inputs.is_record_sound) for text in inputs.record)
-    yield from (HealthFinding("isolation", str(source), SAVED_FILE) for source in inputs.isolation)
-    yield from (HealthFinding("files", str(file), SAVED_FILE) for file in inputs.files)
-    yield from (HealthFinding("hooks", str(hook), SAVED_FILE) for hook in inputs.hooks)
-    yield from (HealthFinding("faults", text, RESTART) for text in inputs.faults)
+        yield make_finding("zygote", text, BY_ITSELF, is_vital=True)
+    yield from (make_finding("record", text, DISK, is_vital=not inputs.is_record_sound) for text in inputs.record)
+    yield from (make_finding("isolation", str(source), SAVED_FILE) for source in inputs.isolation)
+    yield from (make_finding("files", str(file), SAVED_FILE) for file in inputs.files)
+    yield from (make_finding("hooks", str(hook), SAVED_FILE) for hook in inputs.hooks)
+    yield from (make_finding("faults", text, RESTART) for text in inputs.faults)
     for name in inputs.quarantined:
         text = f"{name} is quarantined: its worker died too often"
-        yield HealthFinding("quarantined", text, f"fix it, then: hooklatch hooks enable {quote_name(name)}")
-    yield from (HealthFinding("state", text, RESTART) for text in inputs.state)
+        yield make_finding("quarantined", text, f"fix it, then: hooklatch hooks enable {quote_name(name)}")
+    yield from (make_finding("state", text, RESTART) for text in inputs.state)
     for suspension in inputs.suspended:
         hook = suspension.hook
         what, which = (hook, quote_name(hook)) if hook is not None else ("every hook", "--all")
         text = f"{what} is suspended: {suspension.reason}"
-        yield HealthFinding("suspended", text, f"to end that: hooklatch resume {which}")
-    yield from (HealthFinding("fleet", text, LINK) for text in inputs.fleet)
+        yield make_finding("suspended", text, f"to end that: hooklatch resume {which}")
+    yield from (make_finding("fleet", text, LINK) for text in inputs.fleet)
 
 
-def health_word(inputs: HealthInputs) -> Word:
+def make_finding(reason: FindingReason, what: str, do: str, *, is_vital: bool = False) -> HealthFinding:
+    return {"reason": reason, "what": what, "do": do, "is_vital": is_vital}
+
+
+def health_word(inputs: HealthInputs) -> HealthWord:
     """Return the daemon's condition in a word: draining, red, or ready."""
     return "draining" if inputs.is_draining else "red" if health_findings(inputs) else "ready"
 

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["RETRYABLE", "Cause", "FireDecision", "DecisionVerdict", "ChainHead", "CallOutcome"]
+__all__ = [
+    "FindingReason", "HealthWord", "RETRYABLE", "Cause", "FireDecision", "DecisionVerdict", "ChainHead", "CallOutcome",
+]  # fmt: skip
 
 DecisionVerdict = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
 Cause = Literal[
@@ -26,6 +28,10 @@ Cause = Literal[
     "audit",
 ]
 # Causes that may pass: the fault is temporary, not the hook's or the request's.
+HealthWord = Literal["ready", "red", "draining"]
+FindingReason = Literal[
+    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "state", "suspended", "fleet"
+]
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 
 

@@ -12,8 +12,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hooklatch.core.answers import Ask, AsksAnswer
+from hooklatch.core.status_answers import StatusAnswer
 from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, read_duration
-from hooklatch.dashboard.answers import OpenAskList, RecordSummary, ShownAsk, StatusSummary
 from hooklatch.dashboard.asker import QueryResult
 from hooklatch.dashboard.forms import FormError, read_form
 from hooklatch.dashboard.site import DashboardSite
@@ -147,7 +148,7 @@ class Actions:
         if problems.value is None:
             return self._site.wrong(409, problems.fault, place="asks")
         reason, verdict = fields.get("reason", "").strip(), fields.get("verdict", "")
-        if fields.get("digest") != problems.value.payload_digest:
+        if fields.get("digest") != problems.value["payload_digest"]:
             return self._ask_form(
                 problems.value, fields, fault="it is another payload than the form showed", status=409
             )
@@ -155,33 +156,34 @@ class Actions:
             return self._ask_form(problems.value, fields, fault="it needs a reason, and an answer", status=400)
         async with self._site.asking() as asker:
             answer = await asker.ask(
-                "answer_ask", dict[str, Any], id=problems.value.id, payload_digest=problems.value.payload_digest,
+                "answer_ask", dict[str, Any], id=problems.value["id"], payload_digest=problems.value["payload_digest"],
                 verdict=verdict, reason=reason[:MAX_REASON],
                 by=self._site.who,
             )  # fmt: skip
         if answer.value is None:
             return self._ask_form(problems.value, fields, fault=answer.fault, status=409)
-        self._site.notice(f"The answer to {problems.value.tool or problems.value.event} is {verdict}.")
+        self._site.notice(f"The answer to {problems.value['tool'] or problems.value['event']} is {verdict}.")
         return self._site.go("asks")
 
-    async def _ask(self, name: str) -> QueryResult[ShownAsk]:
+    async def _ask(self, name: str) -> QueryResult[Ask]:
         async with self._site.asking() as asker:
-            asks = await asker.ask("asks", OpenAskList)
+            asks = await asker.ask("asks", AsksAnswer)
         if asks.value is None:
             return QueryResult(fault=asks.fault)
-        for ask in asks.value.asks:
-            if ask.id == name:
+        for ask in asks.value["asks"]:
+            if ask["id"] == name:
                 return QueryResult(ask)
         return QueryResult(fault="it does not wait for an answer any more: it was answered, or its time is over")
 
-    def _ask_form(self, ask: ShownAsk, fields: Mapping[str, str], *, fault: str = "", status: int = 200) -> Response:
+    def _ask_form(self, ask: Ask, fields: Mapping[str, str], *, fault: str = "", status: int = 200) -> Response:
         payload, patch = (
-            format_payload_text(ask.excerpt, ask.excerpt_cut),
-            format_payload_text(ask.patch, ask.patch_cut),
+            format_payload_text(ask["excerpt"], ask["excerpt_cut"]),
+            format_payload_text(ask["patch"], ask["patch_cut"]),
         )
+        title = f"Answer {ask['tool'] or ask['event']}"
         return self._site.page(
-            "ask.html", title=f"Answer {ask.tool or ask.event}", place="asks", status=status, ask=ask, fields=fields,
-            payload=payload, patch=patch, mark=find_omission_mark(payload, patch),
+            "ask.html", title=title, place="asks", status=status, ask=ask, fields=fields, payload=payload,
+            patch=patch, mark=find_omission_mark(payload, patch),
             disguised=find_disguised_word(payload) or find_disguised_word(patch), fault=fault, who=self._site.who,
         )  # fmt: skip
 
@@ -192,11 +194,10 @@ class Actions:
         except FormError as error:
             return self._site.wrong(error.status, str(error), place="record")
         async with self._site.asking() as asker:
-            status = await asker.ask("status", StatusSummary)
+            status = await asker.ask("status", StatusAnswer)
         if status.value is None:
             return self._site.wrong(409, status.fault, place="record")
-        record: RecordSummary = status.value.record
-        if not self._site.checks.begin(record.folder):
+        if not self._site.checks.begin(status.value["record"]["folder"]):
             self._site.notice("The record is being checked already.")
         return self._site.go("record")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from hooklatch.dashboard.answers import TimingSummary
+from hooklatch.core.status_answers import HookTimings
 
 __all__ = ["draw_columns", "draw_range_bar"]
 
@@ -20,12 +20,12 @@ COLUMNS, TALL = 60, 48
 STEP = 5
 
 
-def draw_range_bar(timings: TimingSummary) -> Markup:
+def draw_range_bar(timings: HookTimings) -> Markup:
     """Return a bar from the shortest to the longest of the latest calls. Its thick part is from p50 to p99.
 
     The scale is logarithmic, the same for all hooks: 0.1 ms at the left, 60 s at the right.
     """
-    values = (timings.min_ms, timings.p50_ms, timings.p99_ms, timings.max_ms)
+    values = (timings["min_ms"], timings["p50_ms"], timings["p99_ms"], timings["max_ms"])
     known = [scale_position(value) for value in values if value is not None]
     if len(known) != len(values):
         return Markup("")

@@ -20,7 +20,8 @@ import msgspec
 import trio
 
 from hooklatch.client.trio_admin import AdminConnector, TrioAdminConnection
-from hooklatch.dashboard.answers import HooksAnswer, OpenAskList, RecordPage, ShownAsk, StatusSummary
+from hooklatch.core.answers import Ask, AsksAnswer, HooksAnswer
+from hooklatch.core.status_answers import LogAnswer, StatusAnswer
 from hooklatch.dashboard.asker import DaemonQueries, QueryResult, open_asker
 from hooklatch.dashboard.samples import Samples
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError
@@ -46,8 +47,8 @@ class StatusSample(msgspec.Struct, frozen=True):
     """The daemon's status and asks at a moment, as far as it responded."""
 
     at: float
-    status: QueryResult[StatusSummary]
-    asks: QueryResult[list[ShownAsk]]
+    status: QueryResult[StatusAnswer]
+    asks: QueryResult[list[Ask]]
 
 
 class DecisionBatch(msgspec.Struct, frozen=True):
@@ -62,10 +63,10 @@ Happening = StatusSample | DecisionBatch
 
 async def fetch_status_sample(asker: DaemonQueries) -> StatusSample:
     """Request the daemon's present status and asks."""
-    status = await asker.ask("status", StatusSummary)
-    asks = await asker.ask("asks", OpenAskList)
+    status = await asker.ask("status", StatusAnswer)
+    asks = await asker.ask("asks", AsksAnswer)
     return StatusSample(
-        time.time(), status, QueryResult(asks.value.asks if asks.value is not None else None, asks.fault)
+        time.time(), status, QueryResult(asks.value["asks"] if asks.value is not None else None, asks.fault)
     )
 
 
@@ -158,10 +159,10 @@ class DashboardFeed:
             await trio.sleep(GATHER)
             watch.decided = trio.Event()
             announced, omitted = watch.take()
-            log = await asker.ask("log", RecordPage, kind="decision", limit=MAX_SEARCHED)
+            log = await asker.ask("log", LogAnswer, kind="decision", limit=MAX_SEARCHED)
             if log.value is None:
                 raise DaemonUnreachableError(log.fault)
-            known = {record.get("decision_id"): record for record in log.value.records}
+            known = {record.get("decision_id"): record for record in log.value["records"]}
             self._send_to_all(
                 DecisionBatch([(params, known.get(find_decision_id(params))) for params in announced], omitted)
             )

@@ -12,8 +12,9 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hooklatch.core.answers import HooksAnswer, SessionsAnswer, ShownHooks
 from hooklatch.core.messages import Cause, DecisionVerdict
-from hooklatch.dashboard.answers import HookAnswer, HooksAnswer, RecordPage, SessionsAnswer, StatusSummary
+from hooklatch.core.status_answers import LogAnswer, StatusAnswer
 from hooklatch.dashboard.asker import DaemonQueries, QueryResult
 from hooklatch.dashboard.decisions import RecordRow, build_record_row
 from hooklatch.dashboard.feed import fetch_status_sample
@@ -57,7 +58,7 @@ class PageHandlers:
         """Show the daemon's status, the open asks, and the last decisions."""
         async with self._site.asking() as asker:
             pulse = await fetch_status_sample(asker)
-            log = await asker.ask("log", RecordPage, kind="decision", limit=LATEST)
+            log = await asker.ask("log", LogAnswer, kind="decision", limit=LATEST)
         self._note_head(pulse.status)
         return self._site.page("overview.html", title="Overview", pulse=pulse, log=log, entries=list_record_rows(log))
 
@@ -72,12 +73,12 @@ class PageHandlers:
         """Show one hook: its state, its timings, its last failures and its source."""
         name = request.query_params.get("name", "")
         async with self._site.asking() as asker:
-            answer = await asker.ask("hook", HookAnswer, id=name)
-            log = await asker.ask("log", RecordPage, hook=name, limit=10)
+            answer = await asker.ask("hook", ShownHooks, id=name)
+            log = await asker.ask("log", LogAnswer, hook=name, limit=10)
         files: dict[str, list[SourceFile]] = {}
-        for hook in answer.value.hooks if answer.value is not None else ():
-            reading = partial(read_sources, hook.digests or {}, hook.origin)
-            files[hook.name] = await trio.to_thread.run_sync(reading)
+        for hook in answer.value["hooks"] if answer.value is not None else ():
+            reading = partial(read_sources, hook["digests"] or {}, hook["origin"])
+            files[hook["name"]] = await trio.to_thread.run_sync(reading)
         return self._site.page(
             "hook.html", title=f"Hook {name}", place="hooks", status=404 if answer.fault else 200, name=name,
             answer=answer, files=files, log=log, entries=list_record_rows(log), samples=self._site.samples,
@@ -93,8 +94,8 @@ class PageHandlers:
     async def revisions(self, request: Request) -> Response:
         """List the revisions of the hooks, or the difference of two of them."""
         async with self._site.asking() as asker:
-            log = await asker.ask("log", RecordPage, kind="registry", limit=REVISIONS)
-        known = list_revisions(log.value.records) if log.value is not None else []
+            log = await asker.ask("log", LogAnswer, kind="registry", limit=REVISIONS)
+        known = list_revisions(log.value["records"]) if log.value is not None else []
         first, last = (parse_page_number(request.query_params.get(key)) for key in ("from", "to"))
         compared = compare_revisions(known, first, last) if first is not None and last is not None else None
         return self._site.page(
@@ -107,10 +108,12 @@ class PageHandlers:
         given = {key: value.strip() for key in FILTERS if (value := request.query_params.get(key, "")).strip()}
         async with self._site.asking() as asker:
             log = await request_log(asker, given)
-            status = await asker.ask("status", StatusSummary)
+            status = await asker.ask("status", StatusAnswer)
         self._note_head(status)
         entries = list_record_rows(log)
-        older = {**given, "until": str(entries[-1].at)} if log.value is not None and log.value.more and entries else {}
+        older = (
+            {**given, "until": str(entries[-1].at)} if log.value is not None and log.value["more"] and entries else {}
+        )
         return self._site.page(
             "record.html", title="Record", place="record", log=log, entries=entries, given=given, older=older,
             status_answer=status, checks=self._site.checks, kinds=KINDS, verdicts=get_args(DecisionVerdict),
@@ -121,7 +124,7 @@ class PageHandlers:
         """Show all that the record has of one decision."""
         name = request.query_params.get("id", "")
         async with self._site.asking() as asker:
-            log = await asker.ask("log", RecordPage, decision_id=name, limit=10)
+            log = await asker.ask("log", LogAnswer, decision_id=name, limit=10)
         entries = list_record_rows(log)
         return self._site.page(
             "decision.html", title=f"Decision {name}", place="record", status=200 if entries else 404, name=name,
@@ -131,7 +134,7 @@ class PageHandlers:
     async def suspensions(self, request: Request) -> Response:
         """Show the hooks that are left out: suspended, quarantined or disabled."""
         async with self._site.asking() as asker:
-            status = await asker.ask("status", StatusSummary)
+            status = await asker.ask("status", StatusAnswer)
             hooks = await asker.ask("hooks", HooksAnswer)
         return self._site.page(
             "suspensions.html", title="Suspensions", place="suspensions", status_answer=status, hooks=hooks
@@ -143,12 +146,13 @@ class PageHandlers:
             pulse = await fetch_status_sample(asker)
         return self._site.page("asks.html", title="Asks", place="asks", pulse=pulse)
 
-    def _note_head(self, status: QueryResult[StatusSummary]) -> None:
-        if status.value is not None:
-            self._site.checks.note_head(status.value.record.head.seq, status.value.record.head.hash)
+    def _note_head(self, status: QueryResult[StatusAnswer]) -> None:
+        head = status.value["record"]["head"] if status.value is not None else None
+        if head is not None:
+            self._site.checks.note_head(head["seq"], head["hash"])
 
 
-async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryResult[RecordPage]:
+async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryResult[LogAnswer]:
     """Request the records that filters choose. A moment may also be given as a time ago."""
     chosen: dict[str, Any] = dict(given)
     for key in ("since", "until"):
@@ -157,12 +161,12 @@ async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryRe
                 chosen[key] = read_moment(chosen[key], datetime.now(UTC))
             except ValueError as error:
                 return QueryResult(fault=str(error))
-    return await asker.ask("log", RecordPage, limit=ROWS, **chosen)
+    return await asker.ask("log", LogAnswer, limit=ROWS, **chosen)
 
 
-def list_record_rows(log: QueryResult[RecordPage]) -> list[RecordRow]:
+def list_record_rows(log: QueryResult[LogAnswer]) -> list[RecordRow]:
     """Return the records of a response, newest first, or none if there is no response."""
-    records: Sequence[Mapping[str, Any]] = log.value.records if log.value is not None else ()
+    records: Sequence[Mapping[str, Any]] = log.value["records"] if log.value is not None else ()
     return [build_record_row(record) for record in reversed(records)]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from hooklatch.dashboard.answers import HooksAnswer
+from hooklatch.core.answers import HooksAnswer
 from hooklatch.dashboard.asker import QueryResult
 
 __all__ = ["LENGTH", "Samples"]
@@ -35,7 +35,10 @@ class Samples:
             return
         is_late = at > self._next + 2 * LENGTH  # no page was open: these calls belong to no single interval
         self._next = at + LENGTH
-        counts = {hook.name: (hook.timings.count, hook.timings.failed) for hook in answer.value.hooks[:MAX_HOOKS]}
+        counts = {
+            hook["name"]: (hook["timings"]["count"], sum(hook["timings"]["failures"].values()))
+            for hook in answer.value["hooks"][:MAX_HOOKS]
+        }
         for name, (calls, failed) in counts.items():
             before = self._counts.get(name)
             intervals = self._intervals.setdefault(name, deque(maxlen=MAX_INTERVALS))

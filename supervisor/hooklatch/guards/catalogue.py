@@ -5,10 +5,20 @@ from __future__ import annotations
 import ast
 from importlib.resources import files
 from importlib.util import find_spec
+from typing import TypeAlias
 
 import msgspec
 
-__all__ = ["GalleryGuard", "read_guard_cases", "list_gallery", "find_gallery_guard", "read_guard_source"]
+__all__ = [
+    "AddedGuards",
+    "Gallery",
+    "GalleryGuard",
+    "ShownGuard",
+    "read_guard_cases",
+    "list_gallery",
+    "find_gallery_guard",
+    "read_guard_source",
+]
 
 GALLERY = files("hooklatch.guards") / "gallery"
 # The module that a guard imports and hooklatch does not bring by itself, and what to install for it.
@@ -26,6 +36,25 @@ class GalleryGuard(msgspec.Struct, frozen=True):
     events: list[str]
     needs: str | None = None
     is_missing: bool = False
+
+
+class ShownGuard(msgspec.Struct, frozen=True):
+    """`guards show`: a guard, its source, and its cases as JSON lines."""
+
+    guard: GalleryGuard
+    source: str
+    cases: str
+
+
+class AddedGuards(msgspec.Struct, frozen=True):
+    """`guards add`: the files that were written, the guards, and commands to go on with."""
+
+    created: list[str]
+    guards: list[GalleryGuard]
+    next: list[str]
+
+
+Gallery: TypeAlias = list[GalleryGuard]
 
 
 def list_gallery() -> list[GalleryGuard]:

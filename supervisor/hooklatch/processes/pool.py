@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -22,13 +23,17 @@ from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.pool_limits import HookLoad, IsolationStatus, PoolLimits, PoolStatus
+from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.starting import WorkerStarter, remove_scratch
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
 from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch_worker import wire
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import HookLoad
+    from hooklatch.core.status_answers import IsolationStatus, PoolStatus, WorkerCounts
 
 __all__ = ["Pool"]
 
@@ -66,7 +71,7 @@ class Pool:
         self._restarts = Restarts(RESTARTS)
         self._is_closed = True  # until it runs
         self._now = trio.lowlevel.current_clock().current_time
-        self._counts = {"lost": 0, "recycled": 0}
+        self._lost = self._recycled = 0
 
     async def run(self, task_status: trio.TaskStatus[wire.SourceLoaded] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the workers until cancelled.
@@ -270,7 +275,7 @@ class Pool:
         """Replace a worker that is not in a call."""
         if worker in self._idle:
             self._idle.remove(worker)
-        self._counts["recycled"] += 1
+        self._recycled += 1
         self._condemned.add(worker)
         worker.kill(RECYCLED)
         self._fill()
@@ -351,7 +356,7 @@ class Pool:
         if worker.kill_reason == CLOSES:
             return
         if worker.kill_reason != RECYCLED:
-            self._counts["lost"] += 1
+            self._lost += 1
         if not worker.process.is_orphaned:
             if worker.calls:
                 self._restarts.reset()
@@ -373,9 +378,9 @@ class Pool:
         return worker in self._idle
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> WorkerCounts:
         """Return how many workers were started, lost and recycled since the start of the pool."""
-        return {"started": self._starter.started, **self._counts}
+        return {"started": self._starter.started, "lost": self._lost, "recycled": self._recycled}
 
     @property
     def is_busy(self) -> bool:
@@ -386,34 +391,34 @@ class Pool:
         configured = self.limits.worker.isolation.level
         first = self._starter.first
         if first is None:
-            return IsolationStatus(configured, "standard", [])
-        return IsolationStatus(configured, first.isolation, first.missing)
+            return {"configured": configured, "in_force": "standard", "missing": []}
+        return {"configured": configured, "in_force": first.isolation, "missing": first.missing}
 
     def load_of(self, hook: Hook) -> HookLoad:
         """Return what a hook of this source and the workers are doing."""
         known = [worker.memory_bytes for worker in self.live_workers() if worker.memory_bytes is not None]
-        return HookLoad(
-            workers=len(self._idle) + len(self._busy),
-            busy=len(self._busy),
-            memory_bytes=sum(known) if known else None,
-            waiting=len(self._queue),
-            in_flight=sum(
+        return {
+            "workers": len(self._idle) + len(self._busy),
+            "busy": len(self._busy),
+            "memory_bytes": sum(known) if known else None,
+            "waiting": len(self._queue),
+            "in_flight": sum(
                 (running := worker.hook) is not None and (running.name, running.owner) == (hook.name, hook.owner)
                 for worker in self._busy
             ),
-        )
+        }
 
     def status(self) -> PoolStatus:
-        return PoolStatus(
-            source=self.source.location,
-            digest=self.source.digest,
-            build=self.build,
-            idle=len(self._idle),
-            busy=len(self._busy),
-            starting=self._starting,
-            waiting=len(self._queue),
-            condemned=len(self._condemned),
-            pids=[worker.pid for worker in self.live_workers()],
-            isolation=self.isolation,
+        return {
+            "source": self.source.location,
+            "digest": self.source.digest,
+            "build": self.build,
+            "idle": len(self._idle),
+            "busy": len(self._busy),
+            "starting": self._starting,
+            "waiting": len(self._queue),
+            "pids": [worker.pid for worker in self.live_workers()],
             **self.counts,
-        )
+            "condemned": len(self._condemned),
+            "isolation": self.isolation,
+        }

@@ -1,4 +1,4 @@
-"""The limits of a pool, and the values that it reports of itself."""
+"""The limits of a pool."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from hooklatch_worker import wire
 
-__all__ = ["TOTAL_BYTES", "HookLoad", "IsolationStatus", "PoolLimits", "PoolStatus"]
+__all__ = ["TOTAL_BYTES", "PoolLimits"]
 
 TOTAL_BYTES = 2 * 2**30  # of a worker and its children, unless a source says otherwise
 
@@ -33,41 +33,3 @@ class PoolLimits(msgspec.Struct, frozen=True):
     queue: int = 1024
     load_timeout: float = 30.0
     may_emit: bool = False
-
-
-class IsolationStatus(msgspec.Struct, frozen=True):
-    """The configured level of isolation, the strongest that is fully enforced, and the parts that are missing."""
-
-    configured: str
-    in_force: str
-    missing: list[str]
-
-
-class HookLoad(msgspec.Struct, frozen=True):
-    """The load of one hook and of its source's workers.  All values but `in_flight` are those of the source.
-
-    `workers` are idle or `busy`. `memory_bytes` is what these use, with shared pages counted for each, and None until
-    it was measured. `waiting` calls have no worker yet. `in_flight` are the calls of this hook that run.
-    """
-
-    workers: int
-    busy: int
-    memory_bytes: int | None
-    waiting: int
-    in_flight: int
-
-
-class PoolStatus(msgspec.Struct, frozen=True):
-    source: str
-    digest: str
-    build: int
-    idle: int
-    busy: int
-    starting: int
-    waiting: int
-    pids: list[int]
-    started: int
-    lost: int
-    recycled: int
-    condemned: int
-    isolation: IsolationStatus

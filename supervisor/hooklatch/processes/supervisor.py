@@ -15,14 +15,17 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import trio
 
 from hooklatch.core.restarts import ChildLifecycle, Restart, RestartPolicy
 
-__all__ = ["ChildSpec", "ChildStatus", "PartFailedError", "Supervisor", "find_cause", "format_failure_cause"]
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ChildStatus
+
+__all__ = ["ChildSpec", "PartFailedError", "Supervisor", "find_cause", "format_failure_cause"]
 
 logger = logging.getLogger("hooklatch.supervisor")
 STEADY = RestartPolicy()
@@ -50,20 +53,6 @@ class ChildSpec(msgspec.Struct, frozen=True):
     is_significant: bool = False
     reports_start: bool = False
     below: Supervisor | None = None
-
-
-class ChildStatus(msgspec.Struct, frozen=True):
-    """A child in `hooklatch status --tree`. `running` and `failed` count the temporary children below it."""
-
-    name: str
-    restart: str
-    state: str
-    is_significant: bool = False
-    restarts: int = 0
-    fault: str | None = None
-    running: int = 0
-    failed: int = 0
-    children: list[ChildStatus] = []
 
 
 class Child:
@@ -228,10 +217,11 @@ async def run_child_body(spec: ChildSpec, started: ReadySignal) -> None:
 def describe_child(child: Child) -> ChildStatus:
     spec, life, below = child.spec, child.life, child.spec.below
     running, failed = below.counts if below is not None else (0, 0)
-    return ChildStatus(
-        spec.name, spec.restart.value, life.state, spec.is_significant, life.starts - 1, life.fault, running, failed,
-        below.tree() if below is not None else [],
-    )  # fmt: skip
+    return {
+        "name": spec.name, "restart": spec.restart.value, "state": life.state, "is_significant": spec.is_significant,
+        "restarts": life.starts - 1, "fault": life.fault, "running": running, "failed": failed,
+        "children": below.tree() if below is not None else [],
+    }  # fmt: skip
 
 
 def find_cause(group: BaseExceptionGroup[Exception]) -> Exception:

@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -35,6 +35,9 @@ from hooklatch.record.payload_files import (
 from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.disk_space import DiskStage
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import PayloadStatus
 
 __all__ = ["Payloads", "UnsyncedPayloads"]
 
@@ -185,7 +188,7 @@ class Payloads:
         await durable(head)
         await trio.to_thread.run_sync(remove_payload_files, [file.path for file in chosen])
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> PayloadStatus:
         """Return the fields of `status` for payloads."""
         return {"kept": self.kept, "unkept": self.unkept, "fault": self.fault}
 

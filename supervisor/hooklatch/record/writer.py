@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -44,6 +44,9 @@ from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import measure_segments
 from hooklatch.record.storage.syncing import RecordSync
 
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import RecordStatus
+
 __all__ = ["FireFacts", "RecordWriter", "RecordError"]
 
 logger = logging.getLogger("hooklatch.record")
@@ -66,16 +69,18 @@ class RecordWriter:
         reserve: int = RESERVE,
         fdatasync: Callable[[int], None] = os.fdatasync,
         is_settled: bool = True,
+        on_fault: Callable[[str, str], None] = lambda kind, text: None,
     ) -> None:
         """Open a record, repair its torn end, and record that this daemon has started.
 
         Without `is_settled` the settings are those of an earlier time: nothing is removed by them until `apply`.
+        `on_fault` is called with `fault`, `mended` or `acknowledged`.
 
         Raises:
             RecordError: another process writes it, or it cannot be written.
         """
         self.folder = folder
-        self.on_fault: Callable[[str, str], None] | None = None  # called with `fault`, `mended` or `acknowledged`
+        self._on_fault = on_fault
         self.is_synced_first = settings.durability == "sync"  # whether answers wait until their records are on disk
         self._settings = settings
         self._is_settled = is_settled
@@ -103,7 +108,7 @@ class RecordWriter:
             stack.callback(self._journal.close)
             stack.callback(self._payloads.close)
             self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
-            self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._notify_fault)
+            self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._on_fault)
             self._appender = Appender(self._journal, self._space, self._faults.note_mended)
             self._remover = SegmentRemover(
                 self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
@@ -255,10 +260,6 @@ class RecordWriter:
         with suppress(OSError):
             self._put(kind, encode_fields({"text": text}, self.redactor), from_reserve=True)
 
-    def _notify_fault(self, kind: str, text: str) -> None:
-        if self.on_fault is not None:
-            self.on_fault(kind, text)
-
     # -- the background ----------------------------------------------------------------------------------------------
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -366,9 +367,9 @@ class RecordWriter:
         self._retention_at = 0.0
         self._space.look()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> RecordStatus:
         """Return the state of the record for `status`."""
-        journal = self._journal
+        journal, head = self._journal, self.head
         warnings = self._faults.over
         if self._space.stage < DiskStage.CRITICAL and (shortage := self._space.explain()) is not None:
             warnings.append(shortage)
@@ -381,7 +382,7 @@ class RecordWriter:
         return {
             "folder": self.folder,
             "durability": self._settings.durability,
-            "head": self.head,
+            "head": {"seq": head.seq, "hash": head.hash} if head is not None else None,
             "segment": journal.segment.place.name,
             "segments": len(sizes),
             "bytes": sum(size for size, _ in sizes.values()),

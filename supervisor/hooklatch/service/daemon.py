@@ -17,17 +17,16 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from hooklatch import paths
-from hooklatch.core.health import HealthFinding
 from hooklatch.core.limits import divide_descriptors
 from hooklatch.core.restarts import Restart
 from hooklatch.core.text import format_count
 from hooklatch.errors import locate_error
-from hooklatch.processes.environments import Environments
 from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.starting import clear_scratch
 from hooklatch.processes.supervisor import ChildSpec, Supervisor, find_cause, format_failure_cause
@@ -50,25 +49,18 @@ from hooklatch.service.parts import DaemonComponents
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.signals import SignalReceiver
 from hooklatch.service.socket_activation import ActivationError, InheritedSockets, take_sockets
+from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.peers import PeerInspector
 from hooklatch.service.transport.server import Listener, listen_on
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["Daemon", "Process", "DaemonReady", "make_full_collections_rare", "run_daemon", "open_daemon"]
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import DaemonReady
+
+__all__ = ["Daemon", "Process", "make_full_collections_rare", "run_daemon", "open_daemon"]
 
 logger = logging.getLogger("hooklatch.daemon")
 FULL_COLLECTION = 1000  # collections of the middle generation before one of everything; Python's own value is 10
-
-
-class DaemonReady(msgspec.Struct, frozen=True):
-    """The line that the daemon prints once it accepts clients. `wrong` has the findings for which `status` is red."""
-
-    agent: str
-    admin: str
-    pid: int
-    revision: int
-    wrong: list[HealthFinding]
-    ready: bool = True
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -132,7 +124,7 @@ async def main(
                     make_full_collections_rare()
                     on_ready(daemon.ready)
                     hooks = format_count(len(parts.registries.view.hooks), "hook")
-                    await notifier.ready(f"revision {daemon.ready.revision}, {hooks}")
+                    await notifier.ready(f"revision {daemon.ready['revision']}, {hooks}")
                     await lifecycle.ended.wait()
         except* StartError as group:  # alone, or in a group from the nursery of the daemon's parts
             failure = find_cause(group)
@@ -197,14 +189,16 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
             check_nobody_listens(path)
         state = StateFile(options.state_dir)
         fault = state.read()
-        record = open_record(options, state)
+        bus = Bus()
+        record = open_record(options, state, bus)
         opened.push(partial(close_record, record))
         parts = DaemonComponents(
             config=options.config,
             state=state,
             record=record,
+            bus=bus,
             zygote=ZygoteClient(owns_process=options.owns_process),
-            environments=Environments(options.environments, owns_process=options.owns_process),
+            environments=options.environments,
             supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
             end=process.end if process is not None else None,
             places={"agent": agent, "admin": admin},
@@ -226,7 +220,11 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
                 with point_to_runtime(options.state_dir, os.path.dirname(agent)):
                     revision, wrong = parts.registries.view.revision, parts.status.findings()
                     start.is_over = True
-                    yield Daemon(parts, listeners, DaemonReady(agent, admin, os.getpid(), revision, wrong))
+                    ready: DaemonReady = {
+                        "agent": agent, "admin": admin, "pid": os.getpid(), "revision": revision, "wrong": wrong,
+                        "ready": True,
+                    }  # fmt: skip
+                    yield Daemon(parts, listeners, ready)
             finally:
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
@@ -302,9 +300,10 @@ def make_listeners(parts: DaemonComponents, agent: socket.socket, admin: socket.
     )
 
 
-def open_record(options: DaemonOptions, state: StateFile) -> RecordWriter:
+def open_record(options: DaemonOptions, state: StateFile, bus: Bus) -> RecordWriter:
     try:
-        return RecordWriter(os.path.join(options.state_dir, "record"), state.state.settings.record, is_settled=False)
+        folder = os.path.join(options.state_dir, "record")
+        return RecordWriter(folder, state.state.settings.record, is_settled=False, on_fault=bus.announce_fault)
     except RecordError as error:
         raise StartError(str(error)) from None
 

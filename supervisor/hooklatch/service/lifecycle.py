@@ -88,7 +88,7 @@ class DaemonLifecycle:
             await self._notifier.reloading()
             reloaded = await self._administration.reload(NOTHING)
             if not self._dispatcher.is_draining:
-                await self._notifier.ready(f"revision {reloaded.revision}")
+                await self._notifier.ready(f"revision {reloaded['revision']}")
 
     async def _drain(self) -> None:
         """Wait until every request is answered and every answer read, within the timeouts."""

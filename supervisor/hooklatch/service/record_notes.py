@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.record.writer import RecordError, RecordWriter
-from hooklatch.service.loading.reloader import ReloadResult
 from hooklatch.service.loading.sources import SourceBuild
 from hooklatch.service.registry.announcing import RegistryChange
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
 
 __all__ = ["RecordNotes"]
 
@@ -66,10 +68,6 @@ class RecordNotes(msgspec.Struct, frozen=True):
         """Record and announce that a hook is called again; `hook` is its full name."""
         self.note_operation("released", {"hook": hook, "why": explanation})
 
-    def announce_reload(self, announce_reload: ReloadResult) -> None:
+    def announce_reload(self, announce_reload: ReloadAnswer) -> None:
         """Announce the result of a reload. The record has its revision and its files already."""
-        self.announce("reloaded", msgspec.structs.asdict(announce_reload))
-
-    def announce_fault(self, kind: str, text: str) -> None:
-        """Announce a fault of the record itself, or its end. The record has it, as far as it can be written."""
-        self.announce(kind, {"text": text})
+        self.announce("reloaded", announce_reload)

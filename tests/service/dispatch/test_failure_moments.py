@@ -173,7 +173,7 @@ async def leave_during(daemon: Daemon, event: str, **payload: Any) -> None:
     payload |= {"began": str(daemon.folder / "began"), "go": str(daemon.folder / "go")}
     await client.send("fire", event=event, payload=payload)
     (pool,) = daemon.parts.sources.pools.values()
-    await until(lambda: pool.status().busy)
+    await until(lambda: pool.status()["busy"])
     await client.aclose()
 
 
@@ -188,7 +188,7 @@ async def test_a_gate_whose_client_left_is_abandoned_and_its_worker_used_again(t
 
         assert status["failures"]["abandoned"] == 1
         assert began(daemon)[0] in daemon.worker_pids
-        assert pool.status().lost == 0
+        assert pool.status()["lost"] == 0
 
 
 async def test_an_abandoned_call_that_goes_past_its_deadline_is_killed(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_an_abandoned_call_that_goes_past_its_deadline_is_killed(tmp_path:
         await leave_during(daemon, "pre_tool_use", tool_name="hang")
         await until(lambda: began(daemon))
         (pool,) = daemon.parts.sources.pools.values()
-        await until(lambda: not pool.is_busy and not pool.status().condemned)
+        await until(lambda: not pool.is_busy and not pool.status()["condemned"])
 
         assert began(daemon)[0] not in daemon.worker_pids
         assert (await ask(daemon, "answer"))["verdict"] == "allow"
@@ -209,7 +209,7 @@ async def test_a_gate_that_still_waited_for_a_worker_when_its_client_left_is_nev
         await until(lambda: len(began(daemon)) == 2)
         (pool,) = daemon.parts.sources.pools.values()
         await leave_during(daemon, "pre_tool_use", tool_name="wait")
-        await until(lambda: daemon.parts.statistics.causes["abandoned"] and not pool.status().waiting)
+        await until(lambda: daemon.parts.statistics.causes["abandoned"] and not pool.status()["waiting"])
         (tmp_path / "go").touch()
 
         await until(lambda: not pool.is_busy)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.processes.pool_limits import PoolStatus
+from hooklatch.core.status_answers import PoolStatus
 from support.daemons import Daemon
 from support.misbehaviour import assert_failed, assert_well, files_of, try_on
 from support.pools import until
@@ -50,7 +50,7 @@ async def try_out(daemon: Daemon, kind: str, how: str) -> tuple[dict[str, Any], 
 
 def is_calm(status: PoolStatus) -> bool:
     """Return whether a pool is over what the test before has left it."""
-    return not status.busy and not status.starting and not status.condemned
+    return not (status["busy"] or status["starting"] or status["condemned"])
 
 
 @pytest.mark.parametrize("how", CRASHES)

@@ -111,7 +111,7 @@ async def test_a_bad_probe_keeps_it_and_a_probe_that_found_no_end_is_made_again(
         await leaving.send("fire", event="pre_tool_use", payload={"tool_name": "sync", "how": "sleeps"})
         pool = next(pool for pool in daemon.parts.sources.pools.values() if "misbehaving" in pool.source.location)
         with trio.fail_after(5):
-            while not pool.status().busy:  # noqa: ASYNC110  (nobody tells)
+            while not pool.status()["busy"]:  # noqa: ASYNC110  (nobody tells)
                 await trio.sleep(0.002)
         meanwhile = await try_how(client, "well")
         await leaving.aclose()

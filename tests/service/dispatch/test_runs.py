@@ -143,8 +143,8 @@ async def test_each_call_is_counted_for_its_hook(daemon: Daemon) -> None:
             await fired(daemon, client, **says)
 
     timings = {one: daemon.parts.statistics.timings(f"global/{one}-gate@pre_tool_use") for one in NAMES}
-    assert {name: one.count for name, one in timings.items()} == {"one": 3, "two": 3, "three": 2, "four": 1}
-    assert {name: dict(one.failures) for name, one in timings.items() if one.failures} == {
+    assert {name: one["count"] for name, one in timings.items()} == {"one": 3, "two": 3, "three": 2, "four": 1}
+    assert {name: dict(one["failures"]) for name, one in timings.items() if one["failures"]} == {
         "two": {"crash": 1}, "three": {"crash": 1}
     }  # fmt: skip
 

@@ -162,7 +162,7 @@ async def test_what_is_whole_is_taken_at_once(
 
     taken = await files.reload(known=await files.stamps())
 
-    assert (taken.added, sorted(taken.changed), taken.diagnostics) == (added, changed, [])
+    assert (taken["added"], sorted(taken["changed"]), taken["diagnostics"]) == (added, changed, [])
 
 
 async def test_what_lost_something_is_taken_when_it_stays_so(daemon: Daemon) -> None:
@@ -173,7 +173,7 @@ async def test_what_lost_something_is_taken_when_it_stays_so(daemon: Daemon) -> 
 
     taken = await files.reload()
 
-    assert (taken.removed, taken.changed) == (["two"], ["one"])
+    assert (taken["removed"], taken["changed"]) == (["two"], ["one"])
 
 
 async def test_the_watch_takes_what_is_whole_without_waiting_for_more(

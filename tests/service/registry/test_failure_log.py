@@ -8,7 +8,7 @@ import pytest
 
 from hooklatch.core.hooks.registry import Hook, ServedTarget
 from hooklatch.core.messages import CallOutcome
-from hooklatch.service.registry.failure_log import KEPT_FAILURES, MAX_BYTES, Failures
+from hooklatch.service.registry.failure_log import KEPT_FAILURES, MAX_BYTES, Failures, estimate_size
 from support import plays
 from support.daemons import RpcFailure, running_daemon
 
@@ -41,8 +41,8 @@ def test_the_last_failures_are_kept_newest_first_and_few_of_them() -> None:
 
     called(failures, hook, *[CRASH] * (KEPT_FAILURES + 2), CallOutcome(cause="policy"))
 
-    assert [one.decision_id for one in failures.of(hook)] == [f"d-{number}" for number in (6, 5, 4, 3, 2)]
-    assert failures.of(hook)[0].traceback == "Traceback ..."
+    assert [one["decision_id"] for one in failures.of(hook)] == [f"d-{number}" for number in (6, 5, 4, 3, 2)]
+    assert failures.of(hook)[0]["traceback"] == "Traceback ..."
 
 
 def test_calls_that_were_not_made_do_not_push_out_why() -> None:
@@ -50,8 +50,10 @@ def test_calls_that_were_not_made_do_not_push_out_why() -> None:
 
     called(failures, hook, CRASH, *[CallOutcome(cause="quarantined"), CallOutcome(cause="overload")] * KEPT_FAILURES)
 
-    assert [one.cause for one in failures.of(hook)] == ["crash"]
-    assert [(one.hook, one.count, one.cause) for one in failures.find_failing([hook])] == [(hook.name, 11, "crash")]
+    assert [one["cause"] for one in failures.of(hook)] == ["crash"]
+    assert [(one["hook"], one["count"], one["cause"]) for one in failures.find_failing([hook])] == [
+        (hook.name, 11, "crash")
+    ]
 
 
 def test_one_good_call_or_a_new_version_ends_the_row_of_failures() -> None:
@@ -65,7 +67,7 @@ def test_one_good_call_or_a_new_version_ends_the_row_of_failures() -> None:
     called(failures, hook, CallOutcome(cause="policy"))
 
     assert few == []
-    assert [one.count for one in row] == [5]
+    assert [one["count"] for one in row] == [5]
     assert of_the_mended == failures.find_failing([hook]) == []
 
 
@@ -88,7 +90,7 @@ def test_what_is_kept_is_bounded_whoever_fails_with_whatever_words() -> None:
         called(failures, hook, *[loud] * 6)
 
     kept = [one for hook in hooks for one in failures.of(hook)]
-    assert sum(one.size for one in kept) <= MAX_BYTES
+    assert sum(map(estimate_size, kept)) <= MAX_BYTES
     assert failures.of(hooks[0]) == []
     assert len(failures.of(hooks[-1])) == KEPT_FAILURES
 

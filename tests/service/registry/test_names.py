@@ -183,7 +183,7 @@ def test_hooks_of_one_id_and_one_file_share_no_quarantine_and_no_numbers(guilty:
         statistics.calls.append((guilty, "crash", 1.0))
 
     assert [hook for hook in HOOKS if breakers.is_quarantined(hook)] == [guilty]
-    assert [hook for hook in HOOKS if statistics.timings(hook.name, hook.owner).count] == [guilty]
+    assert [hook for hook in HOOKS if statistics.timings(hook.name, hook.owner)["count"]] == [guilty]
     for hook in HOOKS:
         if hook is not guilty:
             breakers.lift(hook.name)

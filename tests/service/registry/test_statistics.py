@@ -26,13 +26,13 @@ def test_a_figure_is_exact_whenever_it_is_read(count: int) -> None:
     assert counted(count).decisions.get(("pre_tool_use", "deny", "crash"), 0) == count
     assert counted(count).verdicts["deny"] == counted(count).causes["crash"] == count
     assert counted(count).total_fired == counted(count).event("pre_tool_use").fired == count
-    assert counted(count).event("pre_tool_use").timings.count == count
+    assert counted(count).event("pre_tool_use").timings["count"] == count
     assert sum(record.count for record in counted(count).event_statistics.values()) == count
     assert counted(count).events().keys() == ({"pre_tool_use"} if count else set())
 
     calls = counted(count).timings(GUARD.name)
 
-    assert (calls.count, calls.failures) == (count, {"crash": count} if count else {})
+    assert (calls["count"], calls["failures"]) == (count, {"crash": count} if count else {})
 
 
 def test_figures_that_are_read_between_fires_count_each_once() -> None:
@@ -44,7 +44,7 @@ def test_figures_that_are_read_between_fires_count_each_once() -> None:
         statistics.decided(decision(event="stop", verdict="pass", cause=None))
         if number % 7 == 0:
             assert statistics.decisions == {("stop", "pass", "none"): number}
-            assert statistics.timings(GUARD.name).count == number
+            assert statistics.timings(GUARD.name)["count"] == number
             assert fires["stop"][0] == number
 
 
@@ -57,7 +57,7 @@ def test_calls_of_fires_that_are_never_decided_do_not_pile_up() -> None:
         statistics.abandoned += 1
 
     assert len(statistics.calls) <= TOGETHER
-    assert statistics.timings(GUARD.name).count == 10 * TOGETHER
+    assert statistics.timings(GUARD.name)["count"] == 10 * TOGETHER
 
 
 def test_a_success_that_is_not_added_up_yet_ends_a_streak_of_failures() -> None:
@@ -77,7 +77,7 @@ def test_a_success_that_is_not_added_up_yet_ends_a_streak_of_failures() -> None:
 
     for _ in range(4):
         called("crash")
-    assert [(one.hook, one.count) for one in statistics.failures.find_failing([GUARD])] == [(GUARD.name, 5)]
+    assert [(one["hook"], one["count"]) for one in statistics.failures.find_failing([GUARD])] == [(GUARD.name, 5)]
 
     called("policy")
     assert statistics.failures.find_failing([GUARD]) == []
@@ -89,4 +89,4 @@ def test_what_a_session_had_called_is_forgotten_with_it() -> None:
 
     statistics.forget("s1")
 
-    assert (statistics.timings(own.name, "s1").count, statistics.timings(GUARD.name).count) == (0, 1)
+    assert (statistics.timings(own.name, "s1")["count"], statistics.timings(GUARD.name)["count"]) == (0, 1)

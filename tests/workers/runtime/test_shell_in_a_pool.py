@@ -49,7 +49,7 @@ async def test_one_worker_runs_one_command_after_another(tmp_path: Path) -> None
 
         answers = [reply.answer for reply in replies]
         assert answers == [b"", b'{"verdict":"deny","reason":"no"}', b""]
-        assert pool.status().started == 1
+        assert pool.status()["started"] == 1
 
 
 async def test_a_command_that_fails_is_no_answer_and_costs_no_worker(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_a_command_that_fails_is_no_answer_and_costs_no_worker(tmp_path: P
         assert (failed.cause, failed.is_lost) == ("crash", False)
         assert (late.cause != "policy", late.is_lost) == (True, False)
         assert (await call(pool, tmp_path, "exit 0")).cause == "policy"
-        assert pool.status().started == 1
+        assert pool.status()["started"] == 1
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ async def test_the_death_of_a_worker_ends_its_command(tmp_path: Path, command: s
 
         nursery.start_soon(run)
         await until(lambda: began.exists() and began.read_text().endswith("\n"))
-        os.kill(pool.status().pids[0], signal.SIGKILL)
+        os.kill(pool.status()["pids"][0], signal.SIGKILL)
 
     assert [(reply.cause, reply.is_lost) for reply in replies] == [("crash", True)]
     assert ends(int(began.read_text()))
@@ -94,6 +94,6 @@ async def test_the_death_of_a_worker_ends_what_was_told_to_stop(tmp_path: Path) 
     async with pool_of_shells() as pool:
         await call(pool, tmp_path, "trap '' TERM; echo $$ > began; sleep 100; sleep 100", limit=0.2)
 
-        os.kill(pool.status().pids[0], signal.SIGKILL)
+        os.kill(pool.status()["pids"][0], signal.SIGKILL)
 
         assert ends(int((tmp_path / "began").read_text()), within=0.4)

@@ -239,9 +239,9 @@ async def test_a_worker_that_is_held_to_less_than_the_first_is_not_used(tmp_path
     limits = wire.WorkerLimits(isolation=Isolation("restricted", is_required=False))
     async with running_pool(tmp_path, FORGING.format(mark=str(mark)), worker=limits, workers=2) as workers:
         mark.touch()
-        for pid in workers.pool.status().pids:
+        for pid in workers.pool.status()["pids"]:
             os.kill(pid, signal.SIGKILL)
-        await until(lambda: not workers.pool.status().pids)
+        await until(lambda: not workers.pool.status()["pids"])
 
         reply = await workers.call("die")
 

@@ -14,6 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from html import escape
 from threading import Thread
+from typing import Literal, TypedDict
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
@@ -27,8 +28,16 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")  # without one, a browser would be one
 OPENING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={url}">'
 
 
+class DashboardReady(TypedDict):
+    """`dashboard`: one line, when it accepts connections; the URL is good for one visit."""
+
+    ready: Literal[True]
+    url: str
+
+
 def add_dashboard(parser: Parser) -> None:
     parser.runs(run_dashboard, example="hooklatch dashboard --port 7438", exits=(Exit.UNAVAILABLE,))
+    parser.prints("cli.daemon.dashboard:DashboardReady")
     parser.add_argument("--port", metavar="N", type=parse_port, default=0, help="on 127.0.0.1 (default: a free one)")
     parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
 
@@ -96,7 +105,7 @@ class Announce:
 
     def __call__(self, url: str) -> None:
         if self._is_json:
-            output.say_json({"ready": True, "url": url})
+            output.say_json(DashboardReady(ready=True, url=url))
             return
         output.print_line(f"the dashboard is at {url}")
         output.print_line(

@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-from typing import Any, BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn
 
 import msgspec
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.core.status_answers import DaemonReady
 
 __all__ = ["StartReport", "await_start", "detach_process", "open_log"]
 
@@ -27,7 +28,7 @@ NOTICE_AFTER_MS = 1000  # before the user is told what is being waited for
 class StartReport(msgspec.Struct):
     """The daemon's report about its start: its addresses when it is ready, or the code and text of its failure."""
 
-    ready: dict[str, Any] | None = None
+    ready: DaemonReady | None = None
     code: Exit = Exit.SOFTWARE
     error: str = ""
 
@@ -67,7 +68,7 @@ def detach_process(log_fd: int) -> None:
     os.close(log_fd)
 
 
-def await_start(pid: int, reader: int, log: str) -> dict[str, Any]:
+def await_start(pid: int, reader: int, log: str) -> DaemonReady:
     """Wait until the daemon is ready; return its report.
 
     Raises:

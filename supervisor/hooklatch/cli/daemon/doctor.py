@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 
@@ -29,6 +29,11 @@ from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import format_count
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, describe_error
 from hooklatch.hosts.find import find_host, list_hosts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import EventStatus, HookStatus
+    from hooklatch.core.status_answers import StatusAnswer
 
 __all__ = ["add_doctor"]
 
@@ -53,8 +58,27 @@ class Diagnosis(msgspec.Struct, frozen=True):
     is_problem: bool = True
 
 
+class CheckedHost(TypedDict):
+    """An agent that hooklatch is installed for: the result of the canary, and the one that it has without a daemon."""
+
+    host: str
+    file: str
+    events: list[str]
+    canary: str
+    without_daemon: str
+
+
+class DoctorReport(TypedDict):
+    """`doctor`."""
+
+    problems: list[Diagnosis]
+    hints: list[Diagnosis]
+    hosts: list[CheckedHost]
+
+
 def add_doctor(parser: Parser) -> None:
     parser.runs(run_doctor, example="hooklatch doctor", exits=(Exit.FINDINGS,))
+    parser.prints("cli.daemon.doctor:DoctorReport")
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -63,8 +87,9 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         hosts = check_hosts()
     try:
         with connect_administrator(arguments) as link:
-            status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
-            events = link.ask("events")["events"]
+            status: StatusAnswer = link.ask("status")
+            hooks: list[HookStatus] = link.ask("hooks")["hooks"]
+            events: list[EventStatus] = link.ask("events")["events"]
         diagnoses = [
             *diagnose_status(status), *diagnose_project(status), *diagnose_programs(status, hooks),
             *diagnose_pythons(status, hooks),
@@ -81,7 +106,8 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     # A hint that begins with the text of a problem would say it once more.
     hints = [hint for hint in diagnoses if not hint.is_problem and not hint.what.startswith(problem_texts)]
     if arguments.json:
-        output.say_json({"problems": problems, "hints": hints, "hosts": [describe_host(host) for host in hosts]})
+        shown_hosts = [describe_host(host) for host in hosts]
+        output.say_json(DoctorReport(problems=problems, hints=hints, hosts=shown_hosts))
     else:
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
@@ -117,10 +143,10 @@ def suggest_without_daemon(error: HooklatchError) -> str:
             return "see the daemon's log, and what listens there; hooklatch stop, then: hooklatch serve --detach"
 
 
-def diagnose_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_status(status: StatusAnswer) -> Iterator[Diagnosis]:
     for fault in status["wrong"]:
         yield Diagnosis(fault["what"], fault["do"])
-    for warning in status.get("warned", []):  # a daemon of an older version has none
+    for warning in status["warned"]:
         yield Diagnosis(warning["what"], warning["do"], is_problem=warning["reason"] == "configuration")
     isolation = status["isolation"]
     for path in isolation["absent"]:
@@ -144,7 +170,7 @@ def diagnose_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
         )
 
 
-def diagnose_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_project(status: StatusAnswer) -> Iterator[Diagnosis]:
     """Check the project in whose directory this command was started."""
     try:
         folder = os.path.realpath(os.getcwd())
@@ -155,7 +181,7 @@ def diagnose_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
         yield Diagnosis(f"{below} is not trusted, so its hooks are ignored", "look at them, then: hooklatch trust")
 
 
-def diagnose_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+def diagnose_programs(status: StatusAnswer, hooks: list[HookStatus]) -> Iterator[Diagnosis]:
     """Check that the programs of shell hooks are on the workers' PATH."""
     for hook in hooks:
         program = find_certain_program(hook["target"]) if hook["kind"] == "shell" and hook["enabled"] else None
@@ -166,7 +192,7 @@ def diagnose_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> It
             )
 
 
-def diagnose_pythons(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+def diagnose_pythons(status: StatusAnswer, hooks: list[HookStatus]) -> Iterator[Diagnosis]:
     """Warn of commands whose Python does not know PYTHONSAFEPATH.
 
     Where the name in the command has the version, the daemon warns; here a link such as python3 is followed.
@@ -194,7 +220,7 @@ def find_certain_program(command: str) -> str | None:
     return first if "/" not in first or os.path.isabs(first) else None
 
 
-def diagnose_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_hooks(hooks: list[HookStatus], status: StatusAnswer) -> Iterator[Diagnosis]:
     """Yield hooks that do not run, that do the same as another one, or that share its id."""
     known = [fault["what"] for fault in status["wrong"]]  # with them the daemon has reported some hooks already
     for hook in hooks:
@@ -226,7 +252,7 @@ def diagnose_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Itera
 
 
 def diagnose_hosts(
-    hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: list[SettingsFileCheck]
+    hooks: list[HookStatus], events: list[EventStatus], hosts: list[SettingsFileCheck]
 ) -> Iterator[Diagnosis]:
     """Yield hooks on events that no installed host ever fires."""
     fired = {event["name"] for event in events if event["fired"]}
@@ -251,7 +277,7 @@ def diagnose_hosts(
         )
 
 
-def describe_host(host: SettingsFileCheck) -> dict[str, Any]:
+def describe_host(host: SettingsFileCheck) -> CheckedHost:
     return {
         "host": host.host, "file": host.file, "events": host.events, "canary": host.canary,
         "without_daemon": host.without_daemon,
@@ -259,7 +285,7 @@ def describe_host(host: SettingsFileCheck) -> dict[str, Any]:
 
 
 def diagnose_events(
-    status: dict[str, Any], events: list[dict[str, Any]], hosts: list[SettingsFileCheck]
+    status: StatusAnswer, events: list[EventStatus], hosts: list[SettingsFileCheck]
 ) -> Iterator[Diagnosis]:
     """Yield events that have hooks and were never fired; before the first fire that means nothing."""
     silent = [event["name"] for event in events if event["hooks"] and not event["fired"]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.durations import parse_duration
@@ -12,6 +11,10 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_agent_once
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import HealthAnswer
 
 __all__ = ["add_health"]
 
@@ -21,6 +24,7 @@ CODES = {"ready": Exit.OK, "red": Exit.FINDINGS, "draining": Exit.UNAVAILABLE}
 
 def add_health(parser: Parser) -> None:
     parser.runs(run_health, example="hooklatch health --wait 10", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.prints("core.status_answers:HealthAnswer")
     parser.add_argument(
         "--wait", metavar="TIME", type=parse_duration, default=0.0, help="keep asking for this long until it is"
     )
@@ -32,7 +36,7 @@ def run_health(arguments: argparse.Namespace) -> int:
     while True:
         try:
             with connect_agent_once(arguments) as link:
-                report = link.ask("health")
+                report: HealthAnswer = link.ask("health")
             code = CODES.get(report["health"], Exit.PROTOCOL)
         except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError):
             if time.monotonic() >= deadline:
@@ -44,7 +48,7 @@ def run_health(arguments: argparse.Namespace) -> int:
         time.sleep(min(PAUSE, max(0.0, deadline - time.monotonic())))
 
 
-def print_health(arguments: argparse.Namespace, report: dict[str, Any]) -> None:
+def print_health(arguments: argparse.Namespace, report: HealthAnswer) -> None:
     if arguments.json:
         output.say_json(report)
         return

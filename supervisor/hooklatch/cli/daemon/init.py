@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from typing import TypedDict
 
 from hooklatch.cli.hooks.guards_add import guard_files, write_new
 from hooklatch.cli.hosts.layouts import LAYOUTS
@@ -51,8 +52,16 @@ CONFIG_TEXT = """\
 """
 
 
+class InitOutput(TypedDict):
+    """`init`: the files that were written, and commands to go on with."""
+
+    created: list[str]
+    next: list[str]
+
+
 def add_init(parser: Parser) -> None:
     parser.runs(run_init, example="hooklatch init", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
+    parser.prints("cli.daemon.init:InitOutput")
 
 
 def run_init(arguments: argparse.Namespace) -> int:

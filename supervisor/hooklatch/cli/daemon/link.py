@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 import signal
+from typing import Literal, TypedDict
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
@@ -24,8 +25,18 @@ RECORD = "record"
 EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
 
 
+class LinkOutput(TypedDict):
+    """`link`: one line, when it begins."""
+
+    ready: Literal[True]
+    pid: int
+    host: str
+    fleet: str
+
+
 def add_link(parser: Parser) -> None:
     parser.runs(run_link, example="hooklatch link", exits=EXITS)
+    parser.prints("cli.daemon.link:LinkOutput")
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -95,6 +106,6 @@ def lock_link(state: str) -> int:
 
 def print_link_start(arguments: argparse.Namespace, host: str, fleet: str) -> None:
     if arguments.json:
-        output.say_json({"ready": True, "pid": os.getpid(), "host": host, "fleet": fleet})
+        output.say_json(LinkOutput(ready=True, pid=os.getpid(), host=host, fleet=fleet))
     else:
         output.print_line(f"the link of {host} to the fleet {fleet} runs (pid {os.getpid()})")

@@ -34,6 +34,10 @@ from hooklatch.record.storage.reading import (
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor
 from hooklatch.record.verify import verify_record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import AcknowledgeAnswer
+
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
 RANGES = 20  # unbroken ranges to print
@@ -52,6 +56,7 @@ BELOW = (
 
 def add_log(parser: Parser) -> None:
     parser.runs(run_log, example="hooklatch log --verdict deny --since 1h", exits=(Exit.FINDINGS, Exit.NO_INPUT))
+    parser.prints("core.status_answers:RecordLine")
     add_filters(parser)
     add_place(parser)
     parser.set_defaults(record=None)
@@ -61,6 +66,7 @@ def add_log(parser: Parser) -> None:
 def add_verify(parser: Parser) -> None:
     example = "hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07"
     parser.runs(verify_log, example=example, exits=(Exit.FINDINGS, Exit.NO_INPUT))
+    parser.prints("record.findings:VerifyReport")
     parser.add_argument(
         "--witness", metavar="SEQ:HASH", action="append", type=parse_witness, default=[],
         help="a head that a reply of the daemon carried (its `record`); may be repeated",
@@ -71,6 +77,7 @@ def add_verify(parser: Parser) -> None:
 def add_acknowledge(parser: Parser) -> None:
     example = 'hooklatch log acknowledge --reason "the disk was replaced on Monday"'
     parser.runs(run_acknowledge, example=example, exits=(Exit.UNAVAILABLE,))
+    parser.prints("core.status_answers:AcknowledgeAnswer")
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
 
 
@@ -154,7 +161,7 @@ def verify_log(arguments: argparse.Namespace) -> int:
 def run_acknowledge(arguments: argparse.Namespace) -> int:
     """Acknowledge the record's faults."""
     with connect_administrator(arguments) as link:
-        result: dict[str, Any] = link.ask("acknowledge", reason=arguments.reason)
+        result: AcknowledgeAnswer = link.ask("acknowledge", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK

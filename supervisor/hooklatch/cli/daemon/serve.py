@@ -12,14 +12,13 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from hooklatch import paths
 from hooklatch.cli.daemon import detaching
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import list_socket_directories
+from hooklatch.core.status_answers import DaemonReady
 
 __all__ = ["add_serve"]
 
@@ -29,6 +28,7 @@ HOOKS_D = "hooks.d"
 
 def add_serve(parser: Parser) -> None:
     parser.runs(run_serve, example="hooklatch serve --detach", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.status_answers:DaemonReady")
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -99,7 +99,7 @@ def are_absent(*candidates: str) -> bool:
     return all(isinstance(look_up_path(path), PathAbsent) for path in candidates)
 
 
-def print_ready(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
+def print_ready(arguments: argparse.Namespace, ready: DaemonReady) -> None:
     if arguments.json:
         output.say_json(ready)
         return
@@ -115,21 +115,21 @@ def print_ready(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
 def serve_until_ended(
     arguments: argparse.Namespace,
     options: dict[str, Any],
-    report_ready: Callable[[dict[str, Any]], None],
+    report_ready: Callable[[DaemonReady], None],
     log_file: str | None = None,
 ) -> int:
     # As process 1 of a container, SIGTERM has no default action: handle it until the daemon does.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     from hooklatch.processes.supervisor import PartFailedError, format_failure_cause
-    from hooklatch.service.daemon import DaemonReady, run_daemon
+    from hooklatch.service.daemon import run_daemon
     from hooklatch.service.folders import ConfigMissingError, DaemonOptions, StartError
     from hooklatch.service.logs import start_log
 
     log = start_log(arguments.log_level, arguments.log_format, path=log_file)
 
     def on_ready(ready: DaemonReady) -> None:
-        report_ready(msgspec.to_builtins(ready))
-        addresses = {"agent": ready.agent, "admin": ready.admin, "revision": ready.revision}
+        report_ready(ready)
+        addresses = {"agent": ready["agent"], "admin": ready["admin"], "revision": ready["revision"]}
         logger.info("ready", extra=addresses)
 
     try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import AcceptedState
 
 __all__ = ["add_accept", "add_state"]
 
@@ -22,12 +25,13 @@ def add_state(parser: Parser) -> None:
 
 def add_accept(parser: Parser) -> None:
     parser.runs(run_state_accept, example="hooklatch state accept", exits=(Exit.UNAVAILABLE,))
+    parser.prints("core.status_answers:AcceptedState")
 
 
 def run_state_accept(arguments: argparse.Namespace) -> int:
     """Accept the state file."""
     with connect_administrator(arguments) as link, look.Spinner("the daemon loads what is there"):
-        result: dict[str, Any] = link.ask("accept_state")
+        result: AcceptedState = link.ask("accept_state")
     if arguments.json:
         output.say_json(result)
     elif result["fault"] is None:

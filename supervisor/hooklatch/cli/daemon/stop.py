@@ -20,6 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket as sockets
 
+    from hooklatch.cli.schema import StopOutput
+    from hooklatch.core.status_answers import StopAnswer
+
 __all__ = ["add_stop"]
 
 NOTICE_AFTER = 1.0  # seconds before the user is told what is being waited for
@@ -29,6 +32,7 @@ TIMEOUT = 30.0  # seconds; the daemon waits up to ten for fires in flight
 
 def add_stop(parser: Parser) -> None:
     parser.runs(run_stop, example="hooklatch stop", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.prints("cli.schema:StopOutput")
 
 
 def run_stop(arguments: argparse.Namespace) -> int:
@@ -36,7 +40,8 @@ def run_stop(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
     # Watched before the request, since a pidfd can only be opened while the process is there.
     with connect_administrator(arguments) as link, DaemonExit(link.stream) as end:
-        pid: int = link.ask("stop")["pid"]
+        answer: StopAnswer = link.ask("stop")
+        pid = answer["pid"]
         text = f"waiting for the daemon (pid {pid}) to end; fires in flight are given 10 s"
         with look.Spinner(text) as spinner:
             is_gone = end.wait(NOTICE_AFTER, pid)
@@ -48,7 +53,8 @@ def run_stop(arguments: argparse.Namespace) -> int:
             fault = f"the daemon (pid {pid}) was told to stop but has not ended in {TIMEOUT:.0f} s"
             raise CommandError(Exit.FINDINGS, f"{fault}; new gates are denied; to end it: kill -KILL {pid}")
     if arguments.json:
-        output.say_json({"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)})
+        ended: StopOutput = {"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)}
+        output.say_json(ended)
     else:
         output.print_line(f"stopped (pid {pid})")
     return Exit.OK

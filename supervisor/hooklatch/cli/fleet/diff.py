@@ -23,6 +23,7 @@ NOTHING = "nothing"  # the name of the empty side with which version 1 is compar
 
 def add_diff(parser: Parser) -> None:
     parser.runs(run_fleet_diff, example="hooklatch fleet diff 7 hooks/", exits=(*EXITS, Exit.FINDINGS))
+    parser.prints("fleet.publishing.difference:BundleDifference")
     parser.add_argument(
         "sides",
         metavar="VERSION|DIR",
@@ -43,7 +44,7 @@ class DiffSide(msgspec.Struct, frozen=True):
 
 def run_fleet_diff(arguments: argparse.Namespace) -> int:
     """Compare two bundles; return `Exit.FINDINGS` if they differ."""
-    from hooklatch.fleet.publishing.difference import list_file_changes, list_hook_changes
+    from hooklatch.fleet.publishing.difference import BundleDifference, list_file_changes, list_hook_changes
 
     if len(arguments.sides) > 2:
         raise CommandError(Exit.USAGE, "name two versions, or a version and a folder")
@@ -60,8 +61,10 @@ def run_fleet_diff(arguments: argparse.Namespace) -> int:
         hooks = list(list_hook_changes(before, after))
     suspendable = old.bundle.suspendable != new.bundle.suspendable
     if arguments.json:
-        facts: dict[str, Any] = {"before": old.name, "after": new.name, "files": files, "hooks": hooks, "notes": notes}
-        output.say_json({**facts, "suspendable": new.bundle.suspendable if suspendable else None})
+        output.say_json(BundleDifference(
+            before=old.name, after=new.name, files=files, hooks=hooks, notes=notes,
+            suspendable=new.bundle.suspendable if suspendable else None,
+        ))  # fmt: skip
     else:
         for change in files:
             output.say_diff(change.diff or (f"{change.what}: {change.name} (not text, or long)",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_with_engine
 from hooklatch.cli.fleet.following import PAUSES, follow_fleet_log
@@ -34,6 +34,7 @@ def add_export(parser: Parser) -> None:
 def add_otlp(parser: Parser) -> None:
     example = "hooklatch fleet export otlp --cursor ~/fleet.cursor --follow"
     parser.runs(run_fleet_export, example=example, exits=(*EXITS, Exit.FINDINGS))
+    parser.prints("cli.fleet.export:ExportOutput")
     parser.add_argument(
         "--cursor", metavar="FILE", required=True, help="keeps what the receiver has; made if it is not there"
     )
@@ -68,6 +69,13 @@ def run_fleet_export(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.BAD_DATA, str(error)) from None
     except (ExportError, NoSdkError) as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+
+
+class ExportOutput(TypedDict):
+    """`fleet export otlp`: the number of records that the receiver took, and of those that it threw away."""
+
+    exported: int
+    refused: int
 
 
 class ExportRun:
@@ -121,6 +129,6 @@ class ExportRun:
                 f" {self._exporter.why_refused or 'it does not say why'}"
             )
         if self._is_json:
-            output.say_json({"exported": self._exporter.exported, "refused": self._exporter.refused})
+            output.say_json(ExportOutput(exported=self._exporter.exported, refused=self._exporter.refused))
         else:
             output.print_line(f"exported {format_count(self._exporter.exported, 'record')}")

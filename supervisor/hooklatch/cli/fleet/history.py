@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hooklatch.cli.fleet.access import EXITS, add_access, add_trust, open_seen_heads, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
@@ -23,6 +23,7 @@ TITLES = ("VERSION", "CREATED", "BY", "HOSTS", "BUNDLE", "SAME AS", "KEY", "MESS
 
 def add_history(parser: Parser) -> None:
     parser.runs(run_fleet_history, example="hooklatch fleet history -n 5", exits=(*EXITS, Exit.FINDINGS))
+    parser.prints("fleet.publishing.versions:HistoryReport")
     parser.add_argument("-n", metavar="N", type=int, default=20, dest="most", help="the newest N (20); 0 is all")
     add_access(parser)
     add_trust(parser)
@@ -39,7 +40,9 @@ def run_fleet_history(arguments: argparse.Namespace) -> int:
     entries, findings = run_publisher(access, work, compares=False)
     shown = entries[-arguments.most :] if arguments.most > 0 else entries
     if arguments.json:
-        output.say_json({"versions": [describe_version(entry) for entry in shown], "findings": findings})
+        from hooklatch.fleet.publishing.versions import HistoryReport
+
+        output.say_json(HistoryReport([entry.describe() for entry in shown], findings))
     elif shown:
         output.say_table(TITLES, [version_row(entry) for entry in reversed(shown)], drop=DROP)
     else:
@@ -65,13 +68,6 @@ async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> l
     except FleetError as error:
         findings.append(str(error))
     return findings
-
-
-def describe_version(entry: StoredVersion) -> dict[str, Any]:
-    import msgspec
-
-    facts: dict[str, Any] = msgspec.to_builtins(entry.manifest)
-    return {**facts, "digest": entry.envelope.digest, "key": entry.envelope.key, "believed": entry.is_trusted}
 
 
 def version_row(entry: StoredVersion) -> tuple[object, ...]:

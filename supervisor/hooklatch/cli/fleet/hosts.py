@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -14,7 +12,7 @@ from hooklatch.core.text import suggest_name
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
 
-__all__ = ["add_hosts", "select_hosts", "describe_value"]
+__all__ = ["add_hosts", "select_hosts"]
 
 
 def add_hosts(parser: Parser) -> None:
@@ -34,8 +32,3 @@ async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
                 Exit.NO_INPUT, f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}"
             )
     return sorted(names or known)
-
-
-def describe_value(value: object) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(value)
-    return document

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import TypedDict
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
@@ -14,9 +15,18 @@ __all__ = ["add_keygen"]
 DEFAULT = "fleet.key"
 
 
+class KeyPair(TypedDict):
+    """`fleet keygen`: the file of the private key, and the public one with its id."""
+
+    private: str
+    public: str
+    id: str
+
+
 def add_keygen(parser: Parser) -> None:
     exits = (Exit.UNAVAILABLE, Exit.CANNOT_CREATE)
     parser.runs(run_keygen, example="hooklatch fleet keygen --out ~/.config/hooklatch/fleet.key", exits=exits)
+    parser.prints("cli.fleet.keygen:KeyPair")
     parser.add_argument("--out", metavar="FILE", default=DEFAULT, help=f"the private key (default: {DEFAULT})")
 
 
@@ -32,7 +42,7 @@ def run_keygen(arguments: argparse.Namespace) -> int:
     write_key(path, key.text)
     public = key.public
     if arguments.json:
-        output.say_json({"private": path, "public": public.text, "id": public.id})
+        output.say_json(KeyPair(private=path, public=public.text, id=public.id))
         return Exit.OK
     output.print_line(f"wrote the private key to {path}: keep it where only publishers can read it, and keep a copy")
     output.print_line("the public key, for each host's hooks.toml:")

@@ -35,6 +35,7 @@ __all__ = ["add_log"]
 
 def add_log(parser: Parser) -> None:
     parser.runs(run_fleet_log, example="hooklatch fleet log --verdict deny --since 1h", exits=(*EXITS, Exit.FINDINGS))
+    parser.prints("fleet.logs.logs:FleetRecordLine")
     add_hosts(parser)
     add_filters(parser)
     add_access(parser)

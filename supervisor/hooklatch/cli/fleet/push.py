@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,6 +40,7 @@ EXAMPLE = "hooklatch fleet push hooks/ --to rediss://engine.example --fleet acme
 
 def add_push(parser: Parser) -> None:
     parser.runs(run_fleet_push, example=EXAMPLE, exits=(*EXITS, Exit.FINDINGS, Exit.CONFLICT))
+    parser.prints("fleet.publishing.publisher:PushOutput")
     parser.add_argument("folder", metavar="DIR", help="the hooks, as in hooks.d; policy-tests.toml beside them is run")
     parser.add_argument("--label", metavar="NAME", action="append", default=[], help="only for hosts with this label")
     parser.add_argument("--message", metavar="TEXT", help="what changes, for people (default: the commit)")
@@ -145,20 +146,22 @@ def show_failure(result: CaseResult) -> None:
 def print_push(arguments: argparse.Namespace, candidate: PushCandidate, manifest: Manifest, *, is_new: bool) -> None:
     digest = hashlib.sha256(candidate.data).hexdigest()
     if arguments.json:
-        facts: dict[str, Any] = {
-            "version": manifest.version,
-            "is_new": is_new,
-            "bundle": digest,
-            "size": len(candidate.data),
-            "rollout": manifest.rollout,
-            "same_as": manifest.same_as,
-            "message": manifest.message,
-            "commit": candidate.commit,
-            "files": list(candidate.folder.bundle.files),
-            "left_out": candidate.folder.left_out,
-            "suspendable": candidate.folder.bundle.suspendable,
-            "cases": candidate.tests,
-        }
+        from hooklatch.fleet.publishing.publisher import PushOutput
+
+        facts = PushOutput(
+            version=manifest.version,
+            is_new=is_new,
+            bundle=digest,
+            size=len(candidate.data),
+            rollout=manifest.rollout,
+            same_as=manifest.same_as,
+            message=manifest.message,
+            commit=candidate.commit,
+            files=list(candidate.folder.bundle.files),
+            left_out=candidate.folder.left_out,
+            suspendable=candidate.folder.bundle.suspendable,
+            cases=candidate.tests,
+        )
         output.say_json(facts)
         return
     if not candidate.tests:

@@ -32,6 +32,7 @@ LIKE_PUSH = (*EXITS, Exit.FINDINGS, Exit.CONFLICT)
 
 def add_rollout(parser: Parser) -> None:
     parser.runs(run_fleet_rollout, example="hooklatch fleet rollout 7 --steps 50,100 --key fleet.key", exits=LIKE_PUSH)
+    parser.prints("fleet.manifests:Manifest")
     parser.add_argument("version", metavar="VERSION", type=parse_version, help="see: hooklatch fleet history")
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
     parser.add_argument(
@@ -67,6 +68,7 @@ def run_fleet_rollout(arguments: argparse.Namespace) -> int:
 
 def add_rollback(parser: Parser) -> None:
     parser.runs(run_fleet_rollback, example="hooklatch fleet rollback --key fleet.key", exits=(*EXITS, Exit.CONFLICT))
+    parser.prints("fleet.manifests:Manifest")
     parser.add_argument(
         "version", metavar="VERSION", nargs="?", type=parse_version,
         help="whose bundle it is to be (default: the newest before with another one, for all of these hosts)",

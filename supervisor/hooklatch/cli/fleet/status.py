@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_with_engine
-from hooklatch.cli.fleet.hosts import add_hosts, describe_value, select_hosts
+from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
@@ -29,6 +29,7 @@ TITLES = ("HOST", "LABELS", "HEAD", "WANTED", "APPLIED", "BEHIND", "STALE", "SEE
 
 def add_status(parser: Parser) -> None:
     parser.runs(run_fleet_status, example="hooklatch fleet status", exits=(*EXITS, Exit.FINDINGS))
+    parser.prints("fleet.logs.statuses:FleetHosts")
     add_hosts(parser)
     parser.add_argument(
         "--silent",
@@ -57,10 +58,9 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
     newest, facts, statuses = run_with_engine(access, work)
     wrong = sum(1 for status in statuses if status.wrong)
     if arguments.json:
-        output.say_json(
-            {"fleet": access.fleet, "newest": newest, "engine": facts, "ok": not wrong,
-             "hosts": [describe_value(status) for status in statuses]}
-        )  # fmt: skip
+        from hooklatch.fleet.logs.statuses import FleetHosts
+
+        output.say_json(FleetHosts(access.fleet, newest, facts, not wrong, statuses))
         return Exit.FINDINGS if wrong else Exit.OK
     output.say_lines(*list_status_head(access.fleet, newest, facts, statuses), width=10)
     if statuses:

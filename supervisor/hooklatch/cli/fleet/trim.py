@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hooklatch.cli.fleet.access import EXITS, add_access, find_publisher_name, read_engine_access, run_with_engine
-from hooklatch.cli.fleet.hosts import add_hosts, describe_value, select_hosts
+from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
@@ -23,6 +25,7 @@ __all__ = ["add_trim"]
 def add_trim(parser: Parser) -> None:
     example = 'hooklatch fleet trim --older 30d --reason "kept by the archive"'
     parser.runs(run_fleet_trim, example=example, exits=(*EXITS, Exit.FINDINGS))
+    parser.prints("fleet.logs.trimming:TrimmedHosts")
     parser.add_argument(
         "--older", metavar="TIME", type=parse_duration, required=True, help="what arrived longer ago: 30d"
     )
@@ -50,7 +53,9 @@ def run_fleet_trim(arguments: argparse.Namespace) -> int:
         output.print_error(text)
     code = Exit.FINDINGS if reasons else Exit.OK
     if arguments.json:
-        output.say_json([{"host": host, **describe_value(note)} for host, note in removed])
+        from hooklatch.fleet.logs.trimming import TrimmedHost
+
+        output.say_json([TrimmedHost(host=host, **msgspec.structs.asdict(note)) for host, note in removed])
         return code
     would = "would be removed" if arguments.dry_run else "are removed"
     for host, note in removed:

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hooklatch import paths
 from hooklatch.cli.fleet.access import (
     EXITS,
@@ -16,7 +18,7 @@ from hooklatch.cli.fleet.access import (
     read_own_settings,
     run_with_engine,
 )
-from hooklatch.cli.fleet.hosts import add_hosts, describe_value, select_hosts
+from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -37,6 +39,7 @@ RANGES = 20  # unbroken ranges to print
 
 def add_verify(parser: Parser) -> None:
     parser.runs(run_fleet_verify, example="hooklatch fleet verify", exits=(*EXITS, Exit.FINDINGS))
+    parser.prints("fleet.logs.chains:FleetVerified")
     add_hosts(parser)
     parser.add_argument(
         "--record", metavar="DIR",
@@ -69,7 +72,7 @@ def run_fleet_verify(arguments: argparse.Namespace) -> int:
     if local is not None and arguments.record and all(result.host != local[0] for result in results):
         raise CommandError(Exit.NO_INPUT, f"the engine knows no host {local[0]!r}, which this machine is")
     print_verification(results, is_json=arguments.json)
-    return Exit.OK if all(result.ok for result in results) else Exit.FINDINGS
+    return Exit.OK if all(result.is_sound for result in results) else Exit.FINDINGS
 
 
 def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tuple[str, str] | None:
@@ -94,14 +97,12 @@ def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tu
 
 
 def print_verification(results: list[HostVerified], *, is_json: bool) -> None:
-    from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES
+    from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES, CheckedRecord, FleetVerified
 
-    is_sound = all(result.ok for result in results)
+    is_sound = all(result.is_sound for result in results)
     if is_json:
-        output.say_json(
-            {"ok": is_sound, "hosts": [{**describe_value(result), "ok": result.ok} for result in results],
-             "proves": PROVES, "does_not_prove": list(DOES_NOT_PROVE)}
-        )  # fmt: skip
+        checked = [CheckedRecord(**msgspec.structs.asdict(result), ok=result.is_sound) for result in results]
+        output.say_json(FleetVerified(is_sound, checked, PROVES, DOES_NOT_PROVE))
         return
     for result in results:
         output.say_lines(*format_host_verification(result), width=LABELS)

@@ -31,6 +31,10 @@ from hooklatch.core.text import find_disguised_word, find_omission_mark, format_
 from hooklatch.core.tools import KINDS, UnclearToolError, arguments
 from hooklatch.errors import RequestFailedError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import Ask, AskAnnounced, AskAnswer, AskEnd, AsksAnswer
+
 __all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
@@ -48,6 +52,7 @@ SETTLE = 1.0  # seconds for which no line answers an ask that has taken the plac
 
 def add_asks(parser: Parser) -> None:
     parser.runs(list_asks, example="hooklatch asks", exits=(Exit.UNAVAILABLE,))
+    parser.prints("core.answers:AsksAnswer", "core.answers:AskAnnounced")
     parser.add_argument(
         "--follow", action="store_true", help="show asks as they come, until Ctrl-C; at a terminal, answer them"
     )
@@ -58,6 +63,7 @@ def add_asks(parser: Parser) -> None:
 def add_answer(parser: Parser) -> None:
     example = 'hooklatch asks answer 3f2a-7 deny --reason "not on a Friday"'
     parser.runs(answer_ask, example=example, exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:AskAnswer")
     parser.add_argument("ask", metavar="ID", help="the ask, as `hooklatch asks` shows it")
     parser.add_argument("verdict", metavar="VERDICT", choices=("allow", "deny"), help="allow or deny")
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
@@ -78,11 +84,11 @@ def list_asks(arguments: argparse.Namespace) -> int:
 
 def print_asks(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link:
-        result: dict[str, Any] = link.ask("asks")
+        result: AsksAnswer = link.ask("asks")
     if arguments.json:
         output.say_json(result)
         return Exit.OK
-    asks: list[dict[str, Any]] = result["asks"]
+    asks = result["asks"]
     if not asks:
         output.print_line("no ask waits for a person")
     for ask in asks:
@@ -94,7 +100,9 @@ def answer_ask(arguments: argparse.Namespace) -> int:
     """Answer one ask."""
     by = arguments.by or find_user_name()
     with connect_administrator(arguments) as link:
-        result = link.ask("answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by)
+        result: AskAnswer = link.ask(
+            "answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by
+        )
     if arguments.json:
         output.say_json(result)
     else:
@@ -122,7 +130,7 @@ def follow_asks(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def print_ask_change(message: dict[str, Any], *, is_json: bool) -> None:
+def print_ask_change(message: AskAnnounced, *, is_json: bool) -> None:
     if is_json:
         output.say_json(message)
     elif "opened" in message:
@@ -166,7 +174,7 @@ class AskPrompt:
         self.is_halfway = False  # the next line is the end of one that was begun about another ask
         self._link = link
         self._name = name
-        self._open: dict[str, dict[str, Any]] = {}
+        self._open: dict[str, Ask] = {}
         self._shown: str | None = None
         self._verdict: str | None = None  # typed already, and its reason is not
         self._replaced_at = -SETTLE  # the moment at which another ask was shown without a command of the person
@@ -196,7 +204,7 @@ class AskPrompt:
         sys.stdout.flush()
         self._is_prompted = True
 
-    def take_announcement(self, message: dict[str, Any]) -> None:
+    def take_announcement(self, message: AskAnnounced) -> None:
         if "missed" in message:
             self._print_apart("")
             self.refresh()
@@ -246,7 +254,7 @@ class AskPrompt:
         self._verdict = None
         try:
             # With the digest of what was shown: the daemon refuses an answer to anything else.
-            result = self._link.ask(
+            result: AskAnswer = self._link.ask(
                 "answer_ask", id=ask["id"], verdict=verdict, reason=reason, by=self._name,
                 payload_digest=ask["payload_digest"],
             )  # fmt: skip
@@ -305,7 +313,7 @@ def drop_typed() -> bool:
 # -- one ask -----------------------------------------------------------------------------------------------------
 
 
-def print_ask(ask: dict[str, Any]) -> None:
+def print_ask(ask: Ask) -> None:
     """Print all of an ask; warn if its beginning has left the screen."""
     where = [f"session {ask['session_id']}" if ask["session_id"] else "", f"in {ask['host']}" if ask["host"] else ""]
     what = " ".join(filter(None, (ask["event"], ask["tool"])))
@@ -318,7 +326,7 @@ def print_ask(ask: dict[str, Any]) -> None:
         output.print_line(paint_text(text, "warning"))
 
 
-def format_ask_times(ask: dict[str, Any]) -> str:
+def format_ask_times(ask: Ask) -> str:
     now = time.time()
     age, remaining = now - parse_timestamp(ask["at"]), parse_timestamp(ask["expires_at"]) - now
     return f"asked {format_duration(max(age, 0))} ago, denied in {format_duration(max(remaining, 0))}"
@@ -328,7 +336,7 @@ def parse_timestamp(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def list_ask_details(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def list_ask_details(ask: Ask) -> Iterator[tuple[str, object]]:
     """Yield the details of an ask, those that cannot be seen last: the answer is typed below them."""
     for question in ask["questions"]:
         yield "asks", f"{question['hook']}: {question['reason']}"
@@ -395,7 +403,7 @@ def format_ask_value(value: object) -> str:
     return output.format_json(value)
 
 
-def format_resolution(closed: dict[str, Any]) -> list[str]:
+def format_resolution(closed: AskEnd) -> list[str]:
     word = paint_text("allowed", "good") if closed["verdict"] == "allow" else paint_text("denied", "bad")
     by = f" by {closed['by']}" if closed["by"] else ""
     return [word, f"{by}: {closed['reason']}"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.durations import parse_duration
@@ -12,6 +11,10 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import suggest_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import ChangeAnswer
 
 __all__ = ["add_add", "add_disable", "add_enable", "add_remove"]
 
@@ -21,6 +24,7 @@ EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
 def add_add(parser: Parser) -> None:
     example = "hooklatch hooks add pre_tool_use --run guards.py:no_force_push --match Bash"
     parser.runs(run_hooks_add, example=example, exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
+    parser.prints("core.answers:ChangeAnswer")
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--run", dest="target", metavar="FILE.py:FUNCTION", required=True, help="or MODULE:FUNCTION")
     parser.add_argument("--id", help="default: FILE:FUNCTION without folder and .py")
@@ -45,16 +49,19 @@ def add_add(parser: Parser) -> None:
 
 def add_remove(parser: Parser) -> None:
     parser.runs(run_hooks_remove, example="hooklatch hooks remove guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
     add_id(parser)
 
 
 def add_enable(parser: Parser) -> None:
     parser.runs(run_hooks_switch, example="hooklatch hooks enable guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
     add_id(parser)
 
 
 def add_disable(parser: Parser) -> None:
     parser.runs(run_hooks_switch, example="hooklatch hooks disable guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
     add_id(parser)
 
 
@@ -80,8 +87,8 @@ def run_hooks_add(arguments: argparse.Namespace) -> int:
     }
     definition = {key: value for key, value in definition.items() if value is not None}
     with connect_administrator(arguments) as link:
-        result = link.ask("register", hooks=[definition], scope="global")
-    print_change(arguments, result, f"added {' '.join(result['ids'])}")
+        result: ChangeAnswer = link.ask("register", hooks=[definition], scope="global")
+    print_change(arguments, result, f"added {' '.join(filter(None, result.get('ids', [])))}")
     return Exit.OK
 
 
@@ -116,10 +123,11 @@ def run_hooks_remove(arguments: argparse.Namespace) -> int:
     """
     hook_id: str = arguments.id
     with connect_administrator(arguments) as link:
-        result = link.ask("unregister", id=hook_id, scope="global")
-        if result["removed"] or result.get("accepted"):
-            gone = "".join(f"; {origin} is gone" for origin in result.get("accepted", []))
-            print_change(arguments, result, f"removed {', '.join(result['removed'])}{gone}")
+        result: ChangeAnswer = link.ask("unregister", id=hook_id, scope="global")
+        removed, accepted = result.get("removed", []), result.get("accepted", [])
+        if removed or accepted:
+            gone = "".join(f"; {origin} is gone" for origin in accepted)
+            print_change(arguments, result, f"removed {', '.join(removed)}{gone}")
             return Exit.OK
         ids = [hook["id"] for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
     output.print_error(f"there was no hook {hook_id!r}{suggest_name(hook_id, ids)}")
@@ -131,12 +139,12 @@ def run_hooks_switch(arguments: argparse.Namespace) -> int:
     """Enable or disable a global hook."""
     method: str = arguments.command
     with connect_administrator(arguments) as link:
-        result = link.ask(method, id=arguments.id, scope="global")
+        result: ChangeAnswer = link.ask(method, id=arguments.id, scope="global")
     print_change(arguments, result, f"{method}d {arguments.id}")
     return Exit.OK
 
 
-def print_change(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> None:
+def print_change(arguments: argparse.Namespace, result: ChangeAnswer, text: str) -> None:
     if arguments.json:
         output.say_json(result)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from hooklatch.cli.hooks.hooks import describe_unknown_event
 from hooklatch.cli.terminal import output
@@ -14,6 +13,10 @@ from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.text import format_duration
 from hooklatch.errors import DaemonUnreachableError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import EventStatus
+
 __all__ = ["add_events"]
 
 DROP = ("PATCH", "OUTPUTS", "TIMEOUT", "MATCH")
@@ -22,6 +25,7 @@ TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "T
 
 def add_events(parser: Parser) -> None:
     parser.runs(run_events, example="hooklatch events pre_tool_use", exits=(Exit.PROTOCOL,))
+    parser.prints("cli.schema:EventsOutput")
     parser.add_argument("name", metavar="EVENT", nargs="?", help="show this one, with its fields")
 
 
@@ -29,7 +33,7 @@ def run_events(arguments: argparse.Namespace) -> int:
     """Show the catalogue, or one event."""
     try:
         with connect_administrator(arguments) as link:
-            known: list[dict[str, Any]] = link.ask("events")["events"]
+            known: list[EventStatus] = link.ask("events")["events"]
         is_live = True
     except DaemonUnreachableError:
         known = [describe_event(spec) for spec in Catalogue.standard().values()]
@@ -49,7 +53,7 @@ def run_events(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def describe_event(spec: EventSpec) -> dict[str, Any]:
+def describe_event(spec: EventSpec) -> EventStatus:
     """Describe a standard event in the daemon's format; hooks and counts are unknown."""
     return {
         "name": spec.name, "model": spec.model, "flow": spec.flow, "view": spec.view, "combine": spec.combine,
@@ -61,7 +65,7 @@ def describe_event(spec: EventSpec) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def event_row(event: dict[str, Any]) -> tuple[object, ...]:
+def event_row(event: EventStatus) -> tuple[object, ...]:
     words = (" ".join(event[key]) or None for key in ("verdicts", "outputs", "patch"))
     return (
         event["name"], event["model"], event["fails"], *words, event["match"], format_duration(event["timeout"]),
@@ -69,7 +73,7 @@ def event_row(event: dict[str, Any]) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def show_event(event: dict[str, Any]) -> None:
+def show_event(event: EventStatus) -> None:
     output.print_line(f"{event['name']}: {event['when']}")
     hooks_run = "one after another" if event["flow"] == "sequential" else "all at once"
     output.say_lines(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
@@ -13,12 +12,17 @@ from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.cli.testing.fire import add_payload, read_payload, read_piped_payload
 from hooklatch.core.text import format_duration
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import BriefHook
+
 __all__ = ["add_explain"]
 
 
 def add_explain(parser: Parser) -> None:
     example = "hooklatch hooks explain pre_tool_use < payload.json"
     parser.runs(run_hooks_explain, example=example, exits=(Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:ExplainAnswer")
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument(
         "--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in, else {})"
@@ -51,6 +55,6 @@ def run_hooks_explain(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def format_hook_title(hook: dict[str, Any]) -> str:
+def format_hook_title(hook: BriefHook) -> str:
     where = f", where {hook['where']}" if hook["where"] else ""
     return f"{hook['name']} (match {hook['match']}{where})"

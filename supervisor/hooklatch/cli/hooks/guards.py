@@ -30,10 +30,12 @@ def add_guards(parser: Parser) -> None:
 
 def add_list(parser: Parser) -> None:
     parser.runs(list_guards, example="hooklatch guards list")
+    parser.prints("guards.catalogue:Gallery")
 
 
 def add_show(parser: Parser) -> None:
     parser.runs(show_guard, example="hooklatch guards show destructive_commands", exits=(Exit.NO_INPUT,))
+    parser.prints("guards.catalogue:ShownGuard")
     parser.add_argument("guard", metavar="NAME", help="its name, as `hooklatch guards list` shows it")
     parser.add_argument("--cases", action="store_true", help="its cases instead: one JSON object a line")
 
@@ -56,12 +58,12 @@ def list_guards(arguments: argparse.Namespace) -> int:
 
 def show_guard(arguments: argparse.Namespace) -> int:
     """Print one guard as it would be copied."""
-    from hooklatch.guards.catalogue import read_guard_cases, read_guard_source
+    from hooklatch.guards.catalogue import ShownGuard, read_guard_cases, read_guard_source
 
     guard = find_guard(arguments.guard)
     source, cases = read_guard_source(guard.name), read_guard_cases(guard.name)
     if arguments.json:
-        output.say_json({"guard": guard, "source": source, "cases": cases})
+        output.say_json(ShownGuard(guard, source, cases))
     else:
         output.say_text((cases if arguments.cases else source).rstrip("\n"))
     return Exit.OK

@@ -32,6 +32,7 @@ def add_add(parser: Parser) -> None:
         example="hooklatch guards add protected_paths git_rules",
         exits=(Exit.NO_INPUT, Exit.CANNOT_CREATE, Exit.NOT_PERMITTED),
     )
+    parser.prints("guards.catalogue:AddedGuards")
     parser.add_argument("guards", metavar="NAME", nargs="+", help="its name, as `hooklatch guards list` shows it")
     parser.add_argument("--to", metavar="DIR", help="the folder to copy to (else hooks.d beside the file of hooks)")
 
@@ -46,7 +47,9 @@ def copy_guards(arguments: argparse.Namespace) -> int:
     if arguments.to is None:
         steps.append("hooklatch status   # a daemon that runs has loaded them")
     if arguments.json:
-        output.say_json({"created": list(files), "guards": guards, "next": steps})
+        from hooklatch.guards.catalogue import AddedGuards
+
+        output.say_json(AddedGuards(list(files), guards, steps))
     else:
         for path in files:
             output.print_line(f"wrote {look.shorten_path(path)}")

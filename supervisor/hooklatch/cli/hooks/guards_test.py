@@ -24,6 +24,7 @@ def add_test(parser: Parser) -> None:
         example="hooklatch guards test destructive_commands",
         exits=(Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE),
     )
+    parser.prints("cli.testing.coverage:TestReport")
     parser.add_argument("guards", metavar="NAME", nargs="*", help="a guard (else all that have cases)")
     parser.add_argument(
         "--in", dest="folder", metavar="DIR", help="their folder (else hooks.d beside the file of hooks)"

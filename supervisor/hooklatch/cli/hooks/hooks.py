@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from shlex import quote
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
@@ -14,6 +13,10 @@ from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import suggest_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import HooksAnswer, HookStatus
 
 __all__ = ["add_hooks", "add_list", "describe_unknown_event"]
 
@@ -69,6 +72,7 @@ def add_list(parser: Parser) -> None:
 
 def add_listing(parser: Parser, *, example: str) -> None:
     parser.runs(list_hooks, example=example, exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:HooksAnswer")
     parser.add_argument("--event", metavar="EVENT", default=argparse.SUPPRESS, help="only hooks of this event")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees them")
 
@@ -77,7 +81,7 @@ def list_hooks(arguments: argparse.Namespace) -> int:
     """Show the hooks of all layers."""
     event: str | None = arguments.event
     with connect_administrator(arguments) as link:
-        result = link.ask("hooks", event=event, session=arguments.session)
+        result: HooksAnswer = link.ask("hooks", event=event, session=arguments.session)
         gates = {spec["name"] for spec in link.ask("events")["events"] if spec["model"] == "gate"}
         if event is not None and not result["hooks"]:
             check_event(link, event)
@@ -104,18 +108,18 @@ def list_hooks(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def is_wrong(hook: Mapping[str, Any]) -> bool:
+def is_wrong(hook: HookStatus) -> bool:
     """Return whether a hook needs its operator: it is not called, or each of its last calls failed."""
     return hook["state"] not in STATES or bool(hook.get("failing"))
 
 
-def number_turns(hooks: Sequence[Mapping[str, Any]], gates: Container[str]) -> dict[str, int]:
+def number_turns(hooks: Sequence[HookStatus], gates: Container[str]) -> dict[str, int]:
     """Number the hooks of each event, from a list in firing order, in the order of their calls.
 
     At a gate those that amend come first, the least trusted layer's before the others': the most trusted one has the
     last word on a payload.
     """
-    hooks_by_event: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    hooks_by_event: defaultdict[str, list[HookStatus]] = defaultdict(list)
     for hook in hooks:
         hooks_by_event[hook["event"]].append(hook)
     numbers: dict[str, int] = {}
@@ -128,7 +132,7 @@ def number_turns(hooks: Sequence[Mapping[str, Any]], gates: Container[str]) -> d
     return numbers
 
 
-def hook_row(hook: Mapping[str, Any], number: int) -> Sequence[object]:
+def hook_row(hook: HookStatus, number: int) -> Sequence[object]:
     marks = [mark for mark in ("amends", "only_judges", "observe", "optional") if hook[mark]]
     timings = hook["timings"]
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
@@ -148,7 +152,7 @@ def clip_cell(text: str) -> str:
     return line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
 
 
-def find_layer(hook: Mapping[str, Any]) -> str:
+def find_layer(hook: HookStatus) -> str:
     """Return the layer of a hook; with the project if it is a gate's hook that came from another session."""
     return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from contextlib import suppress
+from typing import TypedDict
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
@@ -23,10 +24,37 @@ MAX_FILE = 4 * 2**20  # bytes; the daemon's limit for a file of hooks
 FOLDER = "hooks.d"
 
 
+class ImportedHookOutput(TypedDict):
+    """A hook of another system; `problem` is the reason if it was written as a comment."""
+
+    place: str
+    problem: str | None
+    event: str | list[str]
+
+
+class ImportNoteOutput(TypedDict):
+    """A difference between the other system and this one; `loss` if something was lost."""
+
+    place: str
+    text: str
+    loss: bool
+
+
+class ImportOutput(TypedDict):
+    """`import`: the path of the file if it was written, and its text."""
+
+    kind: str
+    written: str | None
+    hooks: list[ImportedHookOutput]
+    notes: list[ImportNoteOutput]
+    toml: str
+
+
 def add_import(parser: Parser) -> None:
     example = "hooklatch import ~/.claude/settings.json --to ~/.config/hooklatch/hooks.d/claude.toml"
     exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.CANNOT_CREATE)
     parser.runs(import_file, example=example, exits=exits)
+    parser.prints("cli.hooks.import_hooks:ImportOutput")
     parser.add_argument("file", metavar="FILE", help="settings.json, hooks.toml, or - for standard input")
     parser.add_argument("--to", metavar="FILE", default="-", help="the file to write (default: -, standard output)")
     parser.add_argument("--force", action="store_true", help="replace an existing file")
@@ -120,7 +148,7 @@ def write_import(target: str, text: str, *, is_forced: bool) -> None:
         output.print_error(f"the daemon will refuse it: {error}")
 
 
-def describe_import(imported: ImportResult, target: str | None, text: str) -> dict[str, object]:
+def describe_import(imported: ImportResult, target: str | None, text: str) -> ImportOutput:
     return {
         "kind": imported.kind,
         "written": target,

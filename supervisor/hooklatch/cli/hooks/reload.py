@@ -11,12 +11,17 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
+
 __all__ = ["add_reload"]
 
 
 def add_reload(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE)
     parser.runs(run_reload, example="hooklatch reload", exits=exits)
+    parser.prints("core.status_answers:ReloadAnswer")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
         "id",
@@ -31,7 +36,7 @@ def run_reload(arguments: argparse.Namespace) -> int:
     """Reload, and print what changed."""
     params = {"accept_removed": True} if arguments.accept_removed else {}
     with connect_administrator(arguments) as link, look.Spinner("the daemon loads its files"):
-        result = link.ask("reload", id=make_path_absolute(arguments.id), **params)
+        result: ReloadAnswer = link.ask("reload", id=make_path_absolute(arguments.id), **params)
     diagnostics = result["diagnostics"]
     if arguments.json:
         output.say_json(result)

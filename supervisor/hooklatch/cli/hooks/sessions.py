@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import format_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import SessionsAnswer, SessionStatus
 
 __all__ = ["add_sessions"]
 
@@ -20,12 +23,13 @@ TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOO
 
 def add_sessions(parser: Parser) -> None:
     parser.runs(run_sessions, example="hooklatch sessions --json", exits=(Exit.UNAVAILABLE,))
+    parser.prints("core.answers:SessionsAnswer")
 
 
 def run_sessions(arguments: argparse.Namespace) -> int:
     """List live sessions."""
     with connect_administrator(arguments) as link:
-        result = link.ask("sessions")
+        result: SessionsAnswer = link.ask("sessions")
     if arguments.json:
         output.say_json(result)
     elif result["sessions"]:
@@ -35,7 +39,7 @@ def run_sessions(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def session_row(session: dict[str, Any]) -> tuple[object, ...]:
+def session_row(session: SessionStatus) -> tuple[object, ...]:
     return (
         session["id"], session["client"] or None, session["host"], session["cwd"], session["connections"],
         format_duration(time.time() - session["created_at"]), session["fires"], session["hooks"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
@@ -13,11 +12,17 @@ from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import format_duration
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import HookFailure, ShownHook, ShownHooks
+    from hooklatch.core.status_answers import HookTimings
+
 __all__ = ["add_show"]
 
 
 def add_show(parser: Parser) -> None:
     parser.runs(show_hook, example="hooklatch hooks show guards:no_force_push", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:ShownHooks")
     parser.add_argument("id", metavar="ID", help="its id, or layer/id, as `hooklatch hooks` shows it")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees it")
 
@@ -25,7 +30,7 @@ def add_show(parser: Parser) -> None:
 def show_hook(arguments: argparse.Namespace) -> int:
     """Print every hook with this id."""
     with connect_administrator(arguments) as link:
-        result = link.ask("hook", id=arguments.id, session=arguments.session)
+        result: ShownHooks = link.ask("hook", id=arguments.id, session=arguments.session)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
@@ -34,7 +39,7 @@ def show_hook(arguments: argparse.Namespace) -> int:
             output.print_line()
         output.say_lines(*list_hook_details(hook))
         previous = ""
-        for failure in hook["last_failures"]:
+        for failure in hook["last_failures"] or ():
             # The traceback of an exception is the end of its standard error, unless the hook had closed that.
             printed = failure["stdout"] + (failure["stderr"] or failure["traceback"])
             show_failure(failure, "as above" if printed and printed == previous else printed)
@@ -42,7 +47,7 @@ def show_hook(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def list_hook_details(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def list_hook_details(hook: ShownHook) -> Iterator[tuple[str, object]]:
     marks = [mark for mark in ("observe", "optional") if hook[mark]]
     timings = hook["timings"]
     yield "hook", hook["name"]
@@ -64,7 +69,7 @@ def list_hook_details(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "file", f"{look.shorten_path(path)}, sha256 {digest}"
 
 
-def format_calls(timings: dict[str, Any]) -> str:
+def format_calls(timings: HookTimings) -> str:
     if not timings["count"]:
         return "none since the daemon started"
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
@@ -74,7 +79,7 @@ def format_calls(timings: dict[str, Any]) -> str:
     )
 
 
-def show_failure(failure: dict[str, Any], printed: str) -> None:
+def show_failure(failure: HookFailure, printed: str) -> None:
     at = datetime.fromtimestamp(failure["at"], UTC)
     output.print_line()
     output.print_line(

@@ -20,7 +20,25 @@ from hooklatch.errors import RequestFailedError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
+
+    from hooklatch.core.answers import HookFailure, ShownHooks
+    from hooklatch.core.status_answers import (
+        ChildStatus,
+        EnvironmentStatus,
+        FailingHook,
+        FleetStatus,
+        HealthFinding,
+        HealthWarning,
+        IsolationStatus,
+        PluginStatus,
+        PoolStatus,
+        RecordStatus,
+        ReportedDiagnostic,
+        SharedStateStatus,
+        ShippingStatus,
+        StatusAnswer,
+        SuspensionStatus,
+    )
 
 __all__ = ["add_status", "format_failing_hook", "format_diagnostic_place", "format_suspension"]
 
@@ -31,6 +49,7 @@ LAST_LINES = 2  # of a traceback, or of what a program wrote; `hooks show` has a
 
 def add_status(parser: Parser) -> None:
     parser.runs(run_status, example="hooklatch status", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.prints("core.status_answers:StatusAnswer", "cli.schema:DaemonTree", "cli.schema:AbsentDaemon")
     parser.add_argument(
         "--tree", action="store_true", help="show the daemon's own parts: their supervisors and restarts"
     )
@@ -40,7 +59,7 @@ def run_status(arguments: argparse.Namespace) -> int:
     """Print the daemon's status, or how the last daemon ended."""
     try:
         with connect_administrator(arguments) as link:
-            result: dict[str, Any] = link.ask("status")
+            result: StatusAnswer = link.ask("status")
             names: list[str] = [hook["hook"] for hook in result["failing"][:SHOWN]]
             is_for_people = not (arguments.json or arguments.tree)
             failures = {name: find_last_failure(link, name) for name in (names if is_for_people else ())}
@@ -71,23 +90,23 @@ def print_absent_daemon(arguments: argparse.Namespace, error: NobodyListensError
     return Exit.UNAVAILABLE
 
 
-def format_diagnostic_place(diagnostic: dict[str, Any]) -> str:
+def format_diagnostic_place(diagnostic: ReportedDiagnostic) -> str:
     if not diagnostic["line"] and diagnostic["message"].startswith(diagnostic["file"]):
         return str(diagnostic["message"])  # it already starts with its file
     line = f":{diagnostic['line']}" if diagnostic["line"] else ""
     return f"{diagnostic['file']}{line}: {diagnostic['message']}"
 
 
-def find_last_failure(link: AdminConnection, name: str) -> dict[str, Any] | None:
+def find_last_failure(link: AdminConnection, name: str) -> HookFailure | None:
     """Return the last failure of a hook, if the daemon still has it."""
     try:
-        hooks = link.ask("hook", id=name)["hooks"]
+        answer: ShownHooks = link.ask("hook", id=name)
     except RequestFailedError:  # the hook was removed in the meantime
         return None
-    return next((failure for hook in hooks for failure in hook["last_failures"]), None)
+    return next((failure for hook in answer["hooks"] for failure in hook["last_failures"] or ()), None)
 
 
-def format_hook_failure(failure: dict[str, Any]) -> list[str]:
+def format_hook_failure(failure: HookFailure) -> list[str]:
     """Return the time and the message of a failure, and the last lines that the hook printed."""
     printed = (failure["traceback"] or failure["stderr"]).rstrip().splitlines()
     if printed and failure["message"].startswith(printed[-1]):
@@ -97,7 +116,7 @@ def format_hook_failure(failure: dict[str, Any]) -> list[str]:
     return [f"{at} {failure['message']}", *(f"  {line}" for line in printed[-LAST_LINES:])]
 
 
-def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | None]) -> None:
+def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]) -> None:
     draining = ", draining" if result["draining"] else ""
     output.say_lines(("health", look.paint_text(result["health"] + draining, "good" if is_well(result) else "bad")))
     output.say_lines(("do", DRAINING if draining else None))
@@ -113,8 +132,7 @@ def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | 
         for index, line in enumerate(format_hook_failure(failure) if failure is not None else ()):
             output.say_lines(("" if index else "last", look.paint_text(line, "quiet")))
         output.say_lines(("do", f"see why: hooklatch hooks show {quote(hook['hook'])}"))
-    # A daemon of an older version has no `warned`, only the texts.
-    show_findings("warning", result.get("warned") or [{"what": text, "do": ""} for text in result["warnings"]])
+    show_findings("warning", result["warned"])
     output.say_lines(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {format_duration(result['uptime_s'])}"),
         ("revision", f"{look.shorten_revision(result['revision'])}, digest {result['digest'][:12]}"),
@@ -151,13 +169,13 @@ def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | 
     output.say_lines(*((name, look.shorten_path(path)) for name, path in result["places"].items()))
 
 
-def show_findings(label: str, findings: Iterable[dict[str, Any]]) -> None:
+def show_findings(label: str, findings: Iterable[HealthFinding | HealthWarning]) -> None:
     """Print findings; those in a row that have the same remedy share its line."""
     for do, group in groupby(findings, key=lambda finding: finding["do"]):
         output.say_lines(*((label, finding["what"]) for finding in group), ("do", do))
 
 
-def is_well(result: dict[str, Any]) -> bool:
+def is_well(result: StatusAnswer) -> bool:
     return result["health"] == "green" and not result["draining"]
 
 
@@ -168,12 +186,12 @@ def format_ask_count(count: int) -> str:
     return f"{format_count(count, 'ask')} {'waits' if count == 1 else 'wait'} for a person; see: hooklatch asks"
 
 
-def format_failing_hook(table: dict[str, Any]) -> str:
+def format_failing_hook(table: FailingHook) -> str:
     place = f"; it is declared in {look.shorten_path(table['origin'])}" if table["origin"] else ""
     return f"{table['hook']} failed in each of its last {table['count']} calls (cause {table['cause']}){place}"
 
 
-def show_tree(nodes: list[dict[str, Any]], indent: str = "") -> None:
+def show_tree(nodes: list[ChildStatus], indent: str = "") -> None:
     """Print parts with their children; the strategy is one_for_one, each restarted on its own."""
     for number, node in enumerate(nodes, 1):
         is_last = number == len(nodes)
@@ -181,7 +199,7 @@ def show_tree(nodes: list[dict[str, Any]], indent: str = "") -> None:
         show_tree(node["children"], indent + ("   " if is_last else "│  "))
 
 
-def format_child(node: dict[str, Any]) -> str:
+def format_child(node: ChildStatus) -> str:
     kind = f"{node['restart']}, significant" if node["is_significant"] else node["restart"]
     words = [f"{kind}, {node['state']}"]
     if node["restarts"]:
@@ -193,21 +211,21 @@ def format_child(node: dict[str, Any]) -> str:
     return "; ".join(words)
 
 
-def format_suspension(table: dict[str, Any], *, in_fleet: bool = False) -> str:
+def format_suspension(table: SuspensionStatus, *, in_fleet: bool = False) -> str:
     guarded = "only what the fleet keeps" if in_fleet else "nothing"
     name = table["hook"] or f"ALL HOOKS: {guarded} is guarded"
     resume = f"hooklatch resume {quote(table['hook'])}" if table["hook"] else "hooklatch resume --all"
     return f"{name}, for {format_duration(table['seconds_left'])} more: {table['reason']} (to end it: {resume})"
 
 
-def record_text(record: dict[str, Any]) -> str:
-    head = record["head"]
+def record_text(record: RecordStatus) -> str:
+    newest = record["head"]["seq"] if record["head"] is not None else 0
     missing = f", not recorded: {format_counts(record['unrecorded'])}" if record["unrecorded"] else ""
     folder = look.shorten_path(record["folder"])
-    return f"{record['durability']}, newest record {head['seq']}, disk {record['stage']}{missing}; {folder}"
+    return f"{record['durability']}, newest record {newest}, disk {record['stage']}{missing}; {folder}"
 
 
-def format_fleet(fleet: dict[str, Any] | None) -> str:
+def format_fleet(fleet: FleetStatus | None) -> str:
     """Return the state of this host in its fleet; empty if it is in none."""
     if fleet is None:
         return ""
@@ -225,7 +243,7 @@ def format_fleet(fleet: dict[str, Any] | None) -> str:
     return f"{name}; {version}, read up to {fleet['head']['version']}; {contact}{stale}{link}"
 
 
-def format_shipping(shipping: dict[str, Any] | None) -> str:
+def format_shipping(shipping: ShippingStatus | None) -> str:
     if shipping is None:
         return ""
     seq, waiting = shipping["shipped_seq"], shipping["waiting_records"]
@@ -235,7 +253,7 @@ def format_shipping(shipping: dict[str, Any] | None) -> str:
     return f"{shipped}{waits}{lost}"
 
 
-def format_shared_state(state: dict[str, Any]) -> str:
+def format_shared_state(state: SharedStateStatus) -> str:
     """Return the size and place of the hooks' shared state; empty if there is none."""
     if not state["keys"] and state["kept_in"] is None:
         return ""
@@ -243,12 +261,12 @@ def format_shared_state(state: dict[str, Any]) -> str:
     return f"{state['keys']} keys, {state['bytes']} bytes, {place}"
 
 
-def format_plugin(plugin: dict[str, Any]) -> str:
+def format_plugin(plugin: PluginStatus) -> str:
     package = f" ({plugin['package']})" if plugin["package"] else ""
     return f"{plugin['name']}{package}: {', '.join(plugin['hooks']) or 'no hooks'}"
 
 
-def format_source(source: dict[str, Any]) -> str:
+def format_source(source: PoolStatus) -> str:
     lost = f", {source['lost']} lost" if source["lost"] else ""
     place = look.shorten_path(source["source"])
     return (
@@ -257,7 +275,7 @@ def format_source(source: dict[str, Any]) -> str:
     )
 
 
-def format_environment(table: dict[str, Any]) -> str:
+def format_environment(table: EnvironmentStatus) -> str:
     """Return the state of a source's own environment: in use, being made, or the failure."""
     packages = f" with {', '.join(table['requires'])}" if table["requires"] else ""
     what = f"{table['python']}, Python {table['version']}{packages}"
@@ -267,7 +285,7 @@ def format_environment(table: dict[str, Any]) -> str:
     return f"{what}: {table['state']}{since}" + (f": {table['said']}" if table["said"] else "")
 
 
-def format_isolation(isolation: dict[str, Any]) -> str:
+def format_isolation(isolation: IsolationStatus) -> str:
     """Return the isolation of a source's workers; in capitals if it is less than configured."""
     if isolation["missing"]:
         return f"WEAKER than {isolation['configured']}: no {'; no '.join(isolation['missing'])}"

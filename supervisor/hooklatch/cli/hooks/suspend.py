@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from hooklatch.cli.hooks.status import format_suspension
 from hooklatch.cli.terminal import output
@@ -13,6 +12,11 @@ from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import suggest_name
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import ResumeAnswer, SuspendAnswer
+    from hooklatch.core.status_answers import SuspensionStatus
+
 __all__ = ["add_resume", "add_suspend"]
 
 EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
@@ -21,6 +25,7 @@ EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
 def add_suspend(parser: Parser) -> None:
     example = 'hooklatch suspend guards:no_force_push --for 15m --reason "cleaning up the build host"'
     parser.runs(run_suspend, example=example, exits=EXITS)
+    parser.prints("core.answers:SuspendAnswer")
     add_target(parser, "suspend")
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", type=parse_duration, required=True, help="90s, 15m, 2h; at most 24h"
@@ -30,6 +35,7 @@ def add_suspend(parser: Parser) -> None:
 
 def add_resume(parser: Parser) -> None:
     parser.runs(run_resume, example="hooklatch resume --all", exits=EXITS)
+    parser.prints("core.answers:ResumeAnswer")
     add_target(parser, "resume")
 
 
@@ -42,13 +48,13 @@ def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
 def run_suspend(arguments: argparse.Namespace) -> int:
     """Suspend a hook, a plugin or all hooks."""
     with connect_administrator(arguments) as link:
-        result: dict[str, Any] = link.ask(
+        result: SuspendAnswer = link.ask(
             "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=arguments.reason
         )
     if arguments.json:
         output.say_json(result)
     else:
-        suspension = {**result["suspended"], "seconds_left": arguments.seconds}
+        suspension: SuspensionStatus = {**result["suspended"], "seconds_left": arguments.seconds}
         output.print_line(f"suspended {format_suspension(suspension)}")
         for warning in result.get("warnings", []):  # such as hooks of a fleet, which fire on
             output.print_error(warning)
@@ -58,7 +64,7 @@ def run_suspend(arguments: argparse.Namespace) -> int:
 def run_resume(arguments: argparse.Namespace) -> int:
     """End the suspension of a hook or a plugin, or all suspensions."""
     with connect_administrator(arguments) as link:
-        result = link.ask("resume", id=arguments.id, all=arguments.all)
+        result: ResumeAnswer = link.ask("resume", id=arguments.id, all=arguments.all)
     if not result["was_suspended"] and arguments.id is not None:
         names = [suspension["hook"] for suspension in result["suspended"] if suspension["hook"]]
         suggestion = suggest_name(arguments.id, names)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from hooklatch.cli.hooks.status import format_diagnostic_place
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_administrator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import TrustAnswer
+    from hooklatch.core.status_answers import ProjectStatus
 
 __all__ = ["add_trust"]
 
@@ -20,6 +24,7 @@ TITLES = ("FOLDER", "STATE", "FILES", "HOOKS", "SESSIONS")
 def add_trust(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
     parser.runs(run_trust, example="hooklatch trust --list", exits=exits)
+    parser.prints("core.answers:TrustAnswer", "core.answers:UntrustAnswer", "cli.schema:TrustedProjects")
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this folder)")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--revoke", action="store_true", help="ignore its hooks again")
@@ -50,7 +55,7 @@ def find_project_folder(named: str | None) -> str:
         raise CommandError(Exit.NO_INPUT, "the current directory is gone; name a project") from None
 
 
-def print_trust(result: dict[str, Any]) -> None:
+def print_trust(result: TrustAnswer) -> None:
     output.print_line(f"trusted {result['folder']}, with these files and no others:")
     for name, digest in result["files"].items():
         output.print_line(f"  {digest[:12]}  {name}")
@@ -65,7 +70,7 @@ def print_trust(result: dict[str, Any]) -> None:
 
 def show_list(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link:
-        projects: list[dict[str, Any]] = link.ask("status")["projects"]
+        projects: list[ProjectStatus] = link.ask("status")["projects"]
     if arguments.json:
         output.say_json({"projects": projects})
     elif projects:
@@ -76,7 +81,7 @@ def show_list(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def project_row(project: dict[str, Any]) -> tuple[object, ...]:
+def project_row(project: ProjectStatus) -> tuple[object, ...]:
     hooks = ", ".join(project["hooks"]) or None
     state = project["state"]
     # "changed": a file is no longer as it was when it was trusted, so its hooks do not run.

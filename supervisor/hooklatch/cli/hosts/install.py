@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TypedDict
 
 from hooklatch.cli.hosts import codex_trust, install_record
 from hooklatch.cli.hosts.changing import (
@@ -44,8 +44,28 @@ NAMES = ", ".join(LAYOUTS)
 EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT)
 
 
+class SettingsChange(TypedDict):
+    """`install`: the change of an agent's settings, which `dry_run` does not make; `backup` is the file before it."""
+
+    host: str
+    file: str
+    changed: bool
+    dry_run: bool
+    backup: str | None
+    diff: str
+    notes: list[str]
+
+
+class UninstallOutput(TypedDict):
+    """`uninstall`: a change of each file that had entries of hooklatch."""
+
+    host: str
+    files: list[SettingsChange]
+
+
 def add_install(parser: Parser) -> None:
     parser.runs(run_install, example="hooklatch install claude-code --dry-run", exits=EXITS)
+    parser.prints("cli.hosts.install:SettingsChange")
     add_common(parser)
     parser.add_argument(
         "--also", metavar="EVENT", action="append", default=[], help="an event that is left out otherwise"
@@ -63,6 +83,7 @@ def add_install(parser: Parser) -> None:
 
 def add_uninstall(parser: Parser) -> None:
     parser.runs(run_uninstall, example="hooklatch uninstall claude-code", exits=EXITS)
+    parser.prints("cli.hosts.install:UninstallOutput")
     add_common(parser)
 
 
@@ -142,7 +163,7 @@ def run_uninstall(arguments: argparse.Namespace) -> int:
         starting = {word for change, _ in changes for word in list_entry_programs(change) if os.path.isfile(word)}
     if arguments.json:
         edits = [describe_install(host, change, backup, [], arguments) for change, backup in changes]
-        output.say_json({"host": host.name, "files": edits})
+        output.say_json(UninstallOutput(host=host.name, files=edits))
         return Exit.OK
     for change, backup in changes:
         print_settings_change(host, change, backup, [], arguments, done="uninstalled")
@@ -321,7 +342,7 @@ def find_project_here() -> str:
 
 def describe_install(
     host: Host, change: FileEdit, backup: str | None, notes: list[str], arguments: argparse.Namespace
-) -> dict[str, Any]:
+) -> SettingsChange:
     return {
         "host": host.name, "file": change.path, "changed": not change.is_none, "dry_run": arguments.dry_run,
         "backup": backup, "diff": diff_edit(change), "notes": notes,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from functools import partial
+from typing import Any, Literal, TypedDict
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
@@ -20,8 +21,24 @@ __all__ = ["add_listen"]
 TOKEN = "listen.token"
 
 
+class ListenOutput(TypedDict):
+    """`listen`: one line, when it accepts connections."""
+
+    ready: Literal[True]
+    address: str
+    port: int
+    token_file: str
+
+
+class ListenerSettings(TypedDict):
+    """`listen --settings`: the hooks of Claude Code that ask it."""
+
+    hooks: dict[str, list[Any]]
+
+
 def add_listen(parser: Parser) -> None:
     parser.runs(run_listen, example="hooklatch listen --port 7437", exits=(Exit.UNAVAILABLE,))
+    parser.prints("cli.hosts.listen:ListenOutput", "cli.hosts.listen:ListenerSettings")
     parser.add_argument(
         "--port", metavar="N", type=parse_listen_port, default=0, help="on 127.0.0.1 (default: a free one)"
     )
@@ -75,6 +92,6 @@ def run_listen(arguments: argparse.Namespace) -> int:
 
 def print_listening(arguments: argparse.Namespace, token_file: str, port: int) -> None:
     if arguments.json:
-        output.say_json({"ready": True, "address": "127.0.0.1", "port": port, "token_file": token_file})
+        output.say_json(ListenOutput(ready=True, address="127.0.0.1", port=port, token_file=token_file))
     else:
         output.print_line(f"listening on http://127.0.0.1:{port}/claude-code/EVENT; the token is in {token_file}")

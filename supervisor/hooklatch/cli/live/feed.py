@@ -10,12 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hooklatch.cli.live.top_state import TopReport
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import ShownHook
 
 __all__ = ["RETRY_INTERVAL", "HookDetail", "TopPoller", "PollFailure", "is_transient", "fetch_top_report"]
 
@@ -25,7 +29,7 @@ RETRY_INTERVAL = 1.0  # seconds between attempts to reach a daemon that is gone
 class HookDetail(NamedTuple):
     """The daemon's report on one hook, with its last failures; None if the hook was removed."""
 
-    hook: dict[str, Any] | None
+    hook: ShownHook | None
 
 
 class PollFailure(NamedTuple):
@@ -48,7 +52,7 @@ def fetch_top_report(link: AdminConnection, session: str | None, selected: str |
 
 def fetch_hook_detail(link: AdminConnection, session: str | None, name: str) -> HookDetail:
     try:
-        hooks = link.ask("hook", id=name, session=session)["hooks"]
+        hooks: list[ShownHook] = link.ask("hook", id=name, session=session)["hooks"]
     except RequestFailedError as error:
         if error.name != "not_found":
             raise

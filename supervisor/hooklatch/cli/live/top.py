@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hooklatch.cli.live.feed import HookDetail, PollFailure, TopPoller, fetch_top_report
 from hooklatch.cli.live.top_state import SORTS, TopBoard, TopDisplay, TopReport, TopRow, apply_key, build_board
@@ -24,6 +24,8 @@ from hooklatch.cli.terminal.requests import connect_administrator
 
 if TYPE_CHECKING:
     from hooklatch.cli.live.raw_terminal import RawTerminal
+    from hooklatch.cli.schema import TopHook, TopOutput
+    from hooklatch.core.answers import HookLoad
 
 __all__ = ["add_top"]
 
@@ -47,6 +49,7 @@ DROP = ("CALLS", "MIB", "EVENT", "QUEUE", "WORKERS", "BUSY", "P50 MS", "P99 MS",
 
 def add_top(parser: Parser) -> None:
     parser.runs(run_top, example="hooklatch top --once", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("cli.schema:TopOutput")
     parser.add_argument("--once", action="store_true", help="print one table, and end; so it is without a terminal")
     parser.add_argument(
         "--interval", metavar="TIME", type=parse_duration, default=SECOND, help="between two looks at the daemon (1s)"
@@ -75,11 +78,12 @@ def print_once(now: TopReport, before: TopReport, view: TopDisplay, *, is_json: 
     board = build_board(now, before, view)
     status = now.status
     if is_json:
-        loads = {hook["name"]: hook.get("load") for hook in now.hooks}
-        output.say_json({
+        loads = {hook["name"]: hook["load"] for hook in now.hooks}
+        table: TopOutput = {
             "health": status["health"], "wrong": status["wrong"], "fires_per_s": round_value(board.fires_per_s),
-            "hooks": [{**describe_row(row), "load": loads[row.name]} for row in board.rows],
-        })  # fmt: skip
+            "hooks": [describe_row(row, loads[row.name]) for row in board.rows],
+        }  # fmt: skip
+        output.say_json(table)
     else:
         output.say_lines(("health", status["health"]))
         for fault in status["wrong"]:
@@ -88,11 +92,11 @@ def print_once(now: TopReport, before: TopReport, view: TopDisplay, *, is_json: 
     return Exit.OK
 
 
-def describe_row(row: TopRow) -> dict[str, Any]:
+def describe_row(row: TopRow, load: HookLoad | None) -> TopHook:
     return {
         "name": row.name, "event": row.event, "state": row.state, "calls": row.calls,
         "calls_per_s": round_value(row.calls_per_s), "p50_ms": row.p50_ms, "p99_ms": row.p99_ms,
-        "failures": row.failures,
+        "failures": dict(row.failures), "load": load,
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
@@ -21,6 +21,7 @@ from hooklatch.core.text import format_count, format_duration
 
 if TYPE_CHECKING:
     from hooklatch.cli.terminal.look import Meaning
+    from hooklatch.core.status_answers import StatusAnswer
 
 __all__ = ["measure_page", "draw_screen", "clamp_scroll"]
 
@@ -116,7 +117,7 @@ def draw_header(board: TopBoard, view: TopDisplay, width: int, height: int) -> I
         yield from draw_findings(status, width, max(2, height // 3))
 
 
-def draw_findings(status: Mapping[str, Any], width: int, maximum: int) -> Iterator[Line]:
+def draw_findings(status: StatusAnswer, width: int, maximum: int) -> Iterator[Line]:
     """Yield the findings with their remedies, in at most `maximum` lines."""
     findings = [
         [*draw_labelled("wrong", fault["what"], "bad", width), *draw_labelled("do", fault["do"], "good", width)]
@@ -253,7 +254,7 @@ def draw_hook_page(board: TopBoard, view: TopDisplay, width: int) -> list[Line]:
         return [*lines, [paint_text("asking the daemon for its failures", "quiet")]]
     for label, text in (
         ("problem", detail["problem"]),
-        ("declared", shorten_path(detail["origin"])),
+        ("declared", shorten_path(detail["origin"] or "")),
         ("runs", shorten_path(detail["target"])),
     ):
         lines += [[f"{label:<9}", line] for line in break_lines(str(text), width - 9)] if text else []

@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.core.answers import HookStatus, ShownHook
+    from hooklatch.core.hooks.registry import HookState
+    from hooklatch.core.status_answers import StatusAnswer
+
 __all__ = [
     "SORTS",
     "TopBoard",
@@ -29,9 +35,9 @@ class TopReport(NamedTuple):
 
     moment: float
     at: float
-    status: Mapping[str, Any]
-    hooks: Sequence[Mapping[str, Any]]
-    detail: Mapping[str, Any] | None = None
+    status: StatusAnswer
+    hooks: Sequence[HookStatus]
+    detail: ShownHook | None = None
 
 
 class TopRow(NamedTuple):
@@ -39,7 +45,7 @@ class TopRow(NamedTuple):
 
     name: str
     event: str
-    state: str
+    state: HookState
     calls: int
     calls_per_s: float | None
     p50_ms: float | None
@@ -77,21 +83,20 @@ class TopDisplay(NamedTuple):
 
 def build_rows(now: TopReport, before: TopReport | None) -> list[TopRow]:
     """Return the rows of a report; rates are those since the report before, if that was of the same daemon."""
-    earlier: dict[object, Mapping[str, Any]] = {}
+    earlier: dict[str, HookStatus] = {}
     seconds = now.moment - before.moment if before is not None else 0.0
-    if before is not None and before.status.get("pid") == now.status.get("pid"):
+    if before is not None and before.status["pid"] == now.status["pid"]:
         earlier = {hook["name"]: hook for hook in before.hooks}
     return [build_top_row(hook, earlier.get(hook["name"]), seconds) for hook in now.hooks]
 
 
-def build_top_row(hook: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float) -> TopRow:
-    timings: Mapping[str, Any] = hook["timings"]
-    load: Mapping[str, Any] = hook.get("load") or {}
+def build_top_row(hook: HookStatus, before: HookStatus | None, seconds: float) -> TopRow:
+    timings, load = hook["timings"], hook["load"]
     return TopRow(
         hook["name"], hook["event"], hook["state"], timings["count"],
         compute_rate(timings["count"], before["timings"]["count"] if before is not None else None, seconds),
         timings["p50_ms"], timings["p99_ms"], timings["failures"],
-        load.get("workers"), load.get("busy"), load.get("memory_bytes"), load.get("waiting"),
+        *((load["workers"], load["busy"], load["memory_bytes"], load["waiting"]) if load is not None else ()),
     )  # fmt: skip
 
 
@@ -102,7 +107,7 @@ def compute_rate(now: int, before: int | None, seconds: float) -> float | None:
 
 def build_board(now: TopReport, before: TopReport | None, view: TopDisplay) -> TopBoard:
     """Return the content of the screen for two reports."""
-    is_same = before is not None and before.status.get("pid") == now.status.get("pid")
+    is_same = before is not None and before.status["pid"] == now.status["pid"]
     fired = before.status["fired"] if is_same and before is not None else None
     fires = compute_rate(now.status["fired"], fired, now.moment - before.moment if before is not None else 0.0)
     return TopBoard(now, order_rows(build_rows(now, before), view), fires)

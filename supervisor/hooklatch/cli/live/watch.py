@@ -41,6 +41,13 @@ TOPICS = ["registry", "decisions", "operations"]
 
 def add_watch(parser: Parser) -> None:
     parser.runs(run_watch, example="hooklatch watch --verdict deny", exits=(Exit.UNAVAILABLE,))
+    parser.prints(
+        "client.protocol.decisions:AnnouncedDecision",
+        "core.answers:AnnouncedChange",
+        "core.answers:AnnouncedOperation",
+        "core.answers:MissedLines",
+        "core.answers:ResyncLine",
+    )
     add_choices(parser, KINDS)
     parser.add_argument("--count", metavar="N", type=parse_positive_count, help="end after N lines")
 

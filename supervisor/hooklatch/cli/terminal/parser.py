@@ -40,6 +40,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=prog, add_help=False, allow_abbrev=False, formatter_class=UNMEASURED, **options)
         self.commands: dict[str, Parser] = {}
         self._subcommands: argparse.Action | None = None
+        self.shapes: tuple[str, ...] = ()
         self._declare = declare
         self._is_declared = False
         self._words: list[str] = []
@@ -163,6 +164,13 @@ class Parser(argparse.ArgumentParser):
         """Declare the function of a command, with an example and the exit codes for its help."""
         self.explain(example=example, exits=exits, general=general)
         self.set_defaults(run=run)
+
+    def prints(self, *shapes: str) -> None:
+        """Declare the shapes of a command's `--json`, each by its module below `hooklatch` and its name there.
+
+        The command prints one of them, once or on each line.
+        """
+        self.shapes = shapes
 
     def explain(self, *, example: str, exits: Collection[Exit] = (), general: Collection[Exit] = GENERAL) -> None:
         """Declare an example and the exit codes, also of a command that only has others below it."""

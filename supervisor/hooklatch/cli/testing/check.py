@@ -20,10 +20,10 @@ from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.testing.running import make_own_folder, report_waiting, run_async
 from hooklatch.core.hooks.registry import DeclarationSite, Hook
 from hooklatch.core.text import format_count
+from hooklatch.service.config.toml_document import Diagnostic
 
 if TYPE_CHECKING:
     from hooklatch.cli.terminal.look import Meaning
-    from hooklatch.service.config.configuration import Diagnostic
     from hooklatch.service.folders import DaemonOptions
 
 __all__ = ["add_check"]
@@ -34,19 +34,30 @@ NOTHING = "there is no file of hooks; name a hooks.toml, its directory or .py fi
 
 
 class ConfigCheck(msgspec.Struct):
-    """The findings in one configuration, or in Python files without one."""
+    """A configuration, or Python files: their content, and the findings.
+
+    `unread` are files in a folder of hooks that nothing reads.  `dangers` are commands that run a file which an agent
+    can write, and `notes` are hooks that guard nothing and may be meant so: neither is a problem.
+    """
 
     what: str
     hooks: int = 0
     sources: list[str] = []
     diagnostics: list[Diagnostic] = []
-    dangers: list[Diagnostic] = []  # commands that run a file which an agent can write
-    unread: list[Diagnostic] = []  # files in a folder of hooks that nothing reads
-    notes: list[Diagnostic] = []  # hooks that guard nothing, which may be meant so
+    dangers: list[Diagnostic] = []
+    unread: list[Diagnostic] = []
+    notes: list[Diagnostic] = []
 
     @property
     def is_good(self) -> bool:
         return not (self.diagnostics or self.unread)
+
+
+class CheckReport(msgspec.Struct, frozen=True):
+    """`check`."""
+
+    ok: bool
+    checked: list[ConfigCheck]
 
 
 class CheckTarget(msgspec.Struct, frozen=True):
@@ -60,6 +71,7 @@ class CheckTarget(msgspec.Struct, frozen=True):
 def add_check(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE)
     parser.runs(run_check, example="hooklatch check hooks.d", exits=exits)
+    parser.prints("cli.testing.check:CheckReport")
     parser.add_argument(
         "paths",
         metavar="PATH",
@@ -78,7 +90,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     targets = list_check_targets(arguments.paths or [find_default_config(arguments)])
     results = [check_target(target) for target in targets]
     if arguments.json:
-        output.say_json({"ok": all(result.is_good for result in results), "checked": results})
+        output.say_json(CheckReport(all(result.is_good for result in results), results))
     else:
         for result in results:
             print_check(result)
@@ -179,7 +191,6 @@ async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list
 
 
 def make_hook_diagnostic(hook: Hook, text: str) -> Diagnostic:
-    from hooklatch.service.config.configuration import Diagnostic
 
     origin = hook.origin or DeclarationSite("?")
     return Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}")

@@ -9,16 +9,18 @@ out belongs to another guard, and does not count.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict
 
 import msgspec
 
+from hooklatch.cli.testing.cases import ExpectedDecision
+from hooklatch.client.protocol.decisions import Decision
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import CallOutcome, FireDecision
 
-__all__ = ["HookCoverage", "CaseObservation", "cover_hooks"]
+__all__ = ["CaseObservation", "CaseReport", "HookCoverage", "TestReport", "cover_hooks"]
 
 OBJECTIONS = ("deny", "halt", "ask")
 PASSES = ("pass", "allow")
@@ -35,6 +37,30 @@ class HookCoverage(msgspec.Struct):
     changed: int = 0
     failed: int = 0
     missing: list[str] = []
+
+
+class CaseReport(TypedDict):
+    """A case of `test`: the expected decision, the real one, and their differences."""
+
+    name: str
+    file: str
+    line: int
+    event: str
+    passed: bool
+    expected: ExpectedDecision
+    differences: list[str]
+    failures: list[str]
+    decision: Decision
+
+
+class TestReport(TypedDict):
+    """`test`, with the coverage if it is asked for."""
+
+    passed: int
+    failed: int
+    diagnostics: list[str]
+    cases: list[CaseReport]
+    coverage: NotRequired[list[HookCoverage]]
 
 
 class CaseObservation(NamedTuple):

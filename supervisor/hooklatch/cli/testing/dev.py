@@ -10,14 +10,16 @@ import argparse
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.look import VERDICTS, paint_text, shorten_path
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.testing.running import make_own_folder, run_async
+from hooklatch.client.protocol.decisions import Decision
 from hooklatch.core.text import format_count
+from hooklatch.service.config.toml_document import Diagnostic
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.payloads import PayloadCase
@@ -32,9 +34,24 @@ QUIET = 0.1  # seconds without a change before a save counts as complete
 CHECK_INTERVAL = 2.0  # seconds between two checks of the files, where the kernel reports no changes
 
 
+class DevOutput(TypedDict):
+    """`dev`, for each payload; `differences` are those from the decision that a case expects."""
+
+    title: str
+    decision: Decision
+    differences: list[str]
+
+
+class NotLoaded(TypedDict):
+    """`dev`, for a file that does not load."""
+
+    diagnostics: list[Diagnostic]
+
+
 def add_dev(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.USAGE, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
     parser.runs(run_dev, example="hooklatch dev guards.py --once", exits=exits)
+    parser.prints("cli.testing.dev:DevOutput", "cli.testing.dev:NotLoaded")
     parser.add_argument("file", metavar="FILE[:FUNCTION]", help="a Python file of hooks, or a hooks.toml")
     parser.add_argument("--payload", metavar="FILE", action="append", default=[],
                         help="fire this JSON object, or each line of a .jsonl file, or - (may be repeated; default: "
@@ -95,7 +112,7 @@ class DevLoop:
         if diagnostics := parts.files.active.diagnostics:
             self.is_good = False
             if self._arguments.json:
-                output.say_json({"diagnostics": diagnostics})
+                output.say_json(NotLoaded(diagnostics=diagnostics))
             for diagnostic in [] if self._arguments.json else diagnostics:
                 line = f":{diagnostic.line}" if diagnostic.line else ""
                 output.print_line(
@@ -141,7 +158,7 @@ class DevLoop:
         if differences or any(outcome.cause != "policy" for outcome in decision.outcomes):
             self.is_good = False
         if self._arguments.json:
-            output.say_json({"title": case.title, "decision": decision, "differences": differences})
+            output.say_json(DevOutput(title=case.title, decision=cast("Decision", decision), differences=differences))
         elif not decision.outcomes and decision.cause is None and not differences:
             uncalled.append(case.title)
         else:

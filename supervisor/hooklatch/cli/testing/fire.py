@@ -35,6 +35,7 @@ def add_fire(parser: Parser) -> None:
     example = """echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' | hooklatch fire pre_tool_use"""
     exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT)
     parser.runs(run_fire, example=example, exits=exits)
+    parser.prints("client.protocol.decisions:Decision")
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in)")
     parser.add_argument("--session", metavar="ID", help="the host's session id, visible to hooks; opens no session")

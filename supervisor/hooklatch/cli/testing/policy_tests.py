@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
@@ -24,7 +24,8 @@ from hooklatch.errors import explain_error
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
-    from hooklatch.cli.testing.coverage import HookCoverage
+    from hooklatch.cli.testing.coverage import HookCoverage, TestReport
+    from hooklatch.client.protocol.decisions import Decision
 
 __all__ = ["add_test", "read_cases", "print_case_result"]
 
@@ -35,6 +36,7 @@ MAX_FILE = 64 * 2**20  # bytes; payloads may be large
 def add_test(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.SOFTWARE, Exit.CANNOT_CREATE)
     parser.runs(run_test, example="hooklatch test policy-tests.toml --config hooks.toml", exits=exits)
+    parser.prints("cli.testing.coverage:TestReport")
     parser.add_argument(
         "files",
         metavar="FILE",
@@ -220,8 +222,8 @@ def print_case_result(result: CaseResult) -> None:
             output.print_line(f"      {'' if number else label:<8}{line}")
 
 
-def describe_run(run: CaseRunner, coverages: list[HookCoverage] | None) -> dict[str, Any]:
-    report: dict[str, Any] = {
+def describe_run(run: CaseRunner, coverages: list[HookCoverage] | None) -> TestReport:
+    report: TestReport = {
         "passed": len(run.results) - run.failed,
         "failed": run.failed,
         "diagnostics": run.diagnostics,
@@ -235,9 +237,11 @@ def describe_run(run: CaseRunner, coverages: list[HookCoverage] | None) -> dict[
                 "expected": result.case.expected,
                 "differences": result.differences,
                 "failures": result.failures,
-                "decision": result.decision,
+                "decision": cast("Decision", result.decision),  # as a reader of the line has it
             }
             for result in run.results
         ],
     }
-    return report if coverages is None else report | {"coverage": coverages}
+    if coverages is not None:
+        report["coverage"] = coverages
+    return report

@@ -41,6 +41,7 @@ def add_record(parser: Parser) -> None:
 def add_cases(parser: Parser) -> None:
     exits = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.IO_ERROR)
     parser.runs(run_record_cases, example="hooklatch record cases --seq 4711 --to policy-tests.jsonl", exits=exits)
+    parser.prints("cli.testing.record_cases:CasesWritten")
     parser.add_argument("--to", metavar="FILE", required=True, help="a new file of JSON lines, such as cases.jsonl")
     parser.add_argument(
         "--seq", metavar="N[-M]", action="append", type=parse_seq_range, default=[],

@@ -149,6 +149,7 @@ async def replay_decision(fire: KeptFire, parts: DaemonComponents) -> DecisionSu
 def add_replay(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
     parser.runs(run_replay, example="hooklatch replay --since 7d --against ~/new-hooks", exits=exits)
+    parser.prints("cli.testing.replay:ReplayReport")
     parser.add_argument(
         "--against", metavar="DIR", required=True,
         help="the folder of the hooks to try, with a hooks.toml or hooks.d; they run with all that they do",

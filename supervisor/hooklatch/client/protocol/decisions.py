@@ -8,7 +8,7 @@ an error, or unreadable     local_decision("protocol")    an event that is not i
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -20,6 +20,7 @@ from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFail
 
 __all__ = [
     "Accepted",
+    "AnnouncedDecision",
     "AnsweredDecision",
     "Decision",
     "LocalDecision",
@@ -282,3 +283,14 @@ def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) 
         layer=because_of.layer,
         hook=because_of.hook,
     )
+
+
+class AnnouncedDecision(TypedDict):
+    """A decision, and facts of its fire; null for those that the fire does not have."""
+
+    topic: Literal["decisions"]
+    at: str
+    session_id: str | None
+    host: str | None
+    tool: str | None
+    decision: Decision

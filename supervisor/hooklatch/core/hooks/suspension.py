@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hooklatch.core.hooks.names import name_whole_plugin
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.text import format_duration
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import SuspensionFacts
 
 __all__ = [
     "MAX_SUSPENSION", "Suspension", "SuspensionError", "validate_suspension", "find_suspension",
@@ -38,6 +42,10 @@ class Suspension(msgspec.Struct, frozen=True):
     since: float
     until: float
     reason: str
+
+    def describe(self) -> SuspensionFacts:
+        """Return it as answers report it."""
+        return {"hook": self.hook, "since": self.since, "until": self.until, "reason": self.reason}
 
     def covers(self, hook: Hook) -> bool:
         if not hook.suspendable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,9 @@ from hooklatch.fleet.host.token import LinkToken
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import AS_LINK, ApiMethod, MethodTable
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import EmptyAnswer
 
 __all__ = ["LinkAdmission"]
 
@@ -77,7 +80,7 @@ class LinkAdmission(msgspec.Struct, frozen=True):
             return RpcError(ErrorCode.NOT_PERMITTED, text)
         return None
 
-    async def _shipped(self, connection: Connection, params: ShippedParams) -> object:
+    async def _shipped(self, connection: Connection, params: ShippedParams) -> EmptyAnswer:
         """Note what the engine has acknowledged; a smaller number than before counts too: it may have lost entries.
 
         Raises:

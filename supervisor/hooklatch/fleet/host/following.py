@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +18,9 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.settings import FleetSettings
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import AppliedBundle
 
 __all__ = [
     "AppliedVersion",
@@ -33,6 +37,10 @@ class AppliedVersion(msgspec.Struct, frozen=True):
 
     version: int
     bundle: str
+
+    def describe(self) -> AppliedBundle:
+        """Return it as answers report it."""
+        return {"version": self.version, "bundle": self.bundle}
 
 
 def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> PolicyFile:

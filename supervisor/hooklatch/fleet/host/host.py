@@ -27,6 +27,7 @@ from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
+    from hooklatch.core.status_answers import FleetStatus
     from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["FleetHost"]
@@ -75,7 +76,7 @@ class FleetHost(PolicyContribution):
         self.layer.take(fleet)
         self.contact.take(fleet)
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> FleetStatus | None:
         return self.report.status()
 
     async def run(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +19,9 @@ from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import AppliedAnswer, FleetReportAnswer
 
 __all__ = ["FleetMethods"]
 
@@ -66,7 +69,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
     def of_administrators(self) -> MethodTable:
         return {"fleet_reset": ApiMethod(ResetParams, self._reset)}
 
-    async def _follow(self, connection: Connection, params: FollowParams) -> dict[str, Any]:
+    async def _follow(self, connection: Connection, params: FollowParams) -> FleetReportAnswer:
         """Read manifests; return which versions this host has read, should have and has."""
         if params.manifests is not None:
             try:
@@ -77,7 +80,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
             await self.contact.record_contact()
         return self.describe()
 
-    async def _apply(self, connection: Connection, params: ApplyParams) -> dict[str, Any]:
+    async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:
         """Activate a version; if anything is wrong with it, the last good one stays active."""
         try:
             data = base64.b64decode(params.bundle, validate=True)
@@ -89,9 +92,9 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
         # In the background: fires that began under the old version may run its workers for a while yet.
         self.background.spawn("fleet clean-up", self.clean)
-        return {"applied": applied, "revision": self.status.registries.view.revision}
+        return {"applied": applied.describe(), "revision": self.status.registries.view.revision}
 
-    async def _reset(self, connection: Connection, params: ResetParams) -> dict[str, Any]:
+    async def _reset(self, connection: Connection, params: ResetParams) -> FleetReportAnswer:
         """Forget which versions were read; the active policy stays."""
         reason = " ".join(params.reason.split())
         if not reason:
@@ -103,7 +106,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
         await self.files.reload()
         return self.describe()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> FleetReportAnswer:
         """Return this host's report to its link."""
         fleet, settings = self.fleet, self.fleet.settings
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +11,9 @@ from hooklatch.core.health import ActiveFaults
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
 from hooklatch.service.transport.bus import Bus
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import FleetStatus, FleetVersions
 
 __all__ = ["FleetReport"]
 
@@ -35,17 +38,17 @@ class FleetReport(msgspec.Struct, frozen=True):
         """Return how many links are connected."""
         return sum(connection.role == "link" for connection in self.bus.connections.values())
 
-    def describe_versions(self) -> dict[str, Any]:
+    def describe_versions(self) -> FleetVersions:
         """Return which versions this host has read, should have and has, and the seconds since its last contact."""
-        layer, age = self.layer, self.contact.age
+        layer, head, age = self.layer, self.layer.head, self.contact.age
         return {
-            "head": layer.head,
-            "wanted": layer.wanted,
-            "applied": layer.active,
+            "head": {"version": head.version, "digest": head.digest},
+            "wanted": layer.wanted.describe() if layer.wanted is not None else None,
+            "applied": layer.active.describe() if layer.active is not None else None,
             "stale_s": round(age, 1) if age is not None else None,
         }
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> FleetStatus | None:
         """Return the whole report; None if there is no [fleet], and no policy that an earlier one left."""
         settings, contact = self.layer.settings, self.contact
         if settings is None and self.layer.applied is None:

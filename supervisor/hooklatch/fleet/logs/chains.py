@@ -23,7 +23,7 @@ from hooklatch.record.findings import ChainWitness
 from hooklatch.record.storage.chain import GENESIS
 from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
 
-__all__ = ["DOES_NOT_PROVE", "PROVES", "HostCheck", "HostVerified"]
+__all__ = ["DOES_NOT_PROVE", "PROVES", "CheckedRecord", "FleetVerified", "HostCheck", "HostVerified"]
 
 MAX_FINDINGS = 1000  # findings of a host; the rest is counted
 SETTLED = 60_000  # ms between a batch and a report after which the report must include the batch
@@ -56,8 +56,23 @@ class HostVerified(msgspec.Struct):
     local: LocalReport | None = None
 
     @property
-    def ok(self) -> bool:
+    def is_sound(self) -> bool:
         return not self.findings and (self.local is None or self.local.ok)
+
+
+class CheckedRecord(HostVerified, kw_only=True):
+    """The result of the check of one host, and whether nothing is wrong with its record."""
+
+    ok: bool
+
+
+class FleetVerified(msgspec.Struct, frozen=True):
+    """`fleet verify`."""
+
+    ok: bool
+    hosts: list[CheckedRecord]
+    proves: str
+    does_not_prove: tuple[str, ...]
 
 
 class HostCheck:

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.status_answers import RecordLine
 from hooklatch.fleet.batches import BatchError, ShippedRecord, unpack_batch
 from hooklatch.fleet.engine.engine import RecordBatch
 from hooklatch.fleet.logs.places import RecordMatch, SeenRecords
 
-__all__ = ["ReceivedBatch", "FleetLogEntry", "LogFinding", "HostLog"]
+__all__ = ["ReceivedBatch", "FleetLogEntry", "FleetRecordLine", "LogFinding", "HostLog"]
 
 
 LATEST = 2**42  # ms since the epoch, in 2109: a host may claim any number as a time of arrival
@@ -60,6 +61,12 @@ class FleetLogEntry(msgspec.Struct, frozen=True):
             "fleet_at": self.at,
             **{name: value for name, value in self.record.document.items() if not name.startswith("fleet_")},
         }
+
+
+class FleetRecordLine(RecordLine):
+    """`fleet log`: a record, and its host."""
+
+    host: str
 
 
 class ReceivedBatch(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from hooklatch.fleet.engine.engine import StoredReport
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.reports import HostReport, RecordHead, read_report
 
-__all__ = ["HostStatus", "list_host_statuses"]
+__all__ = ["FleetHosts", "HostStatus", "list_host_statuses"]
 
 LONGEST = 1e10  # seconds, some 300 years: a host may report any number
 
@@ -42,6 +42,16 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     skew_s: float = 0.0
     link: str = ""
     wrong: tuple[str, ...] = ()
+
+
+class FleetHosts(msgspec.Struct, frozen=True):
+    """`fleet status`: hosts that are silent first, then those with something wrong; `ok` if there is none."""
+
+    fleet: str
+    newest: int
+    engine: dict[str, str]
+    ok: bool
+    hosts: list[HostStatus]
 
 
 def list_host_statuses(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,7 @@ from hooklatch.fleet.engine.engine import Engine, RecordBatch
 from hooklatch.fleet.manifests import FleetError, Sha256
 from hooklatch.fleet.reports import read_report
 
-__all__ = ["TrimRange", "TrimNote", "choose_trim_range", "read_trimmed", "trim_hosts"]
+__all__ = ["TrimRange", "TrimNote", "TrimmedHost", "TrimmedHosts", "choose_trim_range", "read_trimmed", "trim_hosts"]
 
 AT_ONCE = 8  # batches in memory
 
@@ -39,6 +39,15 @@ class TrimNote(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         why = f": {self.reason}" if self.reason else ""
         return f"epoch {self.epoch} was trimmed through record {self.seq} by {self.by or 'an operator'}{why}"
+
+
+class TrimmedHost(TrimNote, frozen=True, kw_only=True):
+    """A note of a removal, and its host."""
+
+    host: str
+
+
+TrimmedHosts: TypeAlias = list[TrimmedHost]
 
 
 class TrimRange(msgspec.Struct, frozen=True):

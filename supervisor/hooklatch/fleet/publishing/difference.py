@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["FileChange", "HookChange", "list_file_changes", "list_hook_changes"]
+__all__ = ["BundleDifference", "FileChange", "HookChange", "list_file_changes", "list_hook_changes"]
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed"]
 MAX_LINES = 20_000  # of a file that is shown as a diff: the time of a comparison grows with their square
@@ -28,6 +28,17 @@ class HookChange(msgspec.Struct, frozen=True):
     id: str
     what: ChangeKind
     details: tuple[str, ...] = ()
+
+
+class BundleDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """`fleet diff`; `suspendable` is null where it did not change."""
+
+    before: str
+    after: str
+    files: list[FileChange]
+    hooks: list[HookChange]
+    notes: list[str]
+    suspendable: bool | None
 
 
 def list_file_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[FileChange]:

@@ -16,7 +16,7 @@ import trio
 
 from hooklatch.fleet.bundles import Bundle, read_bundle
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineError, UnreachableError
-from hooklatch.fleet.manifests import FleetError, Manifest, SignedManifest, read_envelope, read_payload
+from hooklatch.fleet.manifests import FleetError, Manifest, RolloutTarget, SignedManifest, read_envelope, read_payload
 from hooklatch.fleet.publishing.memory import LastSeenHead
 from hooklatch.fleet.publishing.versions import (
     HistoryError,
@@ -29,7 +29,15 @@ from hooklatch.fleet.publishing.versions import (
 from hooklatch.fleet.reports import HostReport, read_report
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 
-__all__ = ["ReceivedReport", "LostRaceError", "OverwrittenError", "Publisher", "UnknownOutcomeError", "read_history"]
+__all__ = [
+    "ReceivedReport",
+    "LostRaceError",
+    "OverwrittenError",
+    "Publisher",
+    "PushOutput",
+    "UnknownOutcomeError",
+    "read_history",
+]
 
 PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn whether a commit succeeded
 
@@ -61,6 +69,23 @@ class ReceivedReport(msgspec.Struct, frozen=True):
 
     report: HostReport
     at: int
+
+
+class PushOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """`fleet push`: one line for each version; `is_new` is false if the version existed already."""
+
+    version: int
+    is_new: bool
+    bundle: str
+    size: int
+    rollout: RolloutTarget
+    same_as: int | None
+    message: str
+    commit: str | None
+    files: list[str]
+    left_out: tuple[str, ...]
+    suspendable: bool
+    cases: int
 
 
 class Publisher:

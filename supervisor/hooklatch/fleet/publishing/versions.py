@@ -28,6 +28,7 @@ from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
+    "HistoryReport",
     "StoredVersion",
     "VersionHistory",
     "HistoryError",
@@ -64,6 +65,25 @@ class StoredVersion(msgspec.Struct, frozen=True):
     @property
     def head(self) -> PolicyHead:
         return PolicyHead(self.manifest.version, self.envelope.digest)
+
+    def describe(self) -> VersionFacts:
+        facts = msgspec.structs.asdict(self.manifest)
+        return VersionFacts(**facts, digest=self.envelope.digest, key=self.envelope.key, believed=self.is_trusted)
+
+
+class VersionFacts(Manifest, frozen=True, kw_only=True):
+    """A version: its manifest, its envelope's digest, the key that signed it, and whether that key is believed here."""
+
+    digest: str
+    key: str
+    believed: bool
+
+
+class HistoryReport(msgspec.Struct, frozen=True):
+    """`fleet history`: the oldest version first."""
+
+    versions: list[VersionFacts]
+    findings: list[str]
 
 
 class VersionHistory(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -20,6 +20,9 @@ from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
 from hooklatch.record.storage.chain import SegmentFile, list_segments, read_link
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import LogAnswer
 
 __all__ = [
     "KINDS", "MOMENTS", "Filters", "NoRecordError", "list_field_values", "read_entries_of_kind",
@@ -206,7 +209,7 @@ def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[st
             yield record
 
 
-def query_record(folder: str, filters: Filters) -> dict[str, Any]:
+def query_record(folder: str, filters: Filters) -> LogAnswer:
     """Return the newest matching records in ascending order; `more` tells whether older ones match too.
 
     Raises:

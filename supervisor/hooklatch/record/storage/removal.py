@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -30,6 +30,9 @@ from hooklatch.record.storage.retention import (
     remove_segments,
 )
 from hooklatch.record.storage.syncing import RecordSync
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ShippingStatus
 
 __all__ = ["SegmentRemover"]
 
@@ -82,7 +85,7 @@ class SegmentRemover:
                 self.lost.append(retirement.unshipped)
         await trio.to_thread.run_sync(remove_segments, folder, [*retirement.leftover, *retirement.places])
 
-    def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> dict[str, Any]:
+    def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> ShippingStatus:
         """Return what waits for the fleet's engine, and what this daemon removed before it was acknowledged."""
         waiting = None
         with suppress(OSError):
@@ -93,7 +96,7 @@ class SegmentRemover:
             "waiting_bytes": waiting.bytes if waiting is not None else None,
             "lost_records": sum(records.records for records in self.lost),
             "lost_bytes": sum(records.bytes for records in self.lost),
-            "lost": self.lost[-LOSSES:],
+            "lost": [records.describe() for records in self.lost[-LOSSES:]],
         }
 
     def _may_remove(self, retirement: SegmentRetirement) -> bool:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -22,6 +22,9 @@ from hooklatch.files import open_regular_file
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_link, read_tail
 from hooklatch.record.storage.mark import HighWaterMark
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import LostRecords
 
 __all__ = [
     "RetiredEntry", "SegmentRetirement", "UnshippedRecords", "read_segment_header", "find_missing_beginning",
@@ -39,6 +42,12 @@ class UnshippedRecords(msgspec.Struct, frozen=True):
     last_seq: int
     records: int
     bytes: int
+
+    def describe(self) -> LostRecords:
+        """Return them as `status` reports them."""
+        return {
+            "first_seq": self.first_seq, "last_seq": self.last_seq, "records": self.records, "bytes": self.bytes,
+        }  # fmt: skip
 
 
 class SegmentRetirement(NamedTuple):

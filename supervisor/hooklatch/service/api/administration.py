@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,13 +27,24 @@ from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.plan import EVERYTHING, LESS, LossAcceptance
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.reloader import Reloader, ReloadRequest, ReloadResult
+from hooklatch.service.loading.reloader import Reloader, ReloadRequest
 from hooklatch.service.loading.trust import Pins, pin_files, project_hooks_folder
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import find_real_path, look_up_directory
 from hooklatch.service.registry.registries import FleetHookError, Registries, find_named_hook
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import (
+        AskAnswer,
+        AsksAnswer,
+        ResumeAnswer,
+        SuspendAnswer,
+        TrustAnswer,
+        UntrustAnswer,
+    )
+    from hooklatch.core.status_answers import AcknowledgeAnswer, ReloadAnswer, StopAnswer
 
 __all__ = ["Administration"]
 
@@ -118,17 +129,18 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     async def reload(
         self, accepts: LossAcceptance = LESS, on_commit: Callable[[list[str]], None] = lambda removed: None
-    ) -> ReloadResult:
+    ) -> ReloadAnswer:
         """Apply every change of the files, build every source afresh, and lift every quarantine."""
         self.breakers.clear()
         reloaded = await self.files.reload(ReloadRequest(accepts, is_explicit=True, on_commit=on_commit))
         if accepts.less and self.files.active.is_main_good and await self.fleet.leave():
             # The first reload read that [fleet] is gone, and only then may its policy go.  This one removes its hooks.
             after = await self.files.reload(ReloadRequest(accepts))
-            reloaded = msgspec.structs.replace(after, previous=reloaded.previous, accepted=reloaded.accepted)
+            after["previous"], after["accepted"] = reloaded["previous"], reloaded["accepted"]
+            return after
         return reloaded
 
-    async def _reload(self, connection: Connection, params: ReloadParams) -> object:
+    async def _reload(self, connection: Connection, params: ReloadParams) -> ReloadAnswer:
         """Reload all, or build one source afresh.
 
         Raises:
@@ -165,7 +177,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             return hook.target.source.location
         raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} has no source now: {hook.problem}")
 
-    async def _stop(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _stop(self, connection: Connection, raw: msgspec.Raw) -> StopAnswer:
         """Begin to drain, unless the daemon does already.  The connection ends with the daemon."""
         if self.end is None:
             raise RpcError(ErrorCode.NOT_PERMITTED, "this daemon is part of another program; end that program")
@@ -173,7 +185,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             self.end()
         return {"pid": os.getpid()}
 
-    async def _acknowledge(self, connection: Connection, params: AcknowledgeParams) -> object:
+    async def _acknowledge(self, connection: Connection, params: AcknowledgeParams) -> AcknowledgeAnswer:
         reason = params.reason.strip()
         if not reason:
             raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it stays in the record')
@@ -182,7 +194,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         except RecordError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
-    async def _trust(self, connection: Connection, params: FolderParams) -> dict[str, Any]:
+    async def _trust(self, connection: Connection, params: FolderParams) -> TrustAnswer:
         """Pin the present files of a project, so that its hooks fire in the sessions that work there.
 
         Raises:
@@ -202,8 +214,8 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         reloaded = await self.files.reload(anew=project_hooks_folder(project))
         diagnostics = [
             diagnostic
-            for diagnostic in reloaded.diagnostics
-            if diagnostic.file == project or diagnostic.file.startswith(f"{project}/")
+            for diagnostic in reloaded["diagnostics"]
+            if diagnostic["file"] == project or diagnostic["file"].startswith(f"{project}/")
         ]
         hooks = self.registries.project_hooks(project)
         return {
@@ -214,7 +226,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             "revision": self.registries.view.revision,
         }
 
-    async def _untrust(self, connection: Connection, params: FolderParams) -> dict[str, Any]:
+    async def _untrust(self, connection: Connection, params: FolderParams) -> UntrustAnswer:
         """Ignore a project's hooks from now on; a project that was not trusted is not an error."""
         directory = await look_up_directory(params.folder)
         # An ancestor counts: the command is often run in a subdirectory of the project.
@@ -227,7 +239,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             await self.files.reload()
         return {"folder": project, "was_trusted": was_trusted, "revision": self.registries.view.revision}
 
-    async def _suspend(self, connection: Connection, params: SuspendParams) -> object:
+    async def _suspend(self, connection: Connection, params: SuspendParams) -> SuspendAnswer:
         hook_id = params.hook
         target = find_named_hook(hook_id, self.registries.every_hook()) if hook_id is not None else None
         hooks = target.hooks if target is not None else self.registries.view.hooks
@@ -244,25 +256,29 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         self.operations.record(connection, "suspend", params, hook_id)
-        answer = add_storage_warning(self.state, {"suspended": suspended})
+        answer: SuspendAnswer = {"suspended": suspended.describe()}
+        add_storage_warning(self.state, answer)
         if not unsuspendable:
             return answer
         text = f"{names}: the fleet's policy does not allow suspending them, so they still fire"
         return {**answer, "warnings": [*answer.get("warnings", []), text]}
 
-    async def _resume(self, connection: Connection, params: ResumeParams) -> object:
+    async def _resume(self, connection: Connection, params: ResumeParams) -> ResumeAnswer:
         try:
             was_suspended = await self.suspensions.resume(params.hook)
         except AmbiguousNameError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         self.operations.record(connection, "resume", params, params.hook)
-        return add_storage_warning(self.state, {"was_suspended": was_suspended, "suspended": list(self.suspensions)})
+        remaining = [suspension.describe() for suspension in self.suspensions]
+        answer: ResumeAnswer = {"was_suspended": was_suspended, "suspended": remaining}
+        add_storage_warning(self.state, answer)
+        return answer
 
-    async def _asks(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _asks(self, connection: Connection, raw: msgspec.Raw) -> AsksAnswer:
         """List the asks that wait for a person, the oldest first."""
         return {"asks": list(self.asks)}
 
-    async def _answer_ask(self, connection: Connection, params: AnswerParams) -> object:
+    async def _answer_ask(self, connection: Connection, params: AnswerParams) -> AskAnswer:
         """Resolve an ask by a person's answer; the process and the user that sent it are recorded.
 
         Raises:
@@ -287,7 +303,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             )
         if resolution.cause != "policy":
             raise RpcError(ErrorCode.NOT_FOUND, f"the ask {resolution.id} is over: {resolution.text()}")
-        return {"closed": resolution}
+        return {"closed": {**resolution.describe(), "uid": resolution.uid, "pid": resolution.pid}}
 
 
 def pin_project(folder: str) -> tuple[str, Pins]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
@@ -21,6 +21,9 @@ from hooklatch.service.api.methods import MethodTable
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection, Role
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import FleetStatus
 
 __all__ = ["Contribution", "ContributionSlot", "PolicyContribution", "PolicyRejectedError", "PolicySlot"]
 
@@ -53,7 +56,7 @@ class Contribution:
     def take(self, settings: Settings) -> None:
         """Apply new settings."""
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> FleetStatus | None:
         """Return what `status` shows administrators."""
         return None
 
@@ -188,7 +191,7 @@ class ContributionSlot(Generic[P]):
             return [self._fault]
         return self._loaded.problems if self._loaded is not None else []
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> FleetStatus | None:
         return self._loaded.status() if self._loaded is not None else None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import trio
@@ -23,7 +23,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.products import FILES, ProductError, load_product
 from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
-from hooklatch.service.api.registration import HookTables, Registrant, Registrar, RegistrationAnswer
+from hooklatch.service.api.registration import HookTables, MadeHooks, Registrant, Registrar
 from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.config.configuration import Diagnostic, ForeignFile, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
@@ -36,10 +36,14 @@ from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 
+if TYPE_CHECKING:
+    from hooklatch.core.answers import ChangeAnswer
+    from hooklatch.core.status_answers import AcceptedState, ChangeWarnings
+
 __all__ = ["HookMethods", "RegisterParams", "add_storage_warning"]
 
 
-Change: TypeAlias = "Callable[[Connection, IdParams], Awaitable[object]]"
+Change: TypeAlias = "Callable[[Connection, IdParams], Awaitable[ChangeAnswer]]"
 
 
 class RegisterParams(AccountParams, frozen=True):
@@ -88,7 +92,9 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             ),
         }
 
-    async def _record_attempt(self, operation: str, change: Change, connection: Connection, params: IdParams) -> object:
+    async def _record_attempt(
+        self, operation: str, change: Change, connection: Connection, params: IdParams
+    ) -> ChangeAnswer:
         """Make a change, and record the attempt if the hook is one of the fleet's."""
         try:
             return await change(connection, params)
@@ -96,7 +102,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.fleet.record_attempt(operation, error.hook)
             raise
 
-    async def _register(self, connection: Connection, params: RegisterParams) -> object:
+    async def _register(self, connection: Connection, params: RegisterParams) -> ChangeAnswer:
         if is_global(connection, params.scope):
             registration = await self._make_hooks(params, connection, Registrant(is_each=params.each))
             hooks = [add_remedy(hook) for hook in registration.hooks]
@@ -108,16 +114,20 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 sha256=hashlib.sha256(msgspec.json.encode(params.hooks)).hexdigest(),
                 files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
             )  # fmt: skip
-            return {"ids": registration.ids, **registration.refused, **await self._store_change()}
+            return self._report_registration(registration, await self._store_change())
         session = require_session(connection)
         registration = await self._make_hooks(params, connection, Registrant.of(session, is_each=params.each))
         check_live(session)  # it may have been closed while a source was loaded
         self.registries.register_own(session, registration.hooks)
-        return {"ids": registration.ids, **registration.refused, **await self._announce_change(session)}
+        return self._report_registration(registration, await self._announce_change(session))
 
-    async def _make_hooks(
-        self, params: RegisterParams, connection: Connection, registrant: Registrant
-    ) -> RegistrationAnswer:
+    def _report_registration(self, registration: MadeHooks, answer: ChangeAnswer) -> ChangeAnswer:
+        answer["ids"] = registration.ids
+        if registration.is_each:
+            answer["refused"] = registration.refusals
+        return answer
+
+    async def _make_hooks(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> MadeHooks:
         return await self.registrar.make_hooks(self.registrar.read(params.hooks, registrant), connection, registrant)
 
     async def _settings(self, connection: Connection, params: SettingsParams) -> object:
@@ -135,7 +145,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         except ProductError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
-    async def _unregister(self, connection: Connection, params: IdParams) -> object:
+    async def _unregister(self, connection: Connection, params: IdParams) -> ChangeAnswer:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
             declared_by = self.files.active.find_place(params.id)
@@ -143,16 +153,20 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 return await self._remove_vanished(declared_by, connection, params)
             removed = self.registries.unregister_global(params.id, declared_by=declared_by)
             if removed is None:
-                return add_storage_warning(self.state, {"revision": self.registries.view.revision, "removed": []})
+                answer = self._report_revision()
+                answer["removed"] = []
+                return answer
             self.state.state.hooks = [table for table in self.state.state.hooks if table.get("id") != removed.id]
             self.operations.record(connection, "unregister", params, params.id, removed=[removed.id])
-            return {**await self._store_change(), "removed": [removed.id]}
+            answer = await self._store_change()
+            answer["removed"] = [removed.id]
+            return answer
         session = require_session(connection)
         self._check_own(session, params.id)
         self.registries.unregister_own(session, params.id)
         return await self._announce_change(session)
 
-    async def _remove_vanished(self, declared_by: str, connection: Connection, params: IdParams) -> object:
+    async def _remove_vanished(self, declared_by: str, connection: Connection, params: IdParams) -> ChangeAnswer:
         """Accept that the file or the plugin that declared a hook is gone, with all that it declared."""
 
         def record_removal(removed: list[str]) -> None:
@@ -160,10 +174,12 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
         acceptance = LossAcceptance(removed=frozenset({declared_by}))
         reloaded = await self.files.reload(ReloadRequest(acceptance, on_commit=record_removal))
-        answer = {"revision": reloaded.revision, "removed": reloaded.removed, "accepted": reloaded.accepted}
-        return add_storage_warning(self.state, answer)
+        answer: ChangeAnswer = {"revision": reloaded["revision"]}
+        answer["removed"], answer["accepted"] = reloaded["removed"], reloaded["accepted"]
+        add_storage_warning(self.state, answer)
+        return answer
 
-    async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
+    async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> ChangeAnswer:
         """Enable or disable a hook; enabling lifts its quarantine."""
         if is_global(connection, params.scope):
             target = self.registries.switch_global(params.id, enabled=enabled)
@@ -182,12 +198,12 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         if is_name(name) and name not in session.own:  # a bare id that is not there may have been the session's own
             self.registries.check_not_of_fleet(name)
 
-    async def _announce_change(self, session: AgentSession) -> dict[str, Any]:
+    async def _announce_change(self, session: AgentSession) -> ChangeAnswer:
         """Wait until subscribers are notified of a session's change, and return the resulting revision."""
         await self.registries.wait_announced()
         return {"revision": self.registries.view_of(session).revision}
 
-    async def _store_change(self) -> dict[str, Any]:
+    async def _store_change(self) -> ChangeAnswer:
         """Wait until subscribers are notified and the state is on the disk, and return the resulting revision.
 
         The answer acknowledges the change, so it must hold for every subscriber and after a restart.
@@ -195,7 +211,12 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         self.state.state.switches = dict(self.registries.switches)
         await self.registries.wait_announced()
         await self.state.store()
-        return add_storage_warning(self.state, {"revision": self.registries.view.revision})
+        return self._report_revision()
+
+    def _report_revision(self) -> ChangeAnswer:
+        answer: ChangeAnswer = {"revision": self.registries.view.revision}
+        add_storage_warning(self.state, answer)
+        return answer
 
     async def restore(self, fault: str | None) -> None:
         """Register again the hooks that were registered before the last stop.
@@ -224,14 +245,12 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     def _stand_in_id(self) -> str:
         return os.path.basename(self.state.path)
 
-    async def _accept_state(self, connection: Connection, params: AccountParams) -> object:
+    async def _accept_state(self, connection: Connection, params: AccountParams) -> AcceptedState:
         """Continue with the state that is there, or without one; until that is active, every gate denies."""
         content = await trio.to_thread.run_sync(self.state.read_content)
         if (fault := self.state.fault) is None:
-            return add_storage_warning(
-                self.state, {"fault": None, "moved_to": None, "revision": self.registries.view.revision}
-            )
-        moved, changed = self.state.accept(content), dict[str, Any]()
+            return self._report_acceptance(None, None)
+        moved = self.state.accept(content)
         known = content.state or SavedState()
         self.operations.record(
             connection, "accept_state", params, fault=fault, moved_to=moved,
@@ -245,8 +264,13 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             await self.restore(None)
             await self.files.reload()
             self.registries.unregister_global(self._stand_in_id)
-            changed = await self._store_change()
-        return {"fault": fault, "moved_to": moved, **changed}
+            await self._store_change()
+        return self._report_acceptance(fault, moved)
+
+    def _report_acceptance(self, fault: str | None, moved: str | None) -> AcceptedState:
+        answer: AcceptedState = {"fault": fault, "moved_to": moved, "revision": self.registries.view.revision}
+        add_storage_warning(self.state, answer)
+        return answer
 
     async def _restore_hook(self, definition: HookDefinition) -> Hook:
         source, _ = find_definition_target(definition, "/")
@@ -262,9 +286,10 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return add_remedy(hook)
 
 
-def add_storage_warning(state: StateFile, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of a global change, with a warning if the change is active but could not be stored."""
-    return {**result, "warnings": [state.unwritten]} if state.unwritten is not None else result
+def add_storage_warning(state: StateFile, answer: ChangeWarnings) -> None:
+    """Add a warning to the answer of a global change, if the change is active but could not be stored."""
+    if state.unwritten is not None:
+        answer["warnings"] = [state.unwritten]
 
 
 def add_remedy(hook: Hook) -> Hook:

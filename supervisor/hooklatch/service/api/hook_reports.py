@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -15,13 +15,24 @@ from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.phases import order_hooks
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
-from hooklatch.processes.pool_limits import HookLoad
 from hooklatch.service.api.methods import ApiMethod, MethodTable, select_viewed_session
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import (
+        BriefHook,
+        EventsAnswer,
+        EventStatus,
+        ExplainAnswer,
+        HookLoad,
+        HooksAnswer,
+        HookStatus,
+        ShownHooks,
+    )
 
 __all__ = ["HookReports"]
 
@@ -61,7 +72,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "explain": ApiMethod(ExplainParams, self._explain),
         }
 
-    async def _hooks(self, connection: Connection, params: FilterParams) -> object:
+    async def _hooks(self, connection: Connection, params: FilterParams) -> HooksAnswer:
         """List hooks in their firing order."""
         view = self.parts.registries.view_of(select_viewed_session(self.parts.sessions, connection, params.session))
         event = self._canonical_name(connection, params.event) if params.event is not None else None
@@ -78,7 +89,7 @@ class HookReports(msgspec.Struct, frozen=True):
             return event
         return self.dialect_dispatcher.canonical_name(self.dialects.find(session.terms.dialect), event)
 
-    def _describe(self, hook: Hook) -> dict[str, Any]:
+    def _describe(self, hook: Hook) -> HookStatus:
         """Return one hook's row in the answer of `hooks`."""
         return {
             "id": hook.id,
@@ -115,7 +126,7 @@ class HookReports(msgspec.Struct, frozen=True):
         pool = self.parts.sources.pools.get((hook.target.source.location, hook.target.build))
         return pool.load_of(hook) if pool is not None else None
 
-    async def _events(self, connection: Connection, params: FilterParams) -> object:
+    async def _events(self, connection: Connection, params: FilterParams) -> EventsAnswer:
         """List the catalogue, with each event's budget for this viewer and how often it was fired.
 
         An agent sees only the fires of its own session, an administrator sees all.  A session of a dialect sees the
@@ -126,7 +137,7 @@ class HookReports(msgspec.Struct, frozen=True):
         catalogue = self.parts.registries.catalogue
         find_count = self.parts.statistics.event if connection.is_admin or session is None else session.count_of
 
-        def describe_event(name: str) -> dict[str, Any]:
+        def describe_event(name: str) -> EventStatus:
             return self._describe_event(catalogue[name], view, find_count(name))
 
         if session is None or session.terms.dialect is None:
@@ -138,7 +149,7 @@ class HookReports(msgspec.Struct, frozen=True):
             for name, event in native_events
         ]}  # fmt: skip
 
-    def _describe_event(self, spec: EventSpec, view: Snapshot, count: EventCount) -> dict[str, Any]:
+    def _describe_event(self, spec: EventSpec, view: Snapshot, count: EventCount) -> EventStatus:
         hooks = view.for_event(spec)
         return {
             "name": spec.name,
@@ -162,7 +173,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "timings": count.timings,
         }
 
-    async def _explain(self, connection: Connection, params: ExplainParams) -> object:
+    async def _explain(self, connection: Connection, params: ExplainParams) -> ExplainAnswer:
         """Return the hooks that a fire of this payload would call, in order, and why it would not call the others."""
         spec = self.parts.dispatcher.spec(self._canonical_name(connection, params.event))
         session = select_viewed_session(self.parts.sessions, connection, params.session)
@@ -211,7 +222,7 @@ class HookReports(msgspec.Struct, frozen=True):
         shared = self.parts.registries.view.hooks
         return [hook for hook in shared if hook.plugin is not None and hook.name not in visible_names]
 
-    def _describe_briefly(self, hook: Hook) -> dict[str, Any]:
+    def _describe_briefly(self, hook: Hook) -> BriefHook:
         return {
             "name": hook.name,
             "layer": hook.layer.label,
@@ -236,7 +247,7 @@ class HookReports(msgspec.Struct, frozen=True):
         kind_text = f", nor its kind {kind!r}" if kind is not None and hook.matcher.names else ""
         return f"its matcher ({hook.matcher.text}) does not match {spec.match}{kind_text}"
 
-    async def _hook(self, connection: Connection, params: HookParams) -> object:
+    async def _hook(self, connection: Connection, params: HookParams) -> ShownHooks:
         """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
 
         A session sees only the failures of its own hooks, since those of others may quote others' payloads.
@@ -280,7 +291,7 @@ def format_where(hook: Hook) -> str | None:
     return hook.where.text if hook.where is not None else None
 
 
-def name_hook_kind(hook: Hook) -> str:
+def name_hook_kind(hook: Hook) -> Literal["python", "shell", "served"]:
     if not isinstance(hook.target, PythonTarget):
         return "served"
     return "shell" if hook.target.command else "python"

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -39,6 +39,9 @@ from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.failures import clip_error_text
 from hooklatch_worker.wire import Source
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import RefusedDefinition
 
 __all__ = ["HookTables", "Registrant", "Registrar"]
 
@@ -66,15 +69,6 @@ class Registrant(msgspec.Struct, frozen=True):
 HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects whose system writes one
 
 
-class RefusedDefinition(NamedTuple):
-    """A definition that was refused: its index in the call, the id of its stand-in, its event, and the reason."""
-
-    at: int
-    id: str | None
-    event: object
-    reason: str
-
-
 class RequestedHook(NamedTuple):
     """A hook that a call requests.  It has no definition if it was `refused` and its event is unknown.
 
@@ -89,7 +83,7 @@ class RequestedHook(NamedTuple):
     refused: RefusedDefinition | None = None
 
 
-class RegistrationAnswer(NamedTuple):
+class MadeHooks(NamedTuple):
     """The hooks of a call, and the parts of its answer."""
 
     hooks: list[Hook]
@@ -101,10 +95,9 @@ class RegistrationAnswer(NamedTuple):
         return [hook.definition.id if hook.definition is not None else None for hook in self.requested_hooks]
 
     @property
-    def refused(self) -> dict[str, Any]:
+    def refusals(self) -> list[RefusedDefinition]:
         """The refusals, which an answer has if each definition was registered by itself."""
-        refused = [hook.refused._asdict() for hook in self.requested_hooks if hook.refused is not None]
-        return {"refused": refused} if self.is_each else {}
+        return [hook.refused for hook in self.requested_hooks if hook.refused is not None]
 
     @property
     def stored(self) -> dict[str, dict[str, Any]]:
@@ -119,6 +112,10 @@ class RegistrationAnswer(NamedTuple):
             | ({} if definition.problem is None else {"problem": definition.problem})
             for table, definition in made
         }
+
+
+def make_refusal(at: int, hook_id: str | None, event: object, reason: str) -> RefusedDefinition:
+    return {"at": at, "id": hook_id, "event": event, "reason": reason}
 
 
 class Registrar(msgspec.Struct, frozen=True):
@@ -155,7 +152,7 @@ class Registrar(msgspec.Struct, frozen=True):
 
     async def make_hooks(
         self, requested_hooks: list[RequestedHook], connection: Connection, registrant: Registrant
-    ) -> RegistrationAnswer:
+    ) -> MadeHooks:
         """Load the sources of these definitions, and make the hooks; there is no checkpoint after the last load.
 
         Raises:
@@ -180,7 +177,7 @@ class Registrar(msgspec.Struct, frozen=True):
                 requested = loaded_hooks[index] = self._stand_in(requested, error, registrant)
                 hook = self._make_hook(requested, requested.definition or definition, connection, registrant)
             hooks.append(hook)
-        return RegistrationAnswer(hooks, loaded_hooks, registrant.is_each)
+        return MadeHooks(hooks, loaded_hooks, registrant.is_each)
 
     def _read_tables(self, tables: HookTables, registrant: Registrant) -> list[tuple[int, NativeHook]]:
         """Read the tables of a call.  A session of a dialect may send one map of events, in that system's format."""
@@ -215,7 +212,7 @@ class Registrar(msgspec.Struct, frozen=True):
             reason = error.reason if isinstance(error, InvalidHookError) else str(error)
             definitions = read_remains(native, reason, ids)
             if not definitions:
-                yield RequestedHook(at, native, refused=RefusedDefinition(at, None, find_written_event(native), reason))
+                yield RequestedHook(at, native, refused=make_refusal(at, None, find_written_event(native), reason))
             for definition in definitions:
                 yield self._stand_in(RequestedHook(at, native, definition), refusal, registrant)
             return
@@ -256,11 +253,11 @@ class Registrar(msgspec.Struct, frozen=True):
             definition.event if isinstance(hook.native.table.get("event"), list) else find_written_event(hook.native)
         )
         if definition.event not in (*self.registries.catalogue, EVERY_GATE):
-            return RequestedHook(hook.at, hook.native, refused=RefusedDefinition(hook.at, None, event, reason))
+            return RequestedHook(hook.at, hook.native, refused=make_refusal(hook.at, None, event, reason))
         stand_in = msgspec.structs.replace(
             definition, id=hook_id, problem=reason, run=None, shell=None, served=False, amends=False, only_judges=False
         )
-        refused = RefusedDefinition(hook.at, hook_id, event, reason)
+        refused = make_refusal(hook.at, hook_id, event, reason)
         return hook._replace(definition=stand_in, source=None, refused=refused)
 
     def _make_hook(

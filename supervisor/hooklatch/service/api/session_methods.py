@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -36,6 +36,8 @@ from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.version import PROTOCOL, VERSION
 
 if TYPE_CHECKING:
+    from hooklatch.core.answers import EndedSession, HelloAnswer, RefusedDefinition, SessionAnswer
+    from hooklatch.core.status_answers import RevisionAnswer
     from hooklatch.dialects.dialect import Dialect
 
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
@@ -115,7 +117,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             "unsubscribe": ApiMethod(TopicsParams, self._unsubscribe),
         }
 
-    async def _hello(self, connection: Connection, params: HelloParams) -> object:
+    async def _hello(self, connection: Connection, params: HelloParams) -> HelloAnswer:
         if params.protocol != PROTOCOL:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS,
@@ -126,9 +128,11 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         if params.role is not None:
             self.fleet.admit(connection, params.role, params.token, has_session=params.session is not None)
-        session, warnings, refused = None, list[str](), dict[str, Any]()
+        session: AgentSession | None = None
+        warnings: list[str] = []
+        refusals: list[RefusedDefinition] | None = None
         if params.session is not None or connection.role == "agent":
-            session, refused = await self._open(connection, params, dialect)
+            session, refusals = await self._open(connection, params, dialect)
             warnings = await self.projects.warnings(session.places)
             # Other connections of the session may have received a smaller budget, and rely on it.
             promised_wait = session.ask_wait if len(session.connections) > 1 else self.asks.wait
@@ -137,13 +141,12 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
                 await self.registries.wait_announced()
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
-        return {
+        answer: HelloAnswer = {
             "protocol": PROTOCOL,
             "server": {"name": "hooklatch", "version": VERSION},
             "session_id": session.id if session else None,
             "resume_token": session.resume_token if session else None,
             "hooks": list(session.own) if session else [],
-            **refused,
             "child_token": session.child_token if session else None,
             "revision": view.revision,
             "digest": view.digest,
@@ -160,8 +163,11 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             },
             "warnings": warnings,
         }
+        if refusals is not None:
+            answer["refused"] = refusals
+        return answer
 
-    async def _update(self, connection: Connection, params: UpdateParams) -> object:
+    async def _update(self, connection: Connection, params: UpdateParams) -> SessionAnswer:
         """Change the settings of a session: all that the request names, or none."""
         session, directory = require_session(connection), await look_up_if_named(params.cwd)
         self._check_personality(params)
@@ -174,15 +180,16 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         warnings = await self.projects.warnings(session.places)
         return {"revision": self.registries.view_of(session).revision, "warnings": warnings}
 
-    async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _close(self, connection: Connection, raw: msgspec.Raw) -> EndedSession:
         session, is_watching = require_session(connection), "decisions" in connection.topics
         self.permits.take_back(connection)
-        has_ended = self.bus.part(connection, session)
+        self.bus.part(connection)
+        has_ended = self.sessions.close_connection(session, connection.number)
         if is_watching:
             self.registries.permit_anew(None if connection.is_admin else session)
         return {"ended": has_ended}
 
-    async def _subscribe(self, connection: Connection, params: TopicsParams) -> object:
+    async def _subscribe(self, connection: Connection, params: TopicsParams) -> RevisionAnswer:
         topics = validate_topics(params)
         if not connection.is_admin:
             for topic in topics & OF_ADMINISTRATORS:
@@ -197,7 +204,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.registries.permit(session)
         return {"revision": view.revision}
 
-    async def _unsubscribe(self, connection: Connection, params: TopicsParams) -> object:
+    async def _unsubscribe(self, connection: Connection, params: TopicsParams) -> RevisionAnswer:
         topics = validate_topics(params)
         if "idle" in topics:
             self.permits.take_back(connection)
@@ -214,7 +221,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _open(
         self, connection: Connection, hello: HelloParams, dialect: Dialect | None
-    ) -> tuple[AgentSession, dict[str, Any]]:
+    ) -> tuple[AgentSession, list[RefusedDefinition] | None]:
         """Open the session that a client requests, or join it; return it with the hooks that were refused.
 
         Raises:
@@ -258,7 +265,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 self.registries.register_own(session, registration.hooks)
             self.bus.join(connection, session)
-        return session, registration.refused
+        return session, registration.refusals if registration.is_each else None
 
     def _find_parent(self, params: SessionParams, known: AgentSession | None) -> AgentSession | None:
         """Return the parent of a new session; a live session has its parent, or none, already."""

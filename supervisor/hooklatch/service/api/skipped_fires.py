@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,9 @@ from hooklatch.service.api.methods import ApiMethod, MethodTable, require_sessio
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import EmptyAnswer
 
 __all__ = ["SkippedFires"]
 
@@ -35,7 +38,7 @@ class SkippedFires(msgspec.Struct, frozen=True):
     def methods(self) -> MethodTable:
         return {"skipped": ApiMethod(SkippedParams, self._skipped)}
 
-    async def _skipped(self, connection: Connection, params: SkippedParams) -> object:
+    async def _skipped(self, connection: Connection, params: SkippedParams) -> EmptyAnswer:
         """Take one report.
 
         Raises:

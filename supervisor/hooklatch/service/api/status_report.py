@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import trio
 
 from hooklatch.core.health import (
     ActiveFaults,
-    HealthFinding,
     HealthInputs,
-    HealthWarning,
     WarningInputs,
     health_findings,
     health_warnings,
@@ -55,6 +53,21 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
 from hooklatch_worker.sandbox.children import OWN
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import SessionsAnswer, SessionStatus
+    from hooklatch.core.status_answers import (
+        AgentStatus,
+        EmptyAnswer,
+        HealthAnswer,
+        HealthFinding,
+        HealthWarning,
+        LogAnswer,
+        PluginStatus,
+        ProjectStatus,
+        RecordStatus,
+        StatusAnswer,
+    )
 
 __all__ = ["StatusReport"]
 
@@ -94,13 +107,13 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "health": ApiMethod(msgspec.Raw, self._health),
         }
 
-    async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> SessionsAnswer:
         """List live sessions; on the agent socket only the client's own and those below it."""
         viewer = None if connection.is_admin else require_session(connection)
         visible = [session for session in self.sessions if viewer is None or viewer.has_below(session)]
         return {"sessions": [describe_session(session, self.registries.view_of(session)) for session in visible]}
 
-    async def _log(self, connection: Connection, filters: Filters) -> object:
+    async def _log(self, connection: Connection, filters: Filters) -> LogAnswer:
         if not connection.is_admin:
             session = select_viewed_session(self.sessions, connection, filters.session) or require_session(connection)
             filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
@@ -109,10 +122,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         except NoRecordError as error:
             raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
 
-    async def _ping(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _ping(self, connection: Connection, raw: msgspec.Raw) -> EmptyAnswer:
         return {}
 
-    async def _health(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _health(self, connection: Connection, raw: msgspec.Raw) -> HealthAnswer:
         return self.report_health()
 
     def _health_inputs(self) -> HealthInputs:
@@ -158,12 +171,12 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the findings that make the daemon red."""
         return health_findings(self._health_inputs())
 
-    def report_health(self) -> dict[str, Any]:
+    def report_health(self) -> HealthAnswer:
         """Return the answer of `health`: one word, and one code for each kind of problem."""
         inputs = self._health_inputs()
         return {
             "health": health_word(inputs),
-            "reasons": list(dict.fromkeys(finding.reason for finding in health_findings(inputs))),
+            "reasons": list(dict.fromkeys(finding["reason"] for finding in health_findings(inputs))),
             "revision": self.registries.view.revision,
             "version": VERSION,
         }
@@ -172,7 +185,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether to feed the watchdog.  That this runs shows that the event loop does."""
         return is_vital_well(is_zygote_alive=self.sources.zygote.is_alive, is_record_sound=self.record.is_sound)
 
-    async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _status(self, connection: Connection, raw: msgspec.Raw) -> AgentStatus:
         """Return the daemon's status, as far as a session or an administrator may see it."""
         session, is_admin = connection.session, connection.is_admin
         # First, since it waits for disks: the rest of the answer is of one moment.
@@ -182,19 +195,19 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         view, record = self.registries.view, self.record.status()
         faults = [*inputs.faults, *inputs.listeners, *inputs.parts, *inputs.record, *inputs.state, *inputs.fleet]
         warnings = self._find_warnings(record, projects, missing, is_admin=is_admin)
-        status: dict[str, Any] = {
+        status: AgentStatus = {
             "version": VERSION,
             "pid": os.getpid(),
             "uptime_s": round(time.time() - self.started, 1),
             "health": "red" if findings else "green",
             "wrong": findings,
             "suspended": [
-                {**msgspec.to_builtins(hook), "seconds_left": round(self.suspensions.seconds_left(hook), 1)}
-                for hook in inputs.suspended
+                {**suspension.describe(), "seconds_left": round(self.suspensions.seconds_left(suspension), 1)}
+                for suspension in inputs.suspended
             ],
-            "problems": [*inputs.files, *inputs.hooks, *inputs.isolation],
-            "faults": [*faults, *(finding.what for finding in findings if finding.reason == "zygote")],
-            "warnings": [warning.what for warning in warnings],
+            "problems": [problem.describe() for problem in (*inputs.files, *inputs.hooks, *inputs.isolation)],
+            "faults": [*faults, *(finding["what"] for finding in findings if finding["reason"] == "zygote")],
+            "warnings": [warning["what"] for warning in warnings],
             "warned": warnings,
             "quarantined": inputs.quarantined,
             "failing": self.statistics.failures.find_failing(self._visible_hooks(session, is_admin=is_admin)),
@@ -205,9 +218,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "sessions": len(self.sessions),
             "draining": inputs.is_draining,
         }
-        if is_admin:
-            status |= self._describe_inside(absent)
-        return status
+        return status if not is_admin else self._describe_inside(status, absent)
 
     async def _look_at_files(
         self, session: AgentSession | None, *, is_admin: bool
@@ -225,7 +236,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return project_warnings, self._warn_if_missing(main, folder), absent
 
     def _find_warnings(
-        self, record: dict[str, Any], projects: list[str], missing: list[str], *, is_admin: bool
+        self, record: RecordStatus, projects: list[str], missing: list[str], *, is_admin: bool
     ) -> list[HealthWarning]:
         inputs = WarningInputs(
             record=record["warnings"],
@@ -271,8 +282,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             return list(dict.fromkeys(self.registries.every_hook()))
         return list(session.own.values()) if session is not None else []
 
-    def _describe_inside(self, absent: list[str]) -> dict[str, Any]:
+    def _describe_inside(self, status: AgentStatus, absent: list[str]) -> StatusAnswer:
+        """Return the whole status, with what only an administrator may see."""
         return {
+            **status,
             "connections": len(self.bus.connections),
             "fired": self.statistics.total_fired,
             "skipped": dict(self.statistics.skipped),
@@ -284,19 +297,12 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 "hooks": {
                     hook.name: timings
                     for hook in self.registries.view.hooks
-                    if (timings := self.statistics.timings(hook.name)).count
+                    if (timings := self.statistics.timings(hook.name))["count"]
                 },
                 "events": self.statistics.events(),
             },
             "marks": [
-                {"hook": hook.name, "mark": mark}
-                for hook in self.registries.all_hooks()
-                for mark, is_set in (
-                    ("observe", hook.observe),
-                    ("optional", hook.optional),
-                    ("disabled", not hook.enabled),
-                )
-                if is_set
+                {"hook": hook.name, "mark": mark} for hook in self.registries.all_hooks() for mark in list_marks(hook)
             ],
             "plugins": [self._describe_plugin(plugin) for plugin in self.files.active.plan.plugins.values()],
             "personalities": self.registries.personalities,
@@ -310,18 +316,19 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
             "path": OWN.of(os.environ).get("PATH") or os.defpath,
-            "places": self.places,
+            "places": dict(self.places),
         }
 
-    def _describe_plugin(self, plugin: Plugin) -> dict[str, Any]:
+    def _describe_plugin(self, plugin: Plugin) -> PluginStatus:
         hooks = [hook.id for hook in self.registries.view.hooks if hook.plugin == plugin.name]
         return {
             "name": plugin.name, "module": plugin.module, "package": plugin.package, "fault": plugin.fault,
             "hooks": hooks,
         }  # fmt: skip
 
-    def _describe_project(self, folder: str) -> dict[str, Any]:
+    def _describe_project(self, folder: str) -> ProjectStatus:
         is_used = folder in self.projects.used()
+        state: Literal["idle", "changed", "loaded"]
         state = "idle" if not is_used else "changed" if folder in self.projects.faults else "loaded"
         return {
             "folder": folder,
@@ -332,7 +339,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def describe_session(session: AgentSession, view: Snapshot) -> dict[str, Any]:
+def describe_session(session: AgentSession, view: Snapshot) -> SessionStatus:
     return {
         "id": session.id,
         "parent": session.parent.id if session.parent else None,
@@ -348,6 +355,16 @@ def describe_session(session: AgentSession, view: Snapshot) -> dict[str, Any]:
         "revision": view.revision,
         "digest": view.digest,
     }
+
+
+def list_marks(hook: Hook) -> Iterator[Literal["observe", "optional", "disabled"]]:
+    """Yield the ways in which a hook is not enforced as others are."""
+    if hook.observe:
+        yield "observe"
+    if hook.optional:
+        yield "optional"
+    if not hook.enabled:
+        yield "disabled"
 
 
 def list_inactive_hooks(hooks: Iterable[Hook]) -> list[Diagnostic]:

@@ -11,12 +11,15 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 
 from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clip_error_text
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReportedDiagnostic
 
 __all__ = ["ConfigError", "Diagnostic", "TomlDocument", "check_brackets", "decode_toml_text"]
 
@@ -36,6 +39,10 @@ class Diagnostic(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         return self.message if self.message.startswith(place) else f"{place}: {self.message}"
+
+    def describe(self) -> ReportedDiagnostic:
+        """Return it as answers report it."""
+        return {"file": self.file, "line": self.line, "message": self.message, "is_red": self.is_red}
 
 
 class ConfigError(Exception):

@@ -315,12 +315,12 @@ class Dispatcher:
         ask = make_ask(fire, machine, decision, seconds := min(fire.wait, end - now), self._record.redactor)
         if self.is_draining:
             resolution = AskResolution(
-                id=ask.id, verdict="deny", cause="draining", reason="no person is asked any more"
+                id=ask["id"], verdict="deny", cause="draining", reason="no person is asked any more"
             )
         else:
             try:
                 flow = session.flow if session is not None else None
-                share = fire.queue_key if ask.session_id else STRANGERS
+                share = fire.queue_key if ask["session_id"] else STRANGERS
                 resolution = await self._asks.hold(ask, share=share, flow=flow, seconds=seconds)
             except trio.Cancelled:
                 self._abandon(fire, decision.revision)

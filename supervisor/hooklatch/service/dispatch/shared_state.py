@@ -12,7 +12,7 @@ import math
 import re
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -34,6 +34,9 @@ from hooklatch.service.dispatch.state_journal import JournalError, StateChange, 
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import StateRequest
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import SharedStateStatus
 
 __all__ = ["SharedState"]
 
@@ -222,7 +225,7 @@ class SharedState:
         finally:
             journal.close()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SharedStateStatus:
         """Return the size of all values; expired ones count until their room is needed."""
         usage = self.keyspace.usage()
         return {

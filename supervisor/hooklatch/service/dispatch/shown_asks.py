@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from hooklatch.core.asks import Ask, AskReason
 from hooklatch.core.decision import Machine
 from hooklatch.core.messages import FireDecision
 from hooklatch.record.redaction import Redactor, excerpt_object
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.service.dispatch.fires import Fire, find_tool_name
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import Ask, AskReason
 
 __all__ = ["make_ask"]
 
@@ -33,15 +36,15 @@ def make_ask(fire: Fire, machine: Machine, decision: FireDecision, seconds: floa
     patch = msgspec.json.encode(decision.patch) if decision.patch else b""
     excerpt, excerpt_cut = excerpt_object(payload.data, SHOWN, redactor)
     changes, changes_cut = excerpt_object(patch, SHOWN, redactor) if patch else (None, None)
-    return Ask(
-        id=decision.decision_id, at=format_timestamp(now), expires_at=format_timestamp(now + seconds),
-        session_id=fire.session_id, host=fire.envelope.host, cwd=clip_reason(fire.envelope.cwd or "") or None,
-        event=decision.event, tool=find_tool_name(payload),
-        hook=questions[0].hook, reason=questions[0].reason, questions=questions,
-        questions_omitted=len(reasons) - len(questions), payload_digest=payload.digest(),
-        payload_bytes=len(payload.data), excerpt=excerpt, excerpt_cut=excerpt_cut, patch=changes,
-        patch_cut=changes_cut,
-    )  # fmt: skip
+    return {
+        "id": decision.decision_id, "at": format_timestamp(now), "expires_at": format_timestamp(now + seconds),
+        "session_id": fire.session_id, "host": fire.envelope.host, "cwd": clip_reason(fire.envelope.cwd or "") or None,
+        "event": decision.event, "tool": find_tool_name(payload),
+        "hook": questions[0]["hook"], "reason": questions[0]["reason"], "questions": questions,
+        "questions_omitted": len(reasons) - len(questions), "payload_digest": payload.digest(),
+        "payload_bytes": len(payload.data), "excerpt": excerpt, "excerpt_cut": excerpt_cut, "patch": changes,
+        "patch_cut": changes_cut,
+    }  # fmt: skip
 
 
 def select_shown_reasons(reasons: Sequence[tuple[str, str]], redactor: Redactor) -> list[AskReason]:
@@ -52,7 +55,7 @@ def select_shown_reasons(reasons: Sequence[tuple[str, str]], redactor: Redactor)
     shown: list[AskReason] = []
     room = QUESTION_BYTES
     for hook, reason in sorted(reasons, key=lambda pair: pair[0].startswith(OWN)):
-        ask_reason = AskReason(hook, clip_reason(redactor.clean(reason)))
+        ask_reason: AskReason = {"hook": hook, "reason": clip_reason(redactor.clean(reason))}
         room -= len(msgspec.json.encode(ask_reason))
         if shown and (room < 0 or len(shown) == QUESTIONS):
             break

@@ -46,23 +46,12 @@ from hooklatch.service.loading.unread import UsedPaths, find_unread_entries
 from hooklatch_worker.wire import Source
 
 if TYPE_CHECKING:
+    from hooklatch.core.status_answers import ReloadAnswer
     from hooklatch.dialects.dialect import Dialect
 
-__all__ = ["Reloader", "ReloadResult", "ReloadRequest", "UnsettledError", "make_first_plan"]
+__all__ = ["Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
-
-
-class ReloadResult(msgspec.Struct, frozen=True):
-    """The result of a reload."""
-
-    previous: int
-    revision: int
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
-    diagnostics: list[Diagnostic]
-    accepted: list[str] = []  # the files and plugins that had vanished, and are removed now
 
 
 class ReloadRequest(msgspec.Struct, frozen=True):
@@ -115,7 +104,7 @@ class Reloader:
         projects: ProjectRegistry,
         fleet: Fleet,
         *,
-        on_reloaded: Callable[[ReloadResult], None],
+        on_reloaded: Callable[[ReloadAnswer], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
         self.active = ActiveHooks(first)
@@ -173,7 +162,7 @@ class Reloader:
 
     async def reload(
         self, request: ReloadRequest = BY_ITSELF, *, anew: str | None = None, known: dict[str, Stamp] | None = None
-    ) -> ReloadResult:
+    ) -> ReloadAnswer:
         """Load the sources that have changed, and those of the request. Return the result.
 
         The new versions of sources below the directory `anew` are not compared to the old ones.
@@ -189,17 +178,19 @@ class Reloader:
                 self._sources.environments.renew()
             before = self.active.diagnostics
             result = await self._reload(request, known=known)
-            for diagnostic in result.diagnostics if request.is_explicit else set(result.diagnostics) - set(before):
+            diagnostics = self.active.diagnostics
+            for diagnostic in diagnostics if request.is_explicit else set(diagnostics) - set(before):
                 place = {"file": diagnostic.file, "line": diagnostic.line or None}
                 logger.warning("%s", diagnostic.message, extra=place)
-            self.reloads["faulty" if result.diagnostics else "good"] += 1
-            if result.revision != result.previous:
-                logger.info("reloaded", extra={"revision": result.revision})
-            if request.is_explicit or result.revision != result.previous or result.diagnostics != before:
+            self.reloads["faulty" if diagnostics else "good"] += 1
+            is_revised = result["revision"] != result["previous"]
+            if is_revised:
+                logger.info("reloaded", extra={"revision": result["revision"]})
+            if request.is_explicit or is_revised or diagnostics != before:
                 self._on_reloaded(result)
             return result
 
-    async def apply(self, candidate: BundleCandidate) -> ReloadResult:
+    async def apply(self, candidate: BundleCandidate) -> ReloadAnswer:
         """Activate a bundle of the fleet, all of it as one revision.
 
         Raises:
@@ -234,7 +225,7 @@ class Reloader:
         *,
         known: dict[str, Stamp] | None = None,
         candidate: BundleCandidate | None = None,
-    ) -> ReloadResult:
+    ) -> ReloadAnswer:
         """See, plan, build, bind and commit."""
         previous, accepts = self._commit.revision, request.accepts
         self._seen = seen = await self.see(mends=request.is_explicit)
@@ -280,9 +271,11 @@ class Reloader:
         self.active = now
         request.on_commit(plan.removed)
         await self._commit.finish(is_stored=is_stored)
-        return ReloadResult(
-            previous, self._commit.revision, change.added, change.removed, change.changed, diagnostics, plan.removed
-        )
+        return {
+            "previous": previous, "revision": self._commit.revision, "added": change.added, "removed": change.removed,
+            "changed": change.changed, "diagnostics": [diagnostic.describe() for diagnostic in diagnostics],
+            "accepted": plan.removed,  # the files and plugins that had vanished, and are removed now
+        }  # fmt: skip
 
     def _is_unsettled(self, diagnostics: Collection[Diagnostic], lost: Collection[str]) -> bool:
         """Return whether something is lost, or newly wrong: the files may be half of a change."""

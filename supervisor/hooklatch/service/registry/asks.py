@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from hooklatch.core.asks import Ask, AskResolution, OpenAsks, Verdict, resolve_unanswered
+from hooklatch.core.asks import AskResolution, OpenAsks, Verdict, resolve_unanswered
 from hooklatch.core.messages import Cause
 from hooklatch.record.writer import RecordError
 from hooklatch.service.registry.admission import Admission, FairQueueKey
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import Ask
 
 __all__ = ["AskBroker"]
 
@@ -66,29 +69,29 @@ class AskBroker:
         """Wait for the resolution of an ask, for `seconds` at most.  If the caller is cancelled, the ask is denied."""
         obstacle = self._open.obstacle(share)
         if obstacle is not None:
-            return deny_ask(ask.id, "overload", obstacle)
+            return deny_ask(ask["id"], "overload", obstacle)
         if seconds <= 0:
-            return deny_ask(ask.id, "unanswered", "no time was left in which a person could answer")
+            return deny_ask(ask["id"], "unanswered", "no time was left in which a person could answer")
         try:
             self._append("ask", action="opened", **collect_ask_facts(ask))
         except RecordError as error:
-            return deny_ask(ask.id, "audit", str(error))
+            return deny_ask(ask["id"], "audit", str(error))
         # From here on there is no checkpoint until the ask is open and announced, so no answer can come too early.
         if (yielding := self._open.find_evicted(share)) is not None:
             self._end(deny_ask(yielding, "overload", "an ask of a session with fewer took its place"))
-        waiting = self._waiting[ask.id] = WaitingFire()
+        waiting = self._waiting[ask["id"]] = WaitingFire()
         now = trio.current_time()
         self._open.open(ask, share=share, now=now, seconds=seconds)
         self._notify({"opened": ask})
-        logger.info("an ask waits", extra={"ask": ask.id, "session": ask.session_id, "hook": ask.hook})
+        logger.info("an ask waits", extra={"ask": ask["id"], "session": ask["session_id"], "hook": ask["hook"]})
         try:
             with trio.move_on_at(now + seconds), self._admission.set_aside(flow):
                 await waiting.ended.wait()
         except trio.Cancelled:
-            self._end(deny_ask(ask.id, "abandoned", "its client left before a person answered"))
+            self._end(deny_ask(ask["id"], "abandoned", "its client left before a person answered"))
             raise
         # An answer that came in time has ended it, even if the deadline passed before this task went on.
-        return waiting.resolution or self._end(resolve_unanswered(ask.id, seconds))
+        return waiting.resolution or self._end(resolve_unanswered(ask["id"], seconds))
 
     def answer(
         self,
@@ -119,7 +122,7 @@ class AskBroker:
     def end_all(self) -> None:
         """Deny all open asks, since the daemon is about to end."""
         for ask in list(self._open):
-            self._end(deny_ask(ask.id, "draining", "the daemon ended before a person answered"))
+            self._end(deny_ask(ask["id"], "draining", "the daemon ended before a person answered"))
 
     def _end(self, resolution: AskResolution) -> AskResolution:
         waiting = self._waiting.pop(resolution.id, None)
@@ -131,7 +134,7 @@ class AskBroker:
             logger.error("the end of an ask is not recorded: %s", error, extra={"ask": resolution.id})
             resolution = deny_ask(resolution.id, "audit", str(error))
         waiting.resolution = self._open.close(resolution)
-        self._notify({"closed": {name: getattr(resolution, name) for name in ANNOUNCED}})
+        self._notify({"closed": resolution.describe()})
         logger.info(
             "an ask has ended", extra={"ask": resolution.id, "verdict": resolution.verdict, "cause": resolution.cause}
         )
@@ -139,7 +142,6 @@ class AskBroker:
         return waiting.resolution
 
 
-ANNOUNCED = ("id", "verdict", "by", "reason", "cause")
 RECORDED = ("event", "tool", "hook", "reason", "questions", "host", "payload_digest", "expires_at")
 
 
@@ -149,8 +151,8 @@ def deny_ask(ask_id: str, cause: Cause, reason: str) -> AskResolution:
 
 def collect_ask_facts(ask: Ask) -> dict[str, Any]:
     """Return the fields of an ask for the record. The record of its decision has the payload."""
-    facts = {name: getattr(ask, name) for name in RECORDED}
-    return {"decision_id": ask.id, "session": ask.session_id, **facts}
+    facts = {name: value for name, value in ask.items() if name in RECORDED}
+    return {"decision_id": ask["id"], "session": ask["session_id"], **facts}
 
 
 def describe_resolution(resolution: AskResolution) -> dict[str, Any]:

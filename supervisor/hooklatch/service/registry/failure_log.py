@@ -8,49 +8,23 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
 from hooklatch.core.messages import CallOutcome, Cause
 
-__all__ = ["STREAK", "FailingHook", "HookFailure", "Failures"]
+if TYPE_CHECKING:
+    from hooklatch.core.answers import HookFailure
+    from hooklatch.core.status_answers import FailingHook
+
+__all__ = ["STREAK", "Failures"]
 
 KEPT_FAILURES = 5  # per hook
 UNCALLED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
 STREAK = 5  # consecutive failed calls of a hook before it is reported
 MAX_TEXT = 16 * 2**10  # characters of a message, or of what was printed to one of the two streams
 MAX_BYTES = 4 * 2**20  # for all failures; the hook whose last failure is the oldest is dropped first
-OVERHEAD = 300  # bytes of a failure without any text
-
-
-class HookFailure(msgspec.Struct, frozen=True):
-    """A call that failed, with its time, its event and the details of the cause."""
-
-    at: float
-    decision_id: str
-    event: str
-    session: str | None
-    cause: Cause
-    message: str
-    traceback: str
-    stdout: str
-    stderr: str
-    exit_code: int | None
-    duration_ms: float
-
-    @property
-    def size(self) -> int:
-        return OVERHEAD + len(self.message) + len(self.traceback) + len(self.stdout) + len(self.stderr)
-
-
-class FailingHook(msgspec.Struct, frozen=True):
-    """A hook whose last calls all failed."""
-
-    hook: str
-    count: int
-    cause: Cause
-    origin: str | None
+OVERHEAD = 700  # bytes of a failure without any text
 
 
 class FailureHistory:
@@ -86,15 +60,16 @@ class Failures:
         history.target, history.cause = hook.target, outcome.cause
         if outcome.cause in UNCALLED:
             return
-        failure = HookFailure(
-            time.time(), decision_id, event, session, outcome.cause, outcome.message[:MAX_TEXT],
-            outcome.traceback[:MAX_TEXT], outcome.stdout[-MAX_TEXT:], outcome.stderr[-MAX_TEXT:],
-            outcome.exit_code, round(outcome.duration_ms, 3),
-        )  # fmt: skip
+        failure: HookFailure = {
+            "at": time.time(), "decision_id": decision_id, "event": event, "session": session, "cause": outcome.cause,
+            "message": outcome.message[:MAX_TEXT], "traceback": outcome.traceback[:MAX_TEXT],
+            "stdout": outcome.stdout[-MAX_TEXT:], "stderr": outcome.stderr[-MAX_TEXT:],
+            "exit_code": outcome.exit_code, "duration_ms": round(outcome.duration_ms, 3),
+        }  # fmt: skip
         history.failures.append(failure)
-        self._bytes += failure.size
+        self._bytes += estimate_size(failure)
         if len(history.failures) > KEPT_FAILURES:
-            self._bytes -= history.failures.popleft().size
+            self._bytes -= estimate_size(history.failures.popleft())
         while self._bytes > MAX_BYTES:
             self._drop(next(iter(self._histories)))
 
@@ -110,14 +85,8 @@ class Failures:
             history = self._histories.get((hook.name, hook.owner))
             if history is not None and history.streak >= STREAK and history.target == hook.target:
                 origin = str(hook.origin) if hook.origin else None
-                failing.append(
-                    FailingHook(
-                        hook.name,
-                        history.streak,
-                        history.failures[-1].cause if history.failures else history.cause,
-                        origin,
-                    )
-                )
+                cause = history.failures[-1]["cause"] if history.failures else history.cause
+                failing.append({"hook": hook.name, "count": history.streak, "cause": cause, "origin": origin})
         return failing
 
     def forget(self, owner: str) -> None:
@@ -126,4 +95,8 @@ class Failures:
             self._drop(key)
 
     def _drop(self, key: tuple[str, str]) -> None:
-        self._bytes -= sum(failure.size for failure in self._histories.pop(key).failures)
+        self._bytes -= sum(map(estimate_size, self._histories.pop(key).failures))
+
+
+def estimate_size(failure: HookFailure) -> int:
+    return OVERHEAD + sum(len(failure[text]) for text in ("message", "traceback", "stdout", "stderr"))

@@ -20,7 +20,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.registry.admission import FairQueueKey
 from hooklatch.service.registry.places import ResolvedDirectory, look_up_directory
-from hooklatch.service.registry.statistics import EventCount, Fires, HookTimings
+from hooklatch.service.registry.statistics import UNTIMED, EventCount, Fires
 
 __all__ = ["AgentSession", "Sessions", "SessionTerms", "make_session_id"]
 
@@ -97,7 +97,7 @@ class AgentSession:
     def count_of(self, event: str) -> EventCount:
         """Return how often the session has fired an event, and the time of the last fire."""
         count, last = self.fired.get(event, (0, None))
-        return EventCount(count, last, HookTimings(count))
+        return EventCount(count, last, {**UNTIMED, "count": count})
 
     @property
     def child_token(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter, deque
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,7 +17,10 @@ from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.service.registry.failure_log import Failures
 
-__all__ = ["BOUNDS_MS", "EventCount", "Fires", "HookTimings", "CallStatistics", "Statistics"]
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import HookTimings
+
+__all__ = ["BOUNDS_MS", "EventCount", "Fires", "CallStatistics", "Statistics", "UNTIMED"]
 
 MAX_HOOKS = 4096  # hooks whose timings are kept: sessions bring new hook names without end
 BOUNDS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
@@ -25,18 +29,9 @@ TOGETHER = 256  # calls, or decisions, that are added up at once
 
 Fires = dict[str, tuple[int, float | None]]  # by event: how often it was fired, and when last
 NEVER = (0, None)
-
-
-class HookTimings(msgspec.Struct, frozen=True):
-    """The timings of one hook, or of all fires of one event: count, failures by cause, latest milliseconds."""
-
-    count: int = 0
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-    min_ms: float | None = None
-    mean_ms: float | None = None
-    max_ms: float | None = None
-    failures: dict[str, int] = {}
+UNTIMED: Final[HookTimings] = {
+    "count": 0, "p50_ms": None, "p99_ms": None, "min_ms": None, "mean_ms": None, "max_ms": None, "failures": {},
+}  # fmt: skip
 
 
 class EventCount(msgspec.Struct, frozen=True):
@@ -70,17 +65,21 @@ class CallStatistics:
         return sum(self.buckets)
 
     def timings(self) -> HookTimings:
-        count = self.count
         ordered = sorted(self._durations)
-        return HookTimings(
-            count,
-            find_percentile(ordered, 0.5),
-            find_percentile(ordered, 0.99),
-            round(ordered[0], 3),
-            round(sum(ordered) / len(ordered), 3),
-            round(ordered[-1], 3),
-            dict(self.failures),
-        )
+        if not ordered:
+            return UNTIMED
+        return {
+            "count": self.count,
+            "p50_ms": find_percentile(ordered, 0.5),
+            "p99_ms": find_percentile(ordered, 0.99),
+            "min_ms": round(ordered[0], 3),
+            "mean_ms": round(sum(ordered) / len(ordered), 3),
+            "max_ms": round(ordered[-1], 3),
+            "failures": dict(self.failures),
+        }
+
+
+UNCALLED: Final = CallStatistics()
 
 
 class Statistics:
@@ -186,13 +185,10 @@ class Statistics:
         self.failures.forget(owner)
 
     def timings(self, hook: str, owner: str = "") -> HookTimings:
-        statistics = self._statistics.get((owner, hook))
-        return statistics.timings() if statistics is not None else HookTimings()
+        return self._statistics.get((owner, hook), UNCALLED).timings()
 
     def event(self, name: str) -> EventCount:
-        statistics = self.event_statistics.get(name)
-        timings = statistics.timings() if statistics is not None else HookTimings()
-        return EventCount(*self._fired.get(name, NEVER), timings)
+        return EventCount(*self._fired.get(name, NEVER), self.event_statistics.get(name, UNCALLED).timings())
 
     def events(self) -> dict[str, HookTimings]:
         """Return the timings of every event that was fired."""

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.processes import environments, making
-from hooklatch.processes.commands import ProgramOutput
+from hooklatch.environments import environments, making
+from hooklatch.environments.commands import ProgramOutput
 from support.daemons import Client, Daemon, running_daemon
 from support.pools import until
 from support.survivors import nobody_survives
@@ -136,7 +136,7 @@ async def test_a_named_interpreter_runs_its_own_source_alone(tmp_path: Path) -> 
         assert (await client.fire_tool("named"))["verdict"] == "deny"
         await client.until_status(lambda status: status["environments"][0]["restarts"] == 1)
         assert (await client.fire_tool("named"))["cause"] == "policy"
-        assert plain[0].status().lost == 0
+        assert plain[0].status()["lost"] == 0
 
         # What is installed there is another environment.
         (packages / "further.py").write_text("")
@@ -294,7 +294,7 @@ async def test_a_project_is_trusted_with_what_it_requires_and_names_no_interpret
         (project / ".hooklatch/hooks.d/made.py").write_text(made("answers==2.0"))
         assert (await session.fire_tool("made"))["cause"] == "load"
         # The one before is given up sooner or later; nothing is made for what nobody has trusted.
-        assert {one.requires for one in daemon.parts.environments.status()} <= {("answers<2",)}
+        assert {one["requires"] for one in daemon.parts.environments.status()} <= {("answers<2",)}
 
         (project / ".hooklatch/hooks.toml").write_text('[[source]]\npath = "a.py"\npython = "/usr/bin/python3"\n')
         trusted = await client.call("trust", folder=str(project))
@@ -317,7 +317,7 @@ async def test_a_lock_is_what_is_installed_and_trusted(tmp_path: Path, wheels: P
 
         (folder / "made.lock").write_text(f"answers==2.0 --hash=sha256:{one}\n")
         assert (await session.fire_tool("made"))["cause"] == "load"
-        assert {one.state for one in daemon.parts.environments.status()} <= {"in use"}
+        assert {one["state"] for one in daemon.parts.environments.status()} <= {"in use"}
         await client.call("trust", folder=str(project))
         await settled(daemon)
         assert "could not be made" in str(daemon.parts.files.active.diagnostics)

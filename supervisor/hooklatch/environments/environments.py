@@ -22,18 +22,15 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING
 
-import msgspec
 import trio
 
-from hooklatch.errors import describe_error, locate_error
-from hooklatch.processes.commands import ProgramOutput
-from hooklatch.processes.guardian import Interpreter
-from hooklatch.processes.interpreter import EnvironmentFaultError, Mark, examine_interpreter, stamp_interpreter_file
-from hooklatch.processes.making import EnvironmentRecipe, find_python, make_environment
-from hooklatch.processes.requirements import Requirements
-from hooklatch.processes.store import (
+from hooklatch.environments.commands import ProgramOutput
+from hooklatch.environments.interpreter import Mark, examine_interpreter, stamp_interpreter_file
+from hooklatch.environments.making import EnvironmentRecipe, find_python, make_environment
+from hooklatch.environments.requirements import add_lock_file, read_requirements
+from hooklatch.environments.store import (
     READY,
     is_ready,
     lock_environment,
@@ -43,11 +40,17 @@ from hooklatch.processes.store import (
     remove_unused_environments,
     wait_for_environment_lock,
 )
+from hooklatch.errors import describe_error, locate_error
+from hooklatch.processes.environment_slot import EnvironmentFaultError, EnvironmentProduct, Requirements
+from hooklatch.processes.guardian import Interpreter
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.zygote import ForkError, ZygoteClient, run_zygote
 from hooklatch_worker.sandbox.safety import UnsafeFileError
 
-__all__ = ["BeingMadeError", "Environment", "Environments", "EnvironmentStatus"]
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import EnvironmentStatus
+
+__all__ = ["PRODUCT", "BeingMadeError", "SourceEnvironment", "SourceEnvironments"]
 
 logger = logging.getLogger("hooklatch.environments")
 MAX_ENVIRONMENTS = 16  # in use at once, each with a zygote of some 10 MiB
@@ -56,29 +59,13 @@ MAX_BUILDS = 2  # at once
 NAMED_WAIT = 10.0  # seconds until an interpreter that could not be used is inspected again
 FIRST_WAIT, LAST_WAIT = 30.0, 1800.0  # seconds until a failed build is tried again
 UNWANTED_AFTER = 30.0  # seconds; a source whose environment has failed asks for it every 2 s
-FIRST_TIDY, TIDY_INTERVAL = 600.0, 6 * 3600.0  # seconds; not at the start, when nothing is in use yet
 
 
 class BeingMadeError(EnvironmentFaultError):
     """An environment is not there yet."""
 
 
-class EnvironmentStatus(msgspec.Struct, frozen=True):
-    """The state of an environment, as `status` shows it."""
-
-    state: Literal["in use", "being made", "failed"]
-    python: str
-    version: str = ""
-    requires: tuple[str, ...] = ()
-    users: int = 0
-    seconds: float = 0.0  # since its build started
-    # The last line of the installer, or why it failed.  Monitoring reads it as `said`.
-    last_line: str = msgspec.field(default="", name="said")
-    zygote: int | None = None
-    restarts: int = 0
-
-
-class Environment:
+class SourceEnvironment:
     """An environment in use, with its zygote, and the lock that keeps other processes from removing it."""
 
     def __init__(
@@ -123,15 +110,15 @@ class EnvironmentBuild:
         self.last_wanted = self.started
 
 
-class Environments:
+class SourceEnvironments:
     """The environments in use and the builds of new ones, which are made in `folder`."""
 
-    def __init__(self, folder: str, *, owns_process: bool) -> None:
+    def __init__(self, folder: str, supervisor: Supervisor, changed: Callable[[], None], owns_process: bool) -> None:
         self.folder = folder
-        self.supervisor = Supervisor("environments")
-        self.changed: Callable[[], None] = lambda: None  # called whenever a build has ended
+        self.supervisor = supervisor
+        self._changed = changed
         self._owns_process = owns_process
-        self._environments: dict[str, Environment] = {}  # by name, which differs for each inspection
+        self._environments: dict[str, SourceEnvironment] = {}  # by name, which differs for each inspection
         self._builds: dict[str, EnvironmentBuild] = {}
         # By the path of an interpreter that a file names: its fault, and until when it is not inspected again.
         self._faults: dict[str, tuple[str, float]] = {}
@@ -143,27 +130,16 @@ class Environments:
         self._idle = trio.Event()
         self._idle.set()
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the zygotes of environments until cancelled."""
-        async with self.supervisor.open():
-            self.supervisor.spawn("tidying", self._remove_unused)  # its failure must end no zygote
-            task_status.started()
-            await trio.sleep_forever()
-
-    async def _remove_unused(self) -> None:
-        """Remove the environments that have long been unused, from time to time."""
-        wait = FIRST_TIDY
-        while True:
-            await trio.sleep(wait)
-            wait = TIDY_INTERVAL
-            try:
-                for environment in self._environments.values():
-                    if environment.lock is not None:
-                        with suppress(FileNotFoundError):  # removed by hand
-                            note_environment_use(environment.interpreter.prefix)
-                await trio.to_thread.run_sync(remove_unused_environments, self.folder)
-            except OSError as error:
-                logger.warning("unused environments are not removed: %s", describe_error(error))
+    async def remove_unused(self) -> None:
+        """Remove the environments that have long been unused."""
+        try:
+            for environment in self._environments.values():
+                if environment.lock is not None:
+                    with suppress(FileNotFoundError):  # removed by hand
+                        note_environment_use(environment.interpreter.prefix)
+            await trio.to_thread.run_sync(remove_unused_environments, self.folder)
+        except OSError as error:
+            logger.warning("unused environments are not removed: %s", describe_error(error))
 
     def roots(self) -> frozenset[int]:
         """Return the processes whose descendants run all hooks of these environments."""
@@ -177,7 +153,7 @@ class Environments:
         """Wait until nothing is being made."""
         await self._idle.wait()
 
-    async def acquire_named(self, python: str) -> Environment:
+    async def acquire_named(self, python: str) -> SourceEnvironment:
         """Return the environment of an interpreter, with its zygote running.  The caller must `release` it.
 
         Raises:
@@ -196,7 +172,7 @@ class Environments:
                 self._faults[python] = str(error), trio.current_time() + NAMED_WAIT
                 raise
 
-    async def acquire_required(self, requirements: Requirements, *, may_make: bool) -> Environment:
+    async def acquire_required(self, requirements: Requirements, *, may_make: bool) -> SourceEnvironment:
         """Return the environment for these requirements, with its zygote running.  The caller must `release` it.
 
         Raises:
@@ -221,7 +197,7 @@ class Environments:
                 raise BeingMadeError(describe_making(recipe))
             return await self._reuse(recipe, folder, lock)
 
-    async def _reuse(self, recipe: EnvironmentRecipe, folder: str, lock: int) -> Environment:
+    async def _reuse(self, recipe: EnvironmentRecipe, folder: str, lock: int) -> SourceEnvironment:
         """Return an environment that has been made.  If it does not work any more, start to make it anew."""
         python = os.path.join(folder, "bin", "python")
         try:
@@ -251,7 +227,7 @@ class Environments:
             self._start_build(EnvironmentBuild(recipe), recipe.key)
             raise BeingMadeError(describe_making(recipe)) from None
 
-    async def _find_current(self, python: str) -> Environment | None:
+    async def _find_current(self, python: str) -> SourceEnvironment | None:
         """Return the environment of an interpreter if it is in use and its marks show no change."""
         for environment in list(self._environments.values()):
             if environment.interpreter.python == python:
@@ -283,14 +259,14 @@ class Environments:
                 os.close(lock)
         return True
 
-    async def _open(self, python: str, *, lock: int | None, requires: tuple[str, ...] = ()) -> Environment:
+    async def _open(self, python: str, *, lock: int | None, requires: tuple[str, ...] = ()) -> SourceEnvironment:
         """Inspect an interpreter and start its zygote."""
         try:
             if len(self._environments) >= MAX_ENVIRONMENTS:
                 raise EnvironmentFaultError(TOO_MANY.format(MAX_ENVIRONMENTS))
             interpreter, marks = await examine_interpreter(python, is_ours=lock is not None)
             zygote = ZygoteClient(owns_process=self._owns_process, interpreter=interpreter)
-            environment = Environment(interpreter, marks, zygote, lock)
+            environment = SourceEnvironment(interpreter, marks, zygote, lock)
             environment.requires, environment.users = requires, 1
             self._count += 1
             environment.name = f"{python} (look {self._count})"
@@ -305,7 +281,7 @@ class Environments:
         self._environments[environment.name] = environment
         return environment
 
-    def _child_spec(self, environment: Environment) -> ChildSpec:
+    def _child_spec(self, environment: SourceEnvironment) -> ChildSpec:
         supervisor = Supervisor("environment")
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
@@ -320,7 +296,7 @@ class Environments:
 
         return ChildSpec(environment.name, run, reports_start=True, below=supervisor)
 
-    def release(self, environment: Environment) -> None:
+    def release(self, environment: SourceEnvironment) -> None:
         """Give up an environment.  Its zygote ends with its last user."""
         environment.users -= 1
         if environment.users == 0:
@@ -374,7 +350,7 @@ class Environments:
         build.is_running = False
         if not any(other_build.is_running for other_build in self._builds.values()):
             self._idle.set()
-        self.changed()
+        self._changed()
 
     def _note_failure(self, build: EnvironmentBuild, error: Exception) -> None:
         build.failures += 1
@@ -404,11 +380,12 @@ class Environments:
     def status(self) -> list[EnvironmentStatus]:
         """Return the state of each environment that is in use, being made, or failed."""
         now = trio.current_time()
-        statuses = [
-            EnvironmentStatus(
-                "in use", environment.interpreter.python, environment.interpreter.version, environment.requires,
-                environment.users, zygote=environment.zygote.pid, restarts=environment.zygote.restarts,
-            )
+        statuses: list[EnvironmentStatus] = [
+            {
+                "state": "in use", "python": environment.interpreter.python, "version": environment.interpreter.version,
+                "requires": environment.requires, "users": environment.users, "seconds": 0.0, "said": "",
+                "zygote": environment.zygote.pid, "restarts": environment.zygote.restarts,
+            }
             for environment in self._environments.values()
         ]  # fmt: skip
         for build in self._builds.values():
@@ -417,17 +394,11 @@ class Environments:
             recipe = build.recipe
             text = build.fault or find_last_line(build.output.output())
             seconds = round(now - build.started, 1) if build.is_running else 0.0
-            statuses.append(
-                EnvironmentStatus(
-                    "being made" if build.is_running else "failed",
-                    recipe.python,
-                    recipe.version,
-                    recipe.requirements.dependencies,
-                    0,
-                    seconds,
-                    text,
-                )
-            )
+            statuses.append({
+                "state": "being made" if build.is_running else "failed", "python": recipe.python,
+                "version": recipe.version, "requires": recipe.requirements.dependencies, "users": 0,
+                "seconds": seconds, "said": text, "zygote": None, "restarts": 0,
+            })  # fmt: skip
         return statuses
 
 
@@ -439,3 +410,6 @@ def describe_making(recipe: EnvironmentRecipe) -> str:
 def find_last_line(output: bytes) -> str:
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     return lines[-1][:200] if lines else ""
+
+
+PRODUCT = EnvironmentProduct(SourceEnvironments, read_requirements, add_lock_file)
