@@ -91,8 +91,10 @@ class FireRunner:
         if parts.environments.is_making:
             self._doing = "making environments"
             await settle_environments(parts)
-        self.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
-        self.warnings = [str(warning) for warning in (*parts.files.silent.warnings, *parts.files.silent.notes)]
+        self.diagnostics = [str(diagnostic) for diagnostic in parts.files.active.diagnostics]
+        self.warnings = [
+            str(warning) for warning in (*parts.files.active.unread.warnings, *parts.files.active.unread.notes)
+        ]
 
     async def fire_each(self, parts: DaemonComponents) -> None:
         """Fire the runner's cases or decisions one after another."""
@@ -247,5 +249,5 @@ async def decide_fire(
     if params.dialect is not None:
         return (await native.decide(parts.dialects.find(params.dialect), params, None, fault))[0]
     if fault is not None:
-        return await dispatcher.refuse(dispatcher.spec(params.event), "payload", fault, params, None)
+        return await dispatcher.refuse(dispatcher.registries.find_event(params.event), "payload", fault, params, None)
     return await dispatcher.fire(params, None)

@@ -22,9 +22,8 @@ from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.products import FILES, ProductError, load_product
 from hooklatch.service.api.contributions import PolicySlot
-from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
+from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, check_live, require_session
 from hooklatch.service.api.registration import HookTables, MadeHooks, Registrant, Registrar
-from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.config.configuration import Diagnostic, ForeignFile, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
@@ -37,7 +36,7 @@ from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from hooklatch.core.answers import ChangeAnswer
+    from hooklatch.core.answers import ChangeAnswer, SettingsAnswer
     from hooklatch.core.status_answers import AcceptedState, ChangeWarnings
 
 __all__ = ["HookMethods", "RegisterParams", "add_storage_warning"]
@@ -103,8 +102,11 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise
 
     async def _register(self, connection: Connection, params: RegisterParams) -> ChangeAnswer:
-        if is_global(connection, params.scope):
-            registration = await self._make_hooks(params, connection, Registrant(is_each=params.each))
+        session = None if is_global(connection, params.scope) else require_session(connection)
+        registrant = Registrant.of(session, is_each=params.each)
+        requested_hooks = self.registrar.read(params.hooks, registrant)
+        registration = await self.registrar.make_hooks(requested_hooks, connection, registrant)
+        if session is None:
             hooks = [add_remedy(hook) for hook in registration.hooks]
             self.registries.register_global(hooks)
             stored: dict[Any, Any] = {table.get("id"): table for table in self.state.state.hooks}
@@ -115,8 +117,6 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
             )  # fmt: skip
             return self._report_registration(registration, await self._store_change())
-        session = require_session(connection)
-        registration = await self._make_hooks(params, connection, Registrant.of(session, is_each=params.each))
         check_live(session)  # it may have been closed while a source was loaded
         self.registries.register_own(session, registration.hooks)
         return self._report_registration(registration, await self._announce_change(session))
@@ -127,17 +127,14 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             answer["refused"] = registration.refusals
         return answer
 
-    async def _make_hooks(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> MadeHooks:
-        return await self.registrar.make_hooks(self.registrar.read(params.hooks, registrant), connection, registrant)
-
-    async def _settings(self, connection: Connection, params: SettingsParams) -> object:
+    async def _settings(self, connection: Connection, params: SettingsParams) -> SettingsAnswer:
         """Read a settings file as in hooks.d, for a client that registers its hooks.
 
         Raises:
             RpcError: the product that reads it cannot be loaded.
         """
 
-        def read() -> object:
+        def read() -> SettingsAnswer:
             return load_product(FILES, ".json", ForeignFile).define(params.source, params.data, params.scope)
 
         try:
@@ -148,8 +145,8 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _unregister(self, connection: Connection, params: IdParams) -> ChangeAnswer:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
-            declared_by = self.files.place_of(params.id)
-            if declared_by is not None and declared_by in self.files.active.vanished:
+            declared_by = self.files.active.find_place(params.id)
+            if declared_by is not None and declared_by in self.files.active.plan.vanished:
                 return await self._remove_vanished(declared_by, connection, params)
             removed = self.registries.unregister_global(params.id, declared_by=declared_by)
             if removed is None:
@@ -258,8 +255,8 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         with trio.CancelScope(shield=True):  # the client may leave, and half of this would deny until the next start
             self.registries.switches = dict(self.state.state.switches)
-            self.fleet.restore(self.files.settings)
-            if not self.files.is_main_good:
+            self.fleet.restore(self.files.active.plan.main.settings)
+            if not self.files.active.is_main_good:
                 self.files.recall(known)
             await self.restore(None)
             await self.files.reload()
