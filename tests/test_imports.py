@@ -23,7 +23,7 @@ HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
 GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "products", "version"}
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
-PRODUCTS = {"fleet", "metrics", "lsp", "guards", "dashboard", "importing", "bridges", "testing", "cli"}
+PRODUCTS = {"fleet", "environments", "metrics", "lsp", "guards", "dashboard", "importing", "bridges", "testing", "cli"}
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
 BELOW = {
     "shelltext": set(),
@@ -33,6 +33,7 @@ BELOW = {
     "service": {"processes", "record", "dialects", "hosts", "core", *GROUND},
     "client": {"core", *GROUND},
     "fleet": {"service", "processes", "client", "record", "core", *GROUND},
+    "environments": {"processes", "core", *GROUND},
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},
     "hosts": {"core"},
@@ -50,6 +51,7 @@ BELOW = {
         "bridges",
         "client",
         "dashboard",
+        "environments",
         "fleet",
         "hosts",
         "entry",

@@ -20,7 +20,7 @@ PATIENT = {"O_EXCL", "O_DIRECTORY", "O_PATH", "O_NONBLOCK"}
 NAMED = {
     "cli/schema.py", "cli/fleet/access.py", "cli/hooks/guards_test.py", "cli/hooks/import_hooks.py",
     "cli/hosts/plugin_trial.py", "cli/terminal/last_signs.py", "cli/testing/fire.py", "cli/testing/payloads.py",
-    "cli/testing/policy_tests.py", "processes/making.py", "fleet/engine/opening.py",
+    "cli/testing/policy_tests.py", "environments/making.py", "fleet/engine/opening.py",
     "sandbox/linux.py",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.metrics.measurements import measure_daemon
+from hooklatch.metrics import measure_daemon
 from support.commands import Pause, Place, new_place, serving
 from support.daemons import running_daemon
 

@@ -16,7 +16,7 @@ import trio
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hooklatch.metrics.measurements import measure_daemon
+from hooklatch.metrics import measure_daemon
 from support.daemons import Daemon, running_daemon
 from support.fleets import fleet_table
 from support.pools import until

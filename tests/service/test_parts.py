@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from hooklatch.core.restarts import Restart
-from hooklatch.metrics.publisher import MetricsPublisher
+from hooklatch.metrics import MetricsPublisher
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import ChildSpec, PartFailedError, Supervisor
 from hooklatch.service.api.methods import ApiMethods

@@ -21,7 +21,6 @@ from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import CallOutcome, ChainHead, FireDecision
 from hooklatch.core.protocol import Request, RpcError
-from hooklatch.processes.environments import Environments
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
@@ -34,6 +33,7 @@ from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.see import ObservedFiles
 from hooklatch.service.loading.sources import SourceBuild, Sources, SourceVersion, read_source_version
 from hooklatch.service.parts import DaemonComponents
+from hooklatch.service.transport.bus import Bus
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
 
@@ -280,7 +280,7 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
     place = FakePlace()
     parts = place.parts = DaemonComponents(
         config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=ZygoteClient(owns_process=False),
-        environments=Environments("/nowhere/environments", owns_process=False),
+        environments="/nowhere/environments", bus=Bus(),
         supervisors=(), end=None, places={"admin": "/nobody/admin.sock"},
         make_sources=partial(FakeSources, place), make_files=FakeFiles,
     )  # fmt: skip

@@ -155,7 +155,7 @@ class ZygoteClient:
         self._guarded = trio.Event()
         self._ready = trio.Event()
         self._generation = 0
-        self._owns_process = owns_process
+        self.owns_process = owns_process
         self._zygotes_started = 0
 
     @property
@@ -186,7 +186,7 @@ class ZygoteClient:
         killed. As process 1 of a container it also adopts all other orphans there, and is then left out.
         """
         pids = {process.pid for process in (self._latest, self._guardian) if process is not None} - {0}
-        return frozenset(pids | {os.getpid()} if self._owns_process and os.getpid() != 1 else pids)
+        return frozenset(pids | {os.getpid()} if self.owns_process and os.getpid() != 1 else pids)
 
     async def fork(self, source: wire.Source, limits: wire.WorkerLimits) -> WorkerProcess:
         """Fork a worker that will import `source`. Wait for a zygote if there is none now.
@@ -332,7 +332,7 @@ class ZygoteClient:
 
     async def _sweep(self) -> None:
         """Kill the processes that the dead guardian left, which this process adopts if it is the daemon's own."""
-        if not self._owns_process:
+        if not self.owns_process:
             return
         with trio.move_on_after(SWEEP_TIMEOUT, shield=True) as scope:
             while linux.kill_children(keep=frozenset(OWNED)):  # noqa: ASYNC110  (each death may hand us the next generation)

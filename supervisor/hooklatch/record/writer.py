@@ -69,16 +69,18 @@ class RecordWriter:
         reserve: int = RESERVE,
         fdatasync: Callable[[int], None] = os.fdatasync,
         is_settled: bool = True,
+        on_fault: Callable[[str, str], None] = lambda kind, text: None,
     ) -> None:
         """Open a record, repair its torn end, and record that this daemon has started.
 
         Without `is_settled` the settings are those of an earlier time: nothing is removed by them until `apply`.
+        `on_fault` is called with `fault`, `mended` or `acknowledged`.
 
         Raises:
             RecordError: another process writes it, or it cannot be written.
         """
         self.folder = folder
-        self.on_fault: Callable[[str, str], None] | None = None  # called with `fault`, `mended` or `acknowledged`
+        self._on_fault = on_fault
         self.is_synced_first = settings.durability == "sync"  # whether answers wait until their records are on disk
         self._settings = settings
         self._is_settled = is_settled
@@ -106,7 +108,7 @@ class RecordWriter:
             stack.callback(self._journal.close)
             stack.callback(self._payloads.close)
             self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
-            self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._notify_fault)
+            self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._on_fault)
             self._appender = Appender(self._journal, self._space, self._faults.note_mended)
             self._remover = SegmentRemover(
                 self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
@@ -257,10 +259,6 @@ class RecordWriter:
     def _put_text(self, kind: str, text: str) -> None:
         with suppress(OSError):
             self._put(kind, encode_fields({"text": text}, self.redactor), from_reserve=True)
-
-    def _notify_fault(self, kind: str, text: str) -> None:
-        if self.on_fault is not None:
-            self.on_fault(kind, text)
 
     # -- the background ----------------------------------------------------------------------------------------------
 

@@ -27,7 +27,6 @@ from hooklatch.core.limits import divide_descriptors
 from hooklatch.core.restarts import Restart
 from hooklatch.core.text import format_count
 from hooklatch.errors import locate_error
-from hooklatch.processes.environments import Environments
 from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.starting import clear_scratch
 from hooklatch.processes.supervisor import ChildSpec, Supervisor, find_cause, format_failure_cause
@@ -50,6 +49,7 @@ from hooklatch.service.parts import DaemonComponents
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.signals import SignalReceiver
 from hooklatch.service.socket_activation import ActivationError, InheritedSockets, take_sockets
+from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.peers import PeerInspector
 from hooklatch.service.transport.server import Listener, listen_on
 from hooklatch_worker.sandbox import linux
@@ -189,14 +189,16 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
             check_nobody_listens(path)
         state = StateFile(options.state_dir)
         fault = state.read()
-        record = open_record(options, state)
+        bus = Bus()
+        record = open_record(options, state, bus)
         opened.push(partial(close_record, record))
         parts = DaemonComponents(
             config=options.config,
             state=state,
             record=record,
+            bus=bus,
             zygote=ZygoteClient(owns_process=options.owns_process),
-            environments=Environments(options.environments, owns_process=options.owns_process),
+            environments=options.environments,
             supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
             end=process.end if process is not None else None,
             places={"agent": agent, "admin": admin},
@@ -298,9 +300,10 @@ def make_listeners(parts: DaemonComponents, agent: socket.socket, admin: socket.
     )
 
 
-def open_record(options: DaemonOptions, state: StateFile) -> RecordWriter:
+def open_record(options: DaemonOptions, state: StateFile, bus: Bus) -> RecordWriter:
     try:
-        return RecordWriter(os.path.join(options.state_dir, "record"), state.state.settings.record, is_settled=False)
+        folder = os.path.join(options.state_dir, "record")
+        return RecordWriter(folder, state.state.settings.record, is_settled=False, on_fault=bus.announce_fault)
     except RecordError as error:
         raise StartError(str(error)) from None
 

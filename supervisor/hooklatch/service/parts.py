@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.dialects.find import load_entry_points
-from hooklatch.processes.environments import Environments
+from hooklatch.processes.environment_slot import EnvironmentSlot
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import ZygoteClient
@@ -32,7 +32,7 @@ from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.dispatch.calls import HookRunners
+from hooklatch.service.dispatch.calls import HookRunner, HookRunners
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.generations import FireGenerations
@@ -42,13 +42,14 @@ from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader, make_first_plan
 from hooklatch.service.loading.sources import SourceBuild, Sources
-from hooklatch.service.loading.watch import FileWatch
+from hooklatch.service.loading.watch import FileWatch, ReloadHint
 from hooklatch.service.record_notes import RecordNotes
 from hooklatch.service.registry.admission import Admission
+from hooklatch.service.registry.announcing import RegistryChange
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.budget import Budget
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Sessions
+from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.bus import Bus
@@ -76,8 +77,9 @@ class DaemonComponents:
         config: str,
         state: StateFile,
         record: RecordWriter,
+        bus: Bus,
         zygote: ZygoteClient,
-        environments: Environments,
+        environments: str,
         supervisors: tuple[Supervisor, ...],
         end: Callable[[], None] | None,
         places: Mapping[str, str],
@@ -86,9 +88,10 @@ class DaemonComponents:
         make_sources: Callable[..., Sources] = Sources,
         make_files: Callable[..., Reloader] = Reloader,
     ) -> None:
-        self.state, self.record, self.zygote, self.environments = state, record, zygote, environments
-        self.notes = RecordNotes(record, lambda kind, fields: self.bus.announce_operation(kind, fields))
-        record.on_fault = self.notes.announce_fault
+        self.state, self.record, self.bus, self.zygote = state, record, bus, zygote
+        self.hint, self._is_trial = ReloadHint(), is_trial
+        self.environments = EnvironmentSlot(environments, owns_process=zygote.owns_process, changed=self.hint.set)
+        self.notes = RecordNotes(record, bus.announce_operation)
         self.statistics, self.breakers = Statistics(), Breakers(self.notes.note_release)
         faults, self.listener_faults = ActiveFaults(), ActiveFaults()
         installed, unusable = load_entry_points()
@@ -99,56 +102,36 @@ class DaemonComponents:
         self.shared_state = SharedState(os.path.dirname(state.path))
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.budget = Budget(self.statistics.dropped)
-        self.asks = AskBroker(record.append, lambda content: self.bus.announce_ask(content), admission)
+        self.asks = AskBroker(record.append, bus.announce_ask, admission)
         session_end = SessionCleanup(self.breakers, self.statistics, self.shared_state, self.asks)
         self.sessions = Sessions(on_end=session_end.forget)
-        self.bus = Bus(self.sessions, self.notes.note_revision)
         first = make_first_plan(config, state)
         self.projects = ProjectRegistry(state, self.sessions)
-        permits = SkipPermissions(self.bus, self.projects.holds)
+        self.permits = SkipPermissions(bus, self.projects.holds)
         self.registries = Registries(
-            first.catalogue, self.sessions, self.bus.publish, permits, switches=state.state.switches
+            first.catalogue, self.sessions, self._publish, self.permits, switches=state.state.switches
         )
         self.generations = FireGenerations()
         self.sources = make_sources(
-            zygote, self.generations.wait_quiesced, pools, on_adopted=self._note_adopted, environments=environments,
-            load_seconds=load_seconds,
+            zygote, self.generations.wait_quiesced, pools, on_adopted=self._note_adopted,
+            environments=self.environments, load_seconds=load_seconds,
         )  # fmt: skip
 
         # Products.
         self.fleet = PolicySlot("fleet", PolicyContribution, self._make_part, self._is_in_fleet)
         self.metrics = ContributionSlot("metrics", Contribution, self._make_part, has_metrics)
 
-        def take_settings(settings: Settings) -> None:
-            record.apply(settings.record)
-            permits.is_allowed = settings.record.skipping
-            self.fleet.take(settings)
-            if not is_trial:
-                self.metrics.take(settings)
-            self.asks.wait = 0.0 if is_trial else settings.ask_wait
-            self.asks.is_for_all = settings.asks_for_all
-
         self.files = make_files(
             first, self.sources, self.registries, state, self.projects, self.fleet,
-            on_declared=self.notes.note_file, on_reloaded=self._note_reload, on_settings=take_settings,
+            on_declared=self.notes.note_file, on_reloaded=self._note_reload, on_settings=self._take_settings,
         )  # fmt: skip
-        self.file_watch = FileWatch(self.files)
-        environments.changed = lambda: self.file_watch.hint.set()
+        self.file_watch = FileWatch(self.files, self.hint)
         self.places = {**places, "config": first.main.path, "state": state.path}
         self.suspensions = Suspensions(state, self.notes.note_operation)
 
         # Fires.
         self.dialects = Dialects(installed, self.files)
-        targets = HookRunners(
-            pools, self.bus.connections, self.statistics, breakers=self.breakers, dialects=self.dialects,
-            on_quarantine=self.notes.note_quarantine,
-        )  # fmt: skip
-        self.dispatcher = Dispatcher(
-            self.registries, targets, self.generations, self.statistics,
-            projects=ProjectFreshness(self.projects, self.files, self.file_watch, self.registries.take_settings),
-            suspensions=self.suspensions, asks=self.asks, record=record, state=self.shared_state,
-            audience=self.bus, budget=self.budget,
-        )  # fmt: skip
+        self.dispatcher = self.make_dispatcher(pools)
         self.native = DialectDispatcher(self.dispatcher)
 
         # What clients request.
@@ -161,7 +144,7 @@ class DaemonComponents:
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
             files=self.files, dialects=self.dialects, dialect_dispatcher=self.native, bus=self.bus,
-            permits=permits, record=record, fleet=self.fleet, asks=self.asks,
+            permits=self.permits, record=record, fleet=self.fleet, asks=self.asks,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
@@ -178,7 +161,7 @@ class DaemonComponents:
             asks=self.asks, fleet=self.fleet, operations=operations,
         )  # fmt: skip
         self.methods = ApiMethods(
-            self.dispatcher, self.dialects, self.native, self.registries, self.bus,
+            self.dispatcher, self.dialects, self.native, self.registries, bus, self.sessions,
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
@@ -192,15 +175,44 @@ class DaemonComponents:
         )  # fmt: skip
         self.shared = ConnectionTasks(admission, self.budget, ReaderHandoff(), LineTimeouts(), Hangups())
 
+    def make_dispatcher(self, pools: Mapping[tuple[str, int], HookRunner]) -> Dispatcher:
+        """Make a dispatcher of this daemon's hooks that runs them in these pools."""
+        runners = HookRunners(
+            pools, self.bus.connections, self.statistics, breakers=self.breakers, dialects=self.dialects,
+            on_quarantine=self.notes.note_quarantine,
+        )  # fmt: skip
+        return Dispatcher(
+            self.registries, runners, self.generations, self.statistics,
+            projects=ProjectFreshness(self.projects, self.files, self.file_watch, self.registries.take_settings),
+            suspensions=self.suspensions, asks=self.asks, record=self.record,
+            state=self.shared_state, audience=self.bus, budget=self.budget,
+        )  # fmt: skip
+
+    def _publish(self, viewer: AgentSession | None, change: RegistryChange) -> bool:
+        """Record a change of the global registry before any subscriber gets it; return whether there are any."""
+        if viewer is None:
+            self.notes.note_revision(change)
+        return self.bus.publish(viewer, change)
+
+    def _take_settings(self, settings: Settings) -> None:
+        """Apply the settings of the main file, as soon as a reload has read it."""
+        self.record.apply(settings.record)
+        self.permits.is_allowed = settings.record.skipping
+        self.fleet.take(settings)
+        if not self._is_trial:
+            self.metrics.take(settings)
+        self.asks.wait = 0.0 if self._is_trial else settings.ask_wait
+        self.asks.is_for_all = settings.asks_for_all
+
     def _note_adopted(self, unit: SourceBuild) -> None:
         """Record a new build of a source. It ends a quarantine of the last one, and has files of its own to watch."""
-        self.file_watch.hint.set()
+        self.hint.set()
         self.notes.note_build(unit)
         self.breakers.release_replaced(unit.source.location, unit.build)
 
     def _note_reload(self, reloaded: ReloadAnswer) -> None:
         """Record a reload, after which other files may have to be watched."""
-        self.file_watch.hint.set()
+        self.hint.set()
         self.notes.announce_reload(reloaded)
 
     def roots(self) -> frozenset[int]:

@@ -71,7 +71,3 @@ class RecordNotes(msgspec.Struct, frozen=True):
     def announce_reload(self, announce_reload: ReloadAnswer) -> None:
         """Announce the result of a reload. The record has its revision and its files already."""
         self.announce("reloaded", announce_reload)
-
-    def announce_fault(self, kind: str, text: str) -> None:
-        """Announce a fault of the record itself, or its end. The record has it, as far as it can be written."""
-        self.announce(kind, {"text": text})

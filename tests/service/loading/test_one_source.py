@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.processes.requirements import Requirements
+from hooklatch.processes.environment_slot import Requirements
 from hooklatch.service.config.configuration import FileConfig
 from hooklatch.service.loading.build import SourceBuilder
 from hooklatch.service.loading.plan import NOTHING, ReloadPlan
@@ -23,7 +23,7 @@ class Finder:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    async def acquire_required(self, _: Requirements, *, may_make: bool) -> object:
+    async def acquire(self, _: str | None, __: Requirements | None, *, may_make: bool) -> object:
         raise self._error
 
 

@@ -275,8 +275,7 @@ async def test_operations_are_shown_to_administrators_with_what_was_done_and_why
         daemon.write("hooks.toml", "[[hook]]\n")
         await admin.call("reload")
         parts, text = daemon.parts, "the disk was read-only"
-        assert parts.record.on_fault is not None
-        parts.record.on_fault("fault", text)
+        parts.bus.announce_fault("fault", text)
         await admin.call("ping")
 
         suspended, resumed, reloaded, fault = [one for one in admin.announcements if one["topic"] == "operations"]

@@ -28,10 +28,9 @@ from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
 from hooklatch.service.config.main_tables import find_builtin_source
-from hooklatch.service.dispatch.calls import HookRunner, HookRunners
+from hooklatch.service.dispatch.calls import HookRunner
 from hooklatch.service.dispatch.dialects import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.sources import SourceBuild as Proven
 from hooklatch.service.loading.sources import UnitError, read_source_version
 from hooklatch.service.parts import DaemonComponents
@@ -55,17 +54,7 @@ async def open_in_process_dispatcher(
     """
     print_sources_in_workers(parts)
     pools = Pools(parts, is_debugging=is_debugging, stdout=stdout)
-    targets = HookRunners(
-        pools, parts.bus.connections, parts.statistics, breakers=parts.breakers, dialects=parts.dialects,
-        on_quarantine=parts.notes.note_quarantine,
-    )  # fmt: skip
-    dispatcher = Dispatcher(
-        parts.registries, targets, parts.generations, parts.statistics,
-        projects=ProjectFreshness(parts.projects, parts.files, parts.file_watch, parts.registries.take_settings),
-        suspensions=parts.suspensions, asks=parts.asks, record=parts.record,
-        state=parts.shared_state,
-        audience=parts.bus, budget=parts.budget,
-    )  # fmt: skip
+    dispatcher = parts.make_dispatcher(pools)
     try:
         yield dispatcher, DialectDispatcher(dispatcher)
         for source in pools.started:

@@ -104,6 +104,7 @@ class ApiMethods:
         dialect_dispatcher: DialectDispatcher,
         registries: Registries,
         bus: Bus,
+        sessions: Sessions,
         *,
         of_clients: Iterable[MethodTable],
         of_administrators: MethodTable,
@@ -114,6 +115,7 @@ class ApiMethods:
         self._dialect_dispatcher = dialect_dispatcher
         self._registries = registries
         self._bus = bus
+        self._sessions = sessions
         self._products = of_products
         clients = {name: method for table in of_clients for name, method in table.items()}
         self._own: Mapping[Role, MethodTable] = {
@@ -207,6 +209,8 @@ class ApiMethods:
         """Note that a connection has ended."""
         session, is_watching = connection.session, "decisions" in connection.topics
         self._bus.leave(connection)
+        if session is not None:
+            self._sessions.lose_connection(session, connection.number)
         if is_watching:  # clients may skip again the events that they had to fire for this watcher
             self._registries.permit_anew(None if connection.is_admin else session)
 

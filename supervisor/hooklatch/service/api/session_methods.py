@@ -183,7 +183,8 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> EndedSession:
         session, is_watching = require_session(connection), "decisions" in connection.topics
         self.permits.take_back(connection)
-        has_ended = self.bus.part(connection, session)
+        self.bus.part(connection)
+        has_ended = self.sessions.close_connection(session, connection.number)
         if is_watching:
             self.registries.permit_anew(None if connection.is_admin else session)
         return {"ended": has_ended}

@@ -22,11 +22,17 @@ import trio
 from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error, locate_error
 from hooklatch.files import open_regular_file
-from hooklatch.processes.environments import Environment, Environments
-from hooklatch.processes.interpreter import EnvironmentFaultError
+from hooklatch.processes.environment_slot import (
+    Environment,
+    EnvironmentFaultError,
+    EnvironmentSlot,
+    Requirements,
+    RequirementsError,
+    add_lock_file,
+    read_requirements,
+)
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.requirements import Requirements, RequirementsError, add_lock_file, read_requirements
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import SourceLoadError
 from hooklatch.processes.zygote import ForkError, ZygoteClient
@@ -89,6 +95,8 @@ class SourceVersion(msgspec.Struct, frozen=True):
             requirements = read_requirements(self.code)
         except RequirementsError as error:
             raise UnitError(Diagnostic(self.source.location, error.line, str(error))) from None
+        except EnvironmentFaultError as error:
+            raise UnitError(Diagnostic(self.source.location, 0, str(error))) from None
         if requirements is None or not (requirements.dependencies or requirements.python):
             return None
         if requirements.lock:
@@ -157,7 +165,7 @@ def add_source_lock(requirements: Requirements, location: str) -> Requirements:
     except FileNotFoundError:
         fault = Diagnostic(path, 0, f"there is no such file, which {location} names as its lock")
         raise UnitError(fault, is_passing=True) from None
-    except (RequirementsError, UnsafeFileError, OSError) as error:
+    except (RequirementsError, EnvironmentFaultError, UnsafeFileError, OSError) as error:
         raise UnitError(Diagnostic(path, 0, describe_error(error)), is_passing=True) from None
 
 
@@ -291,7 +299,7 @@ class Sources:
         pools: dict[tuple[str, int], Pool],
         *,
         on_adopted: Callable[[SourceBuild], None],
-        environments: Environments,
+        environments: EnvironmentSlot,
         load_seconds: float = math.inf,
     ) -> None:
         self.environments = environments
@@ -375,18 +383,16 @@ class Sources:
 
     async def _find_environment(self, version: SourceVersion) -> Environment | None:
         try:
-            if (required := version.required) is not None:
-                environment = await self.environments.acquire_required(required, may_make=version.may_make)
-                if required.lock:
-                    try:
-                        await self.look(partial(watch_lock, environment, version))
-                    except BaseException:
-                        self._release(environment)
-                        raise
-                return environment
-            return await self.environments.acquire_named(version.python) if version.python is not None else None
+            environment = await self.environments.acquire(version.python, version.required, may_make=version.may_make)
         except EnvironmentFaultError as error:
             raise UnitError(Diagnostic(version.source.location, 0, str(error)), is_passing=True) from None
+        if environment is not None and version.required is not None and version.required.lock:
+            try:
+                await self.look(partial(watch_lock, environment, version))
+            except BaseException:
+                self._release(environment)
+                raise
+        return environment
 
     def adopt(self, unit: SourceBuild) -> None:
         """Make a build active; the one before it retires once no fire can need it."""

@@ -19,17 +19,35 @@ from hooklatch.service.config.path_lookup import Stamp, stamp_path
 from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, measure_quiet
 from hooklatch.service.loading.reloader import Reloader, UnsettledError
 
-__all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch"]
+__all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch", "ReloadHint"]
 
 STAT_INTERVAL = 2.0  # seconds between two checks of paths that no hint covers
 COVERED_INTERVAL = 30.0  # and of paths that hints cover, so that an idle machine sleeps
 
 
+class ReloadHint:
+    """The hint that something has changed, for a watch that looks now and then."""
+
+    def __init__(self) -> None:
+        self._given = trio.Event()  # a new one for each wait
+
+    def set(self) -> None:
+        """Have the watch look now."""
+        self._given.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for a hint for so many seconds at most, and return whether there was one."""
+        with trio.move_on_after(seconds):
+            await self._given.wait()
+        was_given, self._given = self._given.is_set(), trio.Event()
+        return was_given
+
+
 class FileWatch:
     """The watch that reloads files when one of them changes. Code that knows of a change earlier sets the `hint`."""
 
-    def __init__(self, files: Reloader) -> None:
-        self.hint = trio.Event()  # a new one for each wait
+    def __init__(self, files: Reloader, hint: ReloadHint) -> None:
+        self.hint = hint
         self._files = files
         self._cover: Callable[[Iterable[str]], set[str]] | None = None
         self._covered = set[str]()
@@ -57,9 +75,7 @@ class FileWatch:
         files = self._files
         self._seen, self._all_due = {}, 0.0
         while True:
-            with trio.move_on_after(self.interval):
-                await self.hint.wait()
-            is_hinted, self.hint = self.hint.is_set(), trio.Event()
+            is_hinted = await self.hint.wait(self.interval)
             await files.forget_unused()
             is_all = is_hinted or files.is_to_retry or trio.current_time() >= self._all_due
             if not is_all and await self._are_same():

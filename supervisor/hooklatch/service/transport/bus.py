@@ -6,7 +6,7 @@ import itertools
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -16,7 +16,7 @@ from hooklatch.core.messages import FireDecision
 from hooklatch.core.protocol import encode_notification
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.service.registry.announcing import RegistryChange
-from hooklatch.service.registry.sessions import AgentSession, Sessions
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection, ConnectionTasks, RequestHandler, Role
 
 __all__ = ["Bus"]
@@ -39,15 +39,10 @@ class AnnouncedFire(Protocol):
 
 
 class Bus:
-    """The table of connections, which delivers announcements to subscribers.  It never waits for a subscriber.
+    """The table of connections, which delivers announcements to subscribers.  It never waits for a subscriber."""
 
-    `on_change` is called with each change of the global registry before any subscriber gets it.
-    """
-
-    def __init__(self, sessions: Sessions, on_change: Callable[[RegistryChange], None]) -> None:
+    def __init__(self) -> None:
         self.connections: dict[int, Connection] = {}
-        self._sessions = sessions
-        self._on_change = on_change
         self._listening: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # by topic, by number
         self.watching: Mapping[int, Connection] = self._listening["decisions"]
         self._administrators: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # of these
@@ -66,18 +61,15 @@ class Bus:
         connection.session = session
         session.connections.add(connection.number)
 
-    def part(self, connection: Connection, session: AgentSession) -> bool:
-        """Detach a connection that closes its session. Return whether that has ended the session."""
+    def part(self, connection: Connection) -> None:
+        """Detach a connection that closes its session."""
         connection.retire()
         self.take_topics(connection)
-        return self._sessions.close_connection(session, connection.number)
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
         self.connections.pop(connection.number, None)
         self._stop_listening(connection)
-        if connection.session is not None:
-            self._sessions.lose_connection(connection.session, connection.number)
 
     def close_links(self) -> None:
         """Close the connections of the fleet's link, when their proof is not valid any more."""
@@ -87,7 +79,6 @@ class Bus:
     def publish(self, viewer: AgentSession | None, announcement: RegistryChange) -> bool:
         """Notify a viewer's subscribers of a change in its snapshot. Return whether there are any."""
         if viewer is None:
-            self._on_change(announcement)
             listeners = [listener for listener in self._listening["registry"].values() if listener.session is None]
         else:
             listeners = [*filter(None, map(self._listening["registry"].get, viewer.connections))]
@@ -110,6 +101,10 @@ class Bus:
         audience = self._audience("operations", None)
         if audience:
             self._announce("operations", audience, {"at": format_timestamp(time.time()), "kind": kind, **fields})
+
+    def announce_fault(self, kind: str, text: str) -> None:
+        """Announce a fault of the record itself, or its end. The record has it, as far as it can be written."""
+        self.announce_operation(kind, {"text": text})
 
     def announce_ask(self, content: Mapping[str, object]) -> None:
         """Announce to all administrators that an ask waits for a person, or how it ended."""

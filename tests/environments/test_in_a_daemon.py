@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.processes import environments, making
-from hooklatch.processes.commands import ProgramOutput
+from hooklatch.environments import environments, making
+from hooklatch.environments.commands import ProgramOutput
 from support.daemons import Client, Daemon, running_daemon
 from support.pools import until
 from support.survivors import nobody_survives

@@ -17,10 +17,10 @@ from importlib.util import find_spec
 import msgspec
 import trio
 
-from hooklatch.processes.commands import CommandExit, ProgramOutput, run_program
-from hooklatch.processes.interpreter import SPARES, EnvironmentFaultError, inspect_in_thread
-from hooklatch.processes.requirements import Requirements
-from hooklatch.processes.store import READY
+from hooklatch.environments.commands import CommandExit, ProgramOutput, run_program
+from hooklatch.environments.interpreter import SPARES, inspect_in_thread
+from hooklatch.environments.store import READY
+from hooklatch.processes.environment_slot import EnvironmentFaultError, Requirements
 from hooklatch_worker.sandbox.children import INSTALLER, OWN, filter_absolute_path, isolated_command
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file
 

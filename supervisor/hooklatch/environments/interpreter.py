@@ -21,8 +21,9 @@ import trio
 import hooklatch
 import hooklatch_worker
 from hooklatch.disks import find_lane, limit_look
+from hooklatch.environments.commands import run_program
 from hooklatch.errors import describe_error
-from hooklatch.processes.commands import run_program
+from hooklatch.processes.environment_slot import EnvironmentFaultError
 from hooklatch.processes.guardian import Interpreter
 from hooklatch_worker.sandbox.children import OWN, isolated_command
 from hooklatch_worker.sandbox.safety import (
@@ -34,9 +35,15 @@ from hooklatch_worker.sandbox.safety import (
 )
 
 __all__ = [
-    "MINIMUM_VERSION", "OURS", "SPARES", "EnvironmentFaultError", "Mark", "examine_interpreter",
-    "inspect_in_thread", "stamp_interpreter_file", "read_soabi",
-]  # fmt: skip
+    "MINIMUM_VERSION",
+    "OURS",
+    "SPARES",
+    "Mark",
+    "examine_interpreter",
+    "inspect_in_thread",
+    "stamp_interpreter_file",
+    "read_soabi",
+]
 
 MINIMUM_VERSION = (3, 11)
 LOOK_TIMEOUT = 20.0  # seconds; enough for a cold start on a busy machine
@@ -94,10 +101,6 @@ os._exit(0)
 """
 Mark = tuple[int, ...]
 T = TypeVar("T")
-
-
-class EnvironmentFaultError(Exception):
-    """A source's environment cannot be used, or not yet.  The text says why and what to do."""
 
 
 class InterpreterFacts(msgspec.Struct, frozen=True):

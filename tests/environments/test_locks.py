@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hooklatch.processes.environment_slot import Requirements
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.requirements import Requirements
 from hooklatch.service.loading.sources import Sources, UnitError, read_source_version
 from hooklatch_worker.wire import Source
 
@@ -25,7 +25,7 @@ class Found:
         self.watched: list[str] = []
         self.released = 0
 
-    async def acquire_required(self, _: Requirements, *, may_make: bool) -> Found:
+    async def acquire(self, _: str | None, __: Requirements | None, *, may_make: bool) -> Found:
         assert may_make
         self.meanwhile()
         return self

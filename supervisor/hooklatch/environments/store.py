@@ -19,7 +19,7 @@ import trio
 
 from hooklatch.errors import describe_error
 from hooklatch.files import open_regular
-from hooklatch.processes.interpreter import EnvironmentFaultError
+from hooklatch.processes.environment_slot import EnvironmentFaultError
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders
 
 __all__ = [

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.processes import environments as module
-from hooklatch.processes import making, store
-from hooklatch.processes.environments import BeingMadeError, Environments
-from hooklatch.processes.interpreter import EnvironmentFaultError
-from hooklatch.processes.requirements import Requirements
+from hooklatch.environments import environments as module
+from hooklatch.environments import making, store
+from hooklatch.environments.environments import BeingMadeError, SourceEnvironments
+from hooklatch.processes.environment_slot import EnvironmentFaultError, EnvironmentSlot, Requirements
 from hooklatch_worker import wire
 from support.daemons import nothing_left
 from support.pools import until
@@ -30,13 +29,14 @@ BARE = Requirements((), ">=3.11")
 
 
 @asynccontextmanager
-async def running(folder: Path, *, count: int = 1) -> AsyncGenerator[list[Environments]]:
+async def running(folder: Path, *, count: int = 1) -> AsyncGenerator[list[SourceEnvironments]]:
     with nobody_survives(), nothing_left():
         async with trio.open_nursery() as nursery:
-            found = [Environments(str(folder / "environments"), owns_process=False) for _ in range(count)]
-            for one in found:
-                await nursery.start(one.run)
-            yield found
+            place = str(folder / "environments")
+            slots = [EnvironmentSlot(place, owns_process=False, changed=lambda: None) for _ in range(count)]
+            for slot in slots:
+                await nursery.start(slot.run)
+            yield [SourceEnvironments(place, slot.supervisor, lambda: None, owns_process=False) for slot in slots]
             nursery.cancel_scope.cancel()
 
 

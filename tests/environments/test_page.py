@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hooklatch.processes import environments, store
-from hooklatch.processes.requirements import read_requirements
+from hooklatch.environments import environments, store
+from hooklatch.environments.requirements import read_requirements
 from support.repository import ROOT
 
 PAGE = (ROOT / "docs" / "guides" / "environments.md").read_text()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.processes.interpreter import EnvironmentFaultError, examine_interpreter, stamp_interpreter_file
+from hooklatch.environments.interpreter import examine_interpreter, stamp_interpreter_file
+from hooklatch.processes.environment_slot import EnvironmentFaultError
 from support.daemons import nothing_left
 
 FOREIGN = "#!/bin/sh\nprintf '%s' '{answer}'\n"
@@ -163,7 +164,7 @@ async def test_what_is_not_there_or_no_program_is_said(tmp_path: Path) -> None:
 
 
 async def test_without_our_packages_it_says_what_to_install(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.processes.interpreter.read_soabi", lambda: "another-abi")
+    monkeypatch.setattr("hooklatch.environments.interpreter.read_soabi", lambda: "another-abi")
 
     with pytest.raises(EnvironmentFaultError, match=f'{python} -m pip install "msgspec>='):
         await examine_interpreter(str(python))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.processes.requirements import Requirements, RequirementsError, add_lock_file, read_requirements
+from hooklatch.environments.requirements import add_lock_file, read_requirements
+from hooklatch.processes.environment_slot import Requirements, RequirementsError
 from support.tables import table
 
 

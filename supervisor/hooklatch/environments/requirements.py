@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from hooklatch.processes.environment_slot import Requirements, RequirementsError
+
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["MAX_DEPENDENCIES", "Requirements", "RequirementsError", "read_requirements", "add_lock_file"]
+__all__ = ["MAX_DEPENDENCIES", "add_lock_file", "read_requirements"]
 
 BEGIN, END = "# /// script", "# ///"
 KEYS = ("requires-python", "dependencies", "tool")
@@ -24,38 +26,6 @@ MAX_DEPENDENCIES = 200
 MAX_BLOCK, MAX_LINE = 64 * 1024, 6000  # characters; fires wait while the daemon parses it, and a long key takes minutes
 HASH = re.compile(r"--hash=sha256:[0-9a-f]+")
 NO_BUILDING = "to build a package would run its code outside of any worker, so make an environment yourself for it"
-
-
-class RequirementsError(Exception):
-    """A block cannot be used; the text says why, `line` says where."""
-
-    def __init__(self, text: str, line: int) -> None:
-        super().__init__(text)
-        self.line = line
-
-
-class Requirements(msgspec.Struct, frozen=True):
-    """The packages that a source needs, in one spelling and sorted, and for which versions of Python it is written.
-
-    `lock` is the path of a file beside the source that lists the files to install with their hashes, and `locked` is
-    its content.
-    """
-
-    dependencies: tuple[str, ...] = ()
-    python: str = ""
-    lock: str = ""
-    locked: str = ""
-    lock_digest: str = ""
-
-    def admits(self, version: str) -> bool:
-        """Return whether the source is written for this version of Python, such as 3.12.4."""
-        from packaging.specifiers import SpecifierSet
-
-        return SpecifierSet(self.python).contains(version, prereleases=True)
-
-    def digest(self, *more: str) -> str:
-        """Return the digest that tells environments apart: of these packages, and of `more` that they depend on."""
-        return hashlib.sha256(msgspec.json.encode([self.dependencies, self.locked, more])).hexdigest()[:32]
 
 
 def read_requirements(code: bytes) -> Requirements | None:

@@ -26,13 +26,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from hooklatch.errors import describe_error, locate_error
-from hooklatch.processes.commands import ProgramOutput
-from hooklatch.processes.guardian import Interpreter
-from hooklatch.processes.interpreter import EnvironmentFaultError, Mark, examine_interpreter, stamp_interpreter_file
-from hooklatch.processes.making import EnvironmentRecipe, find_python, make_environment
-from hooklatch.processes.requirements import Requirements
-from hooklatch.processes.store import (
+from hooklatch.environments.commands import ProgramOutput
+from hooklatch.environments.interpreter import Mark, examine_interpreter, stamp_interpreter_file
+from hooklatch.environments.making import EnvironmentRecipe, find_python, make_environment
+from hooklatch.environments.requirements import add_lock_file, read_requirements
+from hooklatch.environments.store import (
     READY,
     is_ready,
     lock_environment,
@@ -42,6 +40,9 @@ from hooklatch.processes.store import (
     remove_unused_environments,
     wait_for_environment_lock,
 )
+from hooklatch.errors import describe_error, locate_error
+from hooklatch.processes.environment_slot import EnvironmentFaultError, EnvironmentProduct, Requirements
+from hooklatch.processes.guardian import Interpreter
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.zygote import ForkError, ZygoteClient, run_zygote
 from hooklatch_worker.sandbox.safety import UnsafeFileError
@@ -49,7 +50,7 @@ from hooklatch_worker.sandbox.safety import UnsafeFileError
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import EnvironmentStatus
 
-__all__ = ["BeingMadeError", "Environment", "Environments"]
+__all__ = ["PRODUCT", "BeingMadeError", "SourceEnvironment", "SourceEnvironments"]
 
 logger = logging.getLogger("hooklatch.environments")
 MAX_ENVIRONMENTS = 16  # in use at once, each with a zygote of some 10 MiB
@@ -58,14 +59,13 @@ MAX_BUILDS = 2  # at once
 NAMED_WAIT = 10.0  # seconds until an interpreter that could not be used is inspected again
 FIRST_WAIT, LAST_WAIT = 30.0, 1800.0  # seconds until a failed build is tried again
 UNWANTED_AFTER = 30.0  # seconds; a source whose environment has failed asks for it every 2 s
-FIRST_TIDY, TIDY_INTERVAL = 600.0, 6 * 3600.0  # seconds; not at the start, when nothing is in use yet
 
 
 class BeingMadeError(EnvironmentFaultError):
     """An environment is not there yet."""
 
 
-class Environment:
+class SourceEnvironment:
     """An environment in use, with its zygote, and the lock that keeps other processes from removing it."""
 
     def __init__(
@@ -110,15 +110,15 @@ class EnvironmentBuild:
         self.last_wanted = self.started
 
 
-class Environments:
+class SourceEnvironments:
     """The environments in use and the builds of new ones, which are made in `folder`."""
 
-    def __init__(self, folder: str, *, owns_process: bool) -> None:
+    def __init__(self, folder: str, supervisor: Supervisor, changed: Callable[[], None], owns_process: bool) -> None:
         self.folder = folder
-        self.supervisor = Supervisor("environments")
-        self.changed: Callable[[], None] = lambda: None  # called whenever a build has ended
+        self.supervisor = supervisor
+        self._changed = changed
         self._owns_process = owns_process
-        self._environments: dict[str, Environment] = {}  # by name, which differs for each inspection
+        self._environments: dict[str, SourceEnvironment] = {}  # by name, which differs for each inspection
         self._builds: dict[str, EnvironmentBuild] = {}
         # By the path of an interpreter that a file names: its fault, and until when it is not inspected again.
         self._faults: dict[str, tuple[str, float]] = {}
@@ -130,27 +130,16 @@ class Environments:
         self._idle = trio.Event()
         self._idle.set()
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the zygotes of environments until cancelled."""
-        async with self.supervisor.open():
-            self.supervisor.spawn("tidying", self._remove_unused)  # its failure must end no zygote
-            task_status.started()
-            await trio.sleep_forever()
-
-    async def _remove_unused(self) -> None:
-        """Remove the environments that have long been unused, from time to time."""
-        wait = FIRST_TIDY
-        while True:
-            await trio.sleep(wait)
-            wait = TIDY_INTERVAL
-            try:
-                for environment in self._environments.values():
-                    if environment.lock is not None:
-                        with suppress(FileNotFoundError):  # removed by hand
-                            note_environment_use(environment.interpreter.prefix)
-                await trio.to_thread.run_sync(remove_unused_environments, self.folder)
-            except OSError as error:
-                logger.warning("unused environments are not removed: %s", describe_error(error))
+    async def remove_unused(self) -> None:
+        """Remove the environments that have long been unused."""
+        try:
+            for environment in self._environments.values():
+                if environment.lock is not None:
+                    with suppress(FileNotFoundError):  # removed by hand
+                        note_environment_use(environment.interpreter.prefix)
+            await trio.to_thread.run_sync(remove_unused_environments, self.folder)
+        except OSError as error:
+            logger.warning("unused environments are not removed: %s", describe_error(error))
 
     def roots(self) -> frozenset[int]:
         """Return the processes whose descendants run all hooks of these environments."""
@@ -164,7 +153,7 @@ class Environments:
         """Wait until nothing is being made."""
         await self._idle.wait()
 
-    async def acquire_named(self, python: str) -> Environment:
+    async def acquire_named(self, python: str) -> SourceEnvironment:
         """Return the environment of an interpreter, with its zygote running.  The caller must `release` it.
 
         Raises:
@@ -183,7 +172,7 @@ class Environments:
                 self._faults[python] = str(error), trio.current_time() + NAMED_WAIT
                 raise
 
-    async def acquire_required(self, requirements: Requirements, *, may_make: bool) -> Environment:
+    async def acquire_required(self, requirements: Requirements, *, may_make: bool) -> SourceEnvironment:
         """Return the environment for these requirements, with its zygote running.  The caller must `release` it.
 
         Raises:
@@ -208,7 +197,7 @@ class Environments:
                 raise BeingMadeError(describe_making(recipe))
             return await self._reuse(recipe, folder, lock)
 
-    async def _reuse(self, recipe: EnvironmentRecipe, folder: str, lock: int) -> Environment:
+    async def _reuse(self, recipe: EnvironmentRecipe, folder: str, lock: int) -> SourceEnvironment:
         """Return an environment that has been made.  If it does not work any more, start to make it anew."""
         python = os.path.join(folder, "bin", "python")
         try:
@@ -238,7 +227,7 @@ class Environments:
             self._start_build(EnvironmentBuild(recipe), recipe.key)
             raise BeingMadeError(describe_making(recipe)) from None
 
-    async def _find_current(self, python: str) -> Environment | None:
+    async def _find_current(self, python: str) -> SourceEnvironment | None:
         """Return the environment of an interpreter if it is in use and its marks show no change."""
         for environment in list(self._environments.values()):
             if environment.interpreter.python == python:
@@ -270,14 +259,14 @@ class Environments:
                 os.close(lock)
         return True
 
-    async def _open(self, python: str, *, lock: int | None, requires: tuple[str, ...] = ()) -> Environment:
+    async def _open(self, python: str, *, lock: int | None, requires: tuple[str, ...] = ()) -> SourceEnvironment:
         """Inspect an interpreter and start its zygote."""
         try:
             if len(self._environments) >= MAX_ENVIRONMENTS:
                 raise EnvironmentFaultError(TOO_MANY.format(MAX_ENVIRONMENTS))
             interpreter, marks = await examine_interpreter(python, is_ours=lock is not None)
             zygote = ZygoteClient(owns_process=self._owns_process, interpreter=interpreter)
-            environment = Environment(interpreter, marks, zygote, lock)
+            environment = SourceEnvironment(interpreter, marks, zygote, lock)
             environment.requires, environment.users = requires, 1
             self._count += 1
             environment.name = f"{python} (look {self._count})"
@@ -292,7 +281,7 @@ class Environments:
         self._environments[environment.name] = environment
         return environment
 
-    def _child_spec(self, environment: Environment) -> ChildSpec:
+    def _child_spec(self, environment: SourceEnvironment) -> ChildSpec:
         supervisor = Supervisor("environment")
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
@@ -307,7 +296,7 @@ class Environments:
 
         return ChildSpec(environment.name, run, reports_start=True, below=supervisor)
 
-    def release(self, environment: Environment) -> None:
+    def release(self, environment: SourceEnvironment) -> None:
         """Give up an environment.  Its zygote ends with its last user."""
         environment.users -= 1
         if environment.users == 0:
@@ -361,7 +350,7 @@ class Environments:
         build.is_running = False
         if not any(other_build.is_running for other_build in self._builds.values()):
             self._idle.set()
-        self.changed()
+        self._changed()
 
     def _note_failure(self, build: EnvironmentBuild, error: Exception) -> None:
         build.failures += 1
@@ -421,3 +410,6 @@ def describe_making(recipe: EnvironmentRecipe) -> str:
 def find_last_line(output: bytes) -> str:
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     return lines[-1][:200] if lines else ""
+
+
+PRODUCT = EnvironmentProduct(SourceEnvironments, read_requirements, add_lock_file)

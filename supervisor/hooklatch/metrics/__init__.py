@@ -1,1 +1,0 @@
-"""The metrics for Prometheus: measured on the daemon's loop, and served on the loopback or written to a file."""
