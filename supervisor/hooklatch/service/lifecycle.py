@@ -16,7 +16,7 @@ import trio
 
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.service.api.administration import Administration
-from hooklatch.service.dispatch.generations import FireGenerations
+from hooklatch.service.dispatch.fires import FireGenerations
 from hooklatch.service.loading.plan import NOTHING
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.transport.connection import Connection

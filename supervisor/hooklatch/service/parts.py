@@ -35,7 +35,7 @@ from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.calls import HookRunner, HookRunners
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.generations import FireGenerations
+from hooklatch.service.dispatch.fires import FireGenerations
 from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.project_freshness import ProjectFreshness
@@ -136,7 +136,7 @@ class DaemonComponents:
 
         # What clients request.
         operations = Operations(self.notes.note)
-        registrar = Registrar(self.registries, self.files, self.sources, self.dispatcher, self.dialects)
+        registrar = Registrar(self.registries, self.files, self.sources, self.dialects)
         self.hook_methods = HookMethods(
             registrar=registrar, registries=self.registries, files=self.files, sources=self.sources, state=state,
             breakers=self.breakers, faults=faults, fleet=self.fleet, operations=operations,

@@ -240,7 +240,7 @@ async def fire_at(
     """
     from hooklatch.service.dispatch.fires import DialectPlan
 
-    spec = parts.dispatcher.spec(params.event)
+    spec = parts.registries.find_event(params.event)
 
     def arrange(hooks: Sequence[Hook]) -> Sequence[Hook]:
         found = [hook for hook in hooks if only is None or is_called(hook, only)]

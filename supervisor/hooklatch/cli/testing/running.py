@@ -247,5 +247,5 @@ async def decide_fire(
     if params.dialect is not None:
         return (await native.decide(parts.dialects.find(params.dialect), params, None, fault))[0]
     if fault is not None:
-        return await dispatcher.refuse(dispatcher.spec(params.event), "payload", fault, params, None)
+        return await dispatcher.refuse(dispatcher.registries.find_event(params.event), "payload", fault, params, None)
     return await dispatcher.fire(params, None)

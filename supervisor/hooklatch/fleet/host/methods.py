@@ -15,7 +15,7 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.api.contributions import PolicyRejectedError
 from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.api.status_report import StatusReport
-from hooklatch.service.dispatch.generations import FireGenerations
+from hooklatch.service.dispatch.fires import FireGenerations
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
 from hooklatch.service.transport.connection import Connection

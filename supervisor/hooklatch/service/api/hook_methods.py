@@ -22,9 +22,8 @@ from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.products import FILES, ProductError, load_product
 from hooklatch.service.api.contributions import PolicySlot
-from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
+from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, check_live, require_session
 from hooklatch.service.api.registration import HookTables, MadeHooks, Registrant, Registrar
-from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.config.configuration import Diagnostic, ForeignFile, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
@@ -103,8 +102,11 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise
 
     async def _register(self, connection: Connection, params: RegisterParams) -> ChangeAnswer:
-        if is_global(connection, params.scope):
-            registration = await self._make_hooks(params, connection, Registrant(is_each=params.each))
+        session = None if is_global(connection, params.scope) else require_session(connection)
+        registrant = Registrant.of(session, is_each=params.each)
+        requested_hooks = self.registrar.read(params.hooks, registrant)
+        registration = await self.registrar.make_hooks(requested_hooks, connection, registrant)
+        if session is None:
             hooks = [add_remedy(hook) for hook in registration.hooks]
             self.registries.register_global(hooks)
             stored: dict[Any, Any] = {table.get("id"): table for table in self.state.state.hooks}
@@ -115,8 +117,6 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
             )  # fmt: skip
             return self._report_registration(registration, await self._store_change())
-        session = require_session(connection)
-        registration = await self._make_hooks(params, connection, Registrant.of(session, is_each=params.each))
         check_live(session)  # it may have been closed while a source was loaded
         self.registries.register_own(session, registration.hooks)
         return self._report_registration(registration, await self._announce_change(session))
@@ -126,9 +126,6 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         if registration.is_each:
             answer["refused"] = registration.refusals
         return answer
-
-    async def _make_hooks(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> MadeHooks:
-        return await self.registrar.make_hooks(self.registrar.read(params.hooks, registrant), connection, registrant)
 
     async def _settings(self, connection: Connection, params: SettingsParams) -> object:
         """Read a settings file as in hooks.d, for a client that registers its hooks.

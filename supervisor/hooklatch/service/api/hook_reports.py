@@ -175,7 +175,7 @@ class HookReports(msgspec.Struct, frozen=True):
 
     async def _explain(self, connection: Connection, params: ExplainParams) -> ExplainAnswer:
         """Return the hooks that a fire of this payload would call, in order, and why it would not call the others."""
-        spec = self.parts.dispatcher.spec(self._canonical_name(connection, params.event))
+        spec = self.parts.registries.find_event(self._canonical_name(connection, params.event))
         session = select_viewed_session(self.parts.sessions, connection, params.session)
         view = self.parts.registries.view_of(session)
         payload, folder = Payload(bytes(params.payload)), params.cwd or (session.cwd if session is not None else None)

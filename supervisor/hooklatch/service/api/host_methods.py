@@ -145,7 +145,9 @@ class HostMethods:
         if spec is not None and spec.event:
             params = FireParams(spec.event, envelope=EnvelopeParams(host=host.name))
             try:
-                await self._dispatcher.refuse(self._dispatcher.spec(spec.event), cause, reason, params, session)
+                await self._dispatcher.refuse(
+                    self._dispatcher.registries.find_event(spec.event), cause, reason, params, session
+                )
             except RpcError:
                 logger.exception("a refusal could not be recorded", extra={"host": host.name, "event": event})
         return self._render_failure(host, event, cause, reason)

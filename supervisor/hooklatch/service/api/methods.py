@@ -28,6 +28,7 @@ __all__ = [
     "AccountParams",
     "ApiMethod",
     "MethodTable",
+    "check_live",
     "ApiMethods",
     "Operations",
     "require_session",
@@ -184,7 +185,7 @@ class ApiMethods:
         """Start a fire whose decision no client waits for, or refuse one with ambiguous params."""
         if fault is None:
             return self._dispatcher.fire_later(params, session)
-        spec = self._dispatcher.spec(params.event)
+        spec = self._registries.find_event(params.event)
         decision = await self._dispatcher.refuse(spec, "payload", fault, params, session)
         return decision if params.wait else {"accepted": False, "decision_id": decision.decision_id}
 
@@ -226,6 +227,16 @@ def require_session(connection: Connection) -> AgentSession:
             ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
         )
     return connection.session
+
+
+def check_live(session: AgentSession) -> None:
+    """Refuse a request whose session ended while something was loaded for it.
+
+    Raises:
+        RpcError: the session was closed.
+    """
+    if session.has_ended:
+        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed during this request")
 
 
 def select_viewed_session(sessions: Sessions, connection: Connection, session_id: str | None) -> AgentSession | None:

@@ -30,7 +30,6 @@ from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BY
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.config.configuration import find_definition_target
 from hooklatch.service.dispatch.dialects import Dialects
-from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.bind import HookBinder
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources, UnitError
@@ -56,14 +55,11 @@ class Registrant(msgspec.Struct, frozen=True):
     own: Mapping[str, int] = {}  # the ids of the hooks that it has already, and the bytes of each definition
 
     @classmethod
-    def of(cls, session: AgentSession, *, is_each: bool) -> Registrant:
-        return cls(
-            session.id,
-            session.terms.dialect,
-            session.cwd,
-            is_each,
-            {hook_id: hook.size for hook_id, hook in session.own.items()},
-        )
+    def of(cls, session: AgentSession | None, *, is_each: bool) -> Registrant:
+        if session is None:
+            return cls(is_each=is_each)
+        sizes = {hook_id: hook.size for hook_id, hook in session.own.items()}
+        return cls(session.id, session.terms.dialect, session.cwd, is_each, sizes)
 
 
 HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects whose system writes one
@@ -124,7 +120,6 @@ class Registrar(msgspec.Struct, frozen=True):
     registries: Registries
     files: Reloader
     sources: Sources
-    dispatcher: Dispatcher
     dialects: Dialects
 
     def read(self, tables: HookTables, registrant: Registrant) -> list[RequestedHook]:
@@ -225,7 +220,7 @@ class Registrar(msgspec.Struct, frozen=True):
         if definition is None or (definition.problem is not None and definition.event == EVERY_GATE):
             return None
         try:
-            spec = self.dispatcher.spec(definition.event)
+            spec = self.registries.find_event(definition.event)
         except RpcError as error:
             return error
         marks = {"amends": definition.amends, "only_judges": definition.only_judges}

@@ -21,7 +21,7 @@ from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.contributions import PolicySlot
-from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
+from hooklatch.service.api.methods import ApiMethod, MethodTable, check_live, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.projects import ProjectRegistry
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hooklatch.core.status_answers import RevisionAnswer
     from hooklatch.dialects.dialect import Dialect
 
-__all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
+__all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams"]
 
 TOPICS = frozenset({"registry", "decisions", "telemetry", "idle", "operations", "asks"})
 OF_ADMINISTRATORS = frozenset({"operations", "asks"})  # of these topics: they are about all sessions
@@ -320,16 +320,6 @@ def validate_topics(params: TopicsParams) -> set[str]:
     for topic in topics - TOPICS:
         raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown topic {topic!r}; there are {', '.join(sorted(TOPICS))}")
     return topics
-
-
-def check_live(session: AgentSession) -> None:
-    """Refuse a request whose session ended while something was loaded for it.
-
-    Raises:
-        RpcError: the session was closed.
-    """
-    if session.has_ended:
-        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed during this request")
 
 
 async def look_up_if_named(folder: str | None) -> ResolvedDirectory | None:

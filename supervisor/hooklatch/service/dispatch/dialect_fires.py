@@ -116,7 +116,7 @@ class DialectFires:
             # The native event has one payload: what an earlier fire changed of it, the next one judges.
             for earlier in decisions:
                 translated = carry_patch(translated, decode_raw(earlier.patch))
-            spec = adapt_spec(translated.feed, self._dispatcher.spec(translated.event))
+            spec = adapt_spec(translated.feed, self._dispatcher.registries.find_event(translated.event))
             plan = DialectPlan(spec, partial(order_dialect_hooks, dialect))
             decisions.append(await self._dispatcher.fire(translate_params(params, translated), session, plan=plan))
         return decisions
@@ -134,7 +134,9 @@ class DialectFires:
         self, dialect: Dialect, params: FireParams, session: AgentSession | None, reason: str
     ) -> FireDecision:
         event = dialect.events[dialect.resolve(params.event)].feeds[0].event
-        return await self._dispatcher.refuse(self._dispatcher.spec(event), "payload", reason, params, session)
+        return await self._dispatcher.refuse(
+            self._dispatcher.registries.find_event(event), "payload", reason, params, session
+        )
 
 
 def decode_payload(params: FireParams) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class DialectDispatcher:
         """
         if dialect is not None and dialect.has_event(event):
             return dialect.event(event).feeds[0].event
-        return self._dispatcher.spec(event).name
+        return self._dispatcher.registries.find_event(event).name
 
     def fire(
         self, dialect: Dialect, params: FireParams, session: AgentSession | None, fault: str | None = None

@@ -28,7 +28,6 @@ from hooklatch.core.hooks.suspension import Suspension, format_suspension_note, 
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.dispatch.calls import HookRunners
@@ -37,10 +36,10 @@ from hooklatch.service.dispatch.fires import (
     DialectPlan,
     ExtraProjects,
     Fire,
+    FireGenerations,
     FireServices,
     select_planned_hooks,
 )
-from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.dispatch.shown_asks import make_ask
 from hooklatch.service.registry.asks import AskBroker
@@ -114,7 +113,7 @@ class Dispatcher:
         audience: Audience,
         budget: Budget,
     ) -> None:
-        self._registries = registries
+        self.registries = registries
         self._targets = targets
         self._generations = generations
         self._statistics = statistics
@@ -138,18 +137,6 @@ class Dispatcher:
         """Run the background fires."""
         await self.background.run(task_status)
 
-    def spec(self, event: str) -> EventSpec:
-        """Find an event.
-
-        Raises:
-            RpcError: there is no such event.
-        """
-        catalogue = self._registries.catalogue
-        spec = catalogue.specs.get(event)
-        if spec is None:
-            raise RpcError(ErrorCode.UNKNOWN_EVENT, describe_undefined_event(catalogue, event))
-        return spec
-
     def _begin(
         self,
         spec: EventSpec,
@@ -171,7 +158,7 @@ class Dispatcher:
         payload: Payload | None = None,
     ) -> dict[str, Any]:
         """Start a fire in the background; if there is no room, drop and count it."""
-        fire = self._begin(self.spec(params.event), params, session, adapt_decision, payload)
+        fire = self._begin(self.registries.find_event(params.event), params, session, adapt_decision, payload)
         own = session.background if session is not None else self._background_unowned
         # At most half of what is free: a session that has many under way leaves room for others.
         has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
@@ -225,8 +212,8 @@ class Dispatcher:
         wait = self._asks.ask_timeout(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
         if wait and plan is not None and "ask" in plan.spec.ends_at:
             plan = plan.asking_all()  # a person may allow only what every guard has judged
-        spec = plan.spec if plan is not None else self._registries.catalogue.specs.get(params.event)
-        fire = self._begin(spec or self.spec(params.event), params, session, adapt_decision, payload)
+        spec = plan.spec if plan is not None else self.registries.catalogue.specs.get(params.event)
+        fire = self._begin(spec or self.registries.find_event(params.event), params, session, adapt_decision, payload)
         fire.wait = wait
         return self._run(fire, plan)
 
@@ -242,9 +229,9 @@ class Dispatcher:
         spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
         self._statistics.fired(spec.name, session.fired if session is not None else None)
         projects = self._projects.settled(session, params.envelope) or await self._resolve_projects(fire)
-        view = self._registries.view_of(session, params.plugins)
+        view = self.registries.view_of(session, params.plugins)
         if projects.folders:
-            view = self._registries.with_projects(view, projects.folders)
+            view = self.registries.with_projects(view, projects.folders)
         # No checkpoint since the view was read: a build that it names must not retire before this fire counts.
         generation = self._generations.newest
         generation.count += 1
@@ -347,7 +334,7 @@ class Dispatcher:
     ) -> FireDecision:
         """Decide a fire whose payload could not be read, without calling any hook."""
         fire = self._begin(spec, params, session)
-        revision = self._registries.view_of(session, params.plugins).revision
+        revision = self.registries.view_of(session, params.plugins).revision
         decision = decisions.refuse_fire(
             spec, cause, message, decision_id=fire.decision_id, revision=revision, payload=fire.payload
         )
@@ -429,8 +416,8 @@ class Dispatcher:
         session, params, event = fire.session, fire.params, fire.spec.on_refusal
         if event is None or session is None or event in session.terms.emits:
             return
-        spec = self._registries.catalogue.get(event)
-        if spec is None or not self._registries.view_of(session, params.plugins).for_event(spec):
+        spec = self.registries.catalogue.get(event)
+        if spec is None or not self.registries.view_of(session, params.plugins).for_event(spec):
             return
         try:
             payload_fields = fire.payload.fields

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
+import trio
 
 from hooklatch.core.call import Call, EventEnvelope
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
@@ -27,8 +28,8 @@ from hooklatch_worker.author.call_context import EmittedTelemetry
 from hooklatch_worker.author.state import StateRequest
 
 __all__ = [
-    "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects", "select_planned_hooks",
-    "find_tool_name",
+    "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects",
+    "select_planned_hooks", "find_tool_name", "FireGeneration", "FireGenerations",
 ]  # fmt: skip
 
 LARGE = 2**15  # bytes of a payload, from which on its params are copied without it
@@ -207,3 +208,43 @@ def leave_out_plugins(
     return tuple(
         hook for hook in hooks if hook.plugin is None or hook.plugin in plugins or is_plugin_allowed(above, hook.plugin)
     )
+
+
+class FireGeneration:
+    """The fires that started between two changes of sources.
+
+    A fire counts itself: 1 when it starts, -1 when it ends.  At its end it calls `check_ended` if this is closed.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_closed = False
+        self.ended = trio.Event()
+
+    def check_ended(self) -> None:
+        """Set `ended` if this was the last fire that started before the sources changed."""
+        if not self.count:
+            self.ended.set()
+
+
+class FireGenerations:
+    """All open generations.  A fire counts for the one that is `newest` when it starts, until it has ended.
+
+    An old build ends once all fires that began before its end have ended.  This is a grace period, as in RCU.
+    """
+
+    def __init__(self) -> None:
+        self.newest = FireGeneration()
+        self._open = [self.newest]
+
+    async def wait_quiesced(self) -> None:
+        """Wait until every fire that has started by now has ended."""
+        waited_for = list(self._open)
+        for generation in waited_for:
+            generation.is_closed = True
+            if not generation.count:
+                generation.ended.set()
+        self.newest = FireGeneration()
+        self._open = [generation for generation in self._open if generation.count] + [self.newest]
+        for generation in waited_for:
+            await generation.ended.wait()

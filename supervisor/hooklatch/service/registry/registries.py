@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.hooks.names import (
     AmbiguousNameError,
     ResolvedName,
@@ -30,6 +30,7 @@ from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, apply_switc
 from hooklatch.core.hooks.snapshots import Snapshot, SnapshotDiff, compare_snapshots
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
+from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.service.registry.announcing import Announcer, Publish, SkipAnnouncer, make_announcement
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.visibility import (
@@ -152,6 +153,17 @@ class Registries:
         self._files, self.catalogue = files, catalogue
         self._projects, self.personalities = dict(projects), dict(personalities)
         return self._commit_global(hands_down=True)
+
+    def find_event(self, name: str) -> EventSpec:
+        """Find an event.
+
+        Raises:
+            RpcError: there is no such event.
+        """
+        spec = self.catalogue.specs.get(name)
+        if spec is None:
+            raise RpcError(ErrorCode.UNKNOWN_EVENT, describe_undefined_event(self.catalogue, name))
+        return spec
 
     def all_hooks(self) -> list[Hook]:
         """Return the hooks of all layers except sessions' own."""
