@@ -23,12 +23,12 @@ from hooklatch.core.status_answers import (
 )
 
 __all__ = [
-    "AnnouncedChange", "AnnouncedOperation", "Ask", "AskAnnounced", "AskAnswer", "AskEnd", "AskReason", "AsksAnswer",
-    "BriefHook", "ChangeAnswer", "ClosedAsk", "EndedSession", "EventField", "EventStatus", "EventsAnswer",
-    "ExplainAnswer", "HelloAnswer", "HookFailure", "HookLoad", "HookStatus", "HooksAnswer", "MissedLines",
-    "ProtocolLimits", "Refusals", "RefusedDefinition", "ResumeAnswer", "ResyncLine", "ServerName", "SessionAnswer",
-    "SessionStatus", "SessionsAnswer", "ShownHook", "ShownHooks", "SuspendAnswer", "TrustAnswer", "TrustedHook",
-    "UntrustAnswer",
+    "AcceptedFire", "AnnouncedChange", "AnnouncedOperation", "Ask", "AskAnnounced", "AskAnswer", "AskEnd", "AskReason",
+    "AsksAnswer", "BriefHook", "ChangeAnswer", "ClosedAsk", "EndedSession", "EventField", "EventStatus",
+    "EventsAnswer", "ExplainAnswer", "HelloAnswer", "HookFailure", "HookLoad", "HookStatus", "HooksAnswer",
+    "MissedLines", "ProtocolLimits", "Refusals", "RefusedDefinition", "ResumeAnswer", "ResyncLine", "ServerName",
+    "SessionAnswer", "SessionStatus", "SessionsAnswer", "SettingsAnswer", "SettingsNote", "ShownHook", "ShownHooks",
+    "SuspendAnswer", "TrustAnswer", "TrustedHook", "UntrustAnswer",
 ]  # fmt: skip
 
 
@@ -283,6 +283,29 @@ class ChangeAnswer(RevisionAnswer, ChangeWarnings, Refusals):
     ids: NotRequired[list[str | None]]
     removed: NotRequired[list[str]]
     accepted: NotRequired[list[str]]
+
+
+class SettingsNote(TypedDict):
+    """A lost or different part of a settings file; `red` if gates deny for it."""
+
+    place: str
+    line: int
+    text: str
+    red: bool
+
+
+class SettingsAnswer(TypedDict):
+    """`settings`: definitions of the hooks in a settings file, for a client that registers them."""
+
+    hooks: list[dict[str, Any]]
+    notes: list[SettingsNote]
+
+
+class AcceptedFire(TypedDict):
+    """A fire whose decision no client waits for."""
+
+    accepted: bool
+    decision_id: str
 
 
 class SuspendAnswer(ChangeWarnings):

@@ -1,4 +1,7 @@
-"""A writer of an answer as the exit of a command: code, streams, and one outcome per hook with a line for people."""
+"""The exit of a command as an answer, written (code, streams, one outcome per hook) and read.
+
+0 passes, 2 refuses.  On a gate everything else that a hook answers is garbage.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,20 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from hooklatch.dialects.dialect import NativeEvent
 from hooklatch.dialects.verdict_mapping import MappedDecision
+from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["BLOCK", "format_outcome_line", "format_message_text", "write_exit"]
+__all__ = ["format_message_text", "format_outcome_line", "read_exit", "write_exit"]
 
 BLOCK: Final = 2
 WARN: Final = 1
 MAX_COMMAND = 60  # characters of a command to show to people
 CANNOT_START = frozenset({"load", "overload", "quarantined", "draining"})
 CODES: Final[dict[str, int | None]] = {"pass": 0, "block": BLOCK, "warn": WARN, "error": None}
+KEYS = frozenset(
+    {"exitCode", "exit_code", "decision", "stdout", "stderr", "message", "truncated", "timedOut", "spawnError"}
+)
 
 
 def write_exit(mapped: MappedDecision) -> object:
@@ -117,3 +125,54 @@ def format_outcome_line(outcome: Mapping[str, Any]) -> str:
     return (
         f"hook [{hook['scope']}/{hook['event']}] {command}: {outcome['decision']}{': ' + detail if detail else ''}{cut}"
     )
+
+
+def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
+    """Convert an exit code, or an object with exitCode or decision, and the output streams.
+
+    Raises:
+        GarbageError: it is neither, or the command failed on a gate.
+    """
+    exit_table = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {"exitCode": answer}
+    code = exit_table.get("exitCode", exit_table.get("exit_code"))
+    decision = exit_table.get("decision")
+    has_failed = (
+        bool(exit_table.get("timedOut")) or exit_table.get("spawnError") not in (None, False, "") or decision == "error"
+    )
+    is_unreadable = (
+        bool(exit_table.keys() - KEYS)
+        or (code is None and decision is None and not has_failed)
+        or (code is not None and (isinstance(code, bool) or not isinstance(code, int)))
+        or (decision is not None and decision not in tuple(CODES))
+    )
+    if is_unreadable:
+        raise GarbageError(
+            f"an answer on {name} is an exit code, or an object with exitCode or decision, not {answer!r}"
+        )
+    text = find_first_text(exit_table, "stderr", "message", "stdout")
+    is_gate = event.feeds[0].fails_closed
+    if code == BLOCK or decision == "block":
+        return {"verdict": "deny", "reason": text} if is_gate else {"warnings": [text or f"a hook on {name} exited 2"]}
+    if has_failed or code not in (None, 0) or decision == "warn":
+        # A runner also reports "warn" for a killed or broken guard, with its code: only the bare word is a warning.
+        if is_gate and (has_failed or code not in (None, 0)):
+            raise GarbageError(f"the hook on {name} failed: {text or f'exit {code}'}")
+        return {"warnings": [text or f"a hook on {name} {'failed' if code is None else f'exited {code}'}"]}
+    return read_output(event, name, exit_table)
+
+
+def find_first_text(table: dict[str, Any], *keys: str) -> str:
+    texts = (table.get(key) for key in keys)
+    return next((text.strip() for text in texts if isinstance(text, str) and text.strip()), "")
+
+
+def read_output(event: NativeEvent, name: str, table: dict[str, Any]) -> dict[str, Any]:
+    text, answers = find_first_text(table, "stdout"), event.answers
+    if not text or not (answers.patch or answers.outputs):
+        return {}
+    if table.get("truncated"):
+        raise GarbageError(f"the output on {name} was cut off")
+    if answers.patch:
+        return {"patch": {next(iter(answers.patch)): text}}
+    output = next(iter(answers.outputs))
+    return {output: [{"role": "system", "content": text}] if output == "inject" else text}

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.dialects.dialect import Dialect, EventMapping, NativeEvent, Style
-from hooklatch.dialects.exit_reading import read_exit
+from hooklatch.dialects.exits import read_exit
 from hooklatch.dialects.translation import is_same, list_known_keys, translate_to_canonical
 from hooklatch.dialects.verdict_mapping import STRICTER
 from hooklatch_worker.author.verdicts import GarbageError

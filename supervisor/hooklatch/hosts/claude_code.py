@@ -20,28 +20,28 @@ from hooklatch.hosts.host import (
     make_gate_event_spec,
     make_notice_event_spec,
 )
+from hooklatch_worker.runtime.shell_forms import CLAUDE_FIELDS
 
-__all__ = ["ClaudeCode"]
+__all__ = ["ClaudeCode", "rename_keys"]
 
 CONTEXT_LIMIT: Final = 10_000  # characters that Claude Code shows the model; it puts more into a file
 
 
-AGENT: Final = {"subagent_id": "agent_id"}
-TASK: Final = {"subject": "task_subject", "description": "task_description", "teammate": "teammate_name"}
+def rename_keys(events: Mapping[str, HostEventSpec]) -> dict[str, HostEventSpec]:
+    """Return the events with Claude Code's names of our keys, from the table by which commands get an event."""
+    return {
+        name: msgspec.structs.replace(spec, renamed=CLAUDE_FIELDS.get(spec.event, {})) for name, spec in events.items()
+    }
 
-EVENTS: Final[dict[str, HostEventSpec]] = {
+
+EVENTS: Final = {
     "SessionStart": make_context_event_spec("session_start", "context"),
     "Setup": make_notice_event_spec(),
     "SessionEnd": make_notice_event_spec("session_end", limit=5.0),  # all SessionEnd hooks together have 60 s at most
     "UserPromptSubmit": make_gate_event_spec("user_prompt_submit", "halt context"),
     "UserPromptExpansion": make_gate_event_spec("user_prompt_expansion", "halt"),
     "PreToolUse": make_gate_event_spec("pre_tool_use", "allow ask halt context", "tool_input"),
-    "PermissionRequest": make_gate_event_spec(
-        "permission_request",
-        "allow ask halt",
-        "tool_input permissions",
-        renamed={"suggestions": "permission_suggestions"},
-    ),
+    "PermissionRequest": make_gate_event_spec("permission_request", "allow ask halt", "tool_input permissions"),
     "PermissionDenied": make_notice_event_spec("permission_denied"),
     "PostToolUse": make_context_event_spec("post_tool_use", "halt context"),
     "PostToolUseFailure": make_context_event_spec("post_tool_use_failure", "halt context"),
@@ -49,22 +49,16 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
     "Notification": make_notice_event_spec("notification"),
     "MessageDisplay": make_notice_event_spec(),
     # Not subagent_start: Claude Code sends this when the subagent is already running and cannot be refused.
-    "SubagentStart": make_context_event_spec("subagent_started", "context", renamed=AGENT),
-    "SubagentStop": make_context_event_spec(
-        "subagent_stop", "halt resume", renamed={**AGENT, "result": "last_assistant_message"}
-    ),
-    "TaskCreated": make_gate_event_spec("task_created", "", renamed=TASK),
-    "TaskCompleted": make_context_event_spec(
-        "task_completed", "resume", renamed={"subject": "task_subject", "teammate": "teammate_name"}
-    ),
-    "TeammateIdle": make_context_event_spec("teammate_idle", "resume", renamed={"teammate": "teammate_name"}),
+    "SubagentStart": make_context_event_spec("subagent_started", "context"),
+    "SubagentStop": make_context_event_spec("subagent_stop", "halt resume"),
+    "TaskCreated": make_gate_event_spec("task_created", ""),
+    "TaskCompleted": make_context_event_spec("task_completed", "resume"),
+    "TeammateIdle": make_context_event_spec("teammate_idle", "resume"),
     # Text for the model keeps the agent working here, so it is a `resume`.
     "Stop": make_context_event_spec("stop", "halt resume"),
     "StopFailure": make_notice_event_spec("stop_failure"),
     "InstructionsLoaded": make_notice_event_spec(),
-    "ConfigChange": make_gate_event_spec(
-        "config_change", "", renamed={"path": "file_path"}
-    ),  # not if the source is policy_settings
+    "ConfigChange": make_gate_event_spec("config_change", ""),  # not if the source is policy_settings
     "CwdChanged": make_notice_event_spec(),
     "DirectoryAdded": make_notice_event_spec(),
     "FileChanged": make_notice_event_spec(),
@@ -88,7 +82,7 @@ class ClaudeCode(Host):
 
     name: ClassVar[str] = "claude-code"
     title: ClassVar[str] = "Claude Code"
-    events: ClassVar[Mapping[str, HostEventSpec]] = EVENTS
+    events: ClassVar[Mapping[str, HostEventSpec]] = rename_keys(EVENTS)
     envelope_keys: ClassVar[Mapping[str, tuple[str, ...]]] = make_envelope_keys(turn="prompt_id")
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "prompt_id", "effort")
     # A class variable, since several programs use Claude Code's forms with other limits.
@@ -125,7 +119,6 @@ class ClaudeCode(Host):
         name, can, verdict = native.name, native.spec.enforces, decision.verdict
         is_refused = native.spec.kind == "gate" and verdict not in ("pass", "allow", "ask")
         text = explain_decision(decision) if verdict != "pass" else ""
-        text = text or "refused by hooklatch"
         if name in BY_EXIT_CODE:
             if is_refused:
                 return HookOutput(exit_code=2, stderr=f"{text}\n")

@@ -64,7 +64,7 @@ class Codex(Host):
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         name, can, verdict = native.name, native.spec.enforces, decision.verdict
-        text = explain_decision(decision) or "refused by hooklatch"
+        text = explain_decision(decision)
         answer: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):
             answer = build_refusal(name, text)

@@ -8,12 +8,11 @@ events come in camelCase under either spelling.  There are no ids of tool calls.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
 from hooklatch.core.messages import FireDecision
-from hooklatch.core.tools import UnclearToolError
 from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text
 from hooklatch.hosts.host import (
     Call,
@@ -30,7 +29,6 @@ from hooklatch.hosts.host import (
     make_gate_event_spec,
     make_notice_event_spec,
 )
-from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = ["Copilot"]
 
@@ -98,6 +96,7 @@ class Copilot(Host):
     call_keys = ()
     tool_keys = ("tool_name", "toolName")
     input_keys = ("tool_input", "toolArgs", "toolInput")
+    has_text_inputs = True  # in some versions
     metadata_keys = ("transcript_path", "transcriptPath", "timestamp")
     project_variables = ("COPILOT_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
@@ -118,30 +117,12 @@ class Copilot(Host):
             raise UnreadableError(f"the hook for {event} was called for {str(named)[:100]!a}", event)
         return event
 
-    def tool(self, native: HostEvent) -> HostTool | None:
-        raw_input = next((native.document[key] for key in self.input_keys if key in native.document), None)
-        if not isinstance(raw_input, str):
-            return super().tool(native)
-        # Some versions send the arguments as JSON in a text.
-        name = native.text(*self.tool_keys)
-        fault = find_ambiguity(raw_input.encode())
-        values: object = msgspec.json.decode(raw_input) if fault is None else None
-        if name is None or not isinstance(values, dict):
-            raise UnclearToolError(f"the arguments of a tool are not a JSON object: {fault or 'another value'}")
-        return self.classify_tool(native, HostTool(name, cast("dict[str, Any]", values)))
-
     def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
         tool = super().classify_tool(native, tool)
         if tool.kind == "other" and "-" in tool.name:  # server-tool; both may have dashes themselves
             server, _, name = tool.name.partition("-") if tool.name.count("-") == 1 else ("", "", "")
             return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
         return tool
-
-    def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
-        added = super().list_added_keys(native, tool)
-        if tool is not None and not isinstance(native.document.get("tool_input", {}), dict):
-            added["tool_input"] = tool.input
-        return added
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
         fields = super().envelope(native)
@@ -159,7 +140,7 @@ class Copilot(Host):
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict
-        text = explain_decision(decision) or "refused by hooklatch"
+        text = explain_decision(decision)
         is_refused = native.is_gate and verdict not in ("pass", "allow", "ask")
         if native.event == "permission_request":
             if is_refused:  # exit code 2 denies too, and is merged with the document

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.core.messages import FireDecision
-from hooklatch.core.tools import UnclearToolError, find_tool_kind_by_name
+from hooklatch.core.tools import find_tool_kind_by_name
 from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text
 from hooklatch.hosts.host import (
     HookOutput,
@@ -28,7 +28,6 @@ from hooklatch.hosts.host import (
     make_gate_event_spec,
     make_notice_event_spec,
 )
-from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = ["CursorHost"]
 
@@ -75,6 +74,7 @@ class CursorHost(Host):
         session_id="conversation_id session_id", turn="generation_id", agent_id="subagent_id",
         agent_type="subagent_type", parent_session_id="parent_conversation_id",
     )  # fmt: skip
+    has_text_inputs = True  # of beforeMCPExecution
     metadata_keys = ("transcript_path", "model", "cursor_version", "workspace_roots", "user_email")
     project_variables = ("CURSOR_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
@@ -84,15 +84,7 @@ class CursorHost(Host):
             keys = ("command", "cwd") if name == "Shell" else ("file_path",)
             tool = HostTool(name, {key: document[key] for key in keys if key in document})
             return self.classify_tool(native, tool)
-        raw_input = document.get("tool_input")
-        if not isinstance(raw_input, str):
-            return super().tool(native)
-        mcp_tool = native.text("tool_name")  # beforeMCPExecution sends the input as JSON in a text
-        fault = find_ambiguity(raw_input.encode())
-        values: object = msgspec.json.decode(raw_input) if fault is None else None
-        if mcp_tool is None or not isinstance(values, dict):
-            raise UnclearToolError(f"the input of an MCP tool is not a JSON object: {fault or 'another value'}")
-        return self.classify_tool(native, HostTool(mcp_tool, cast("dict[str, Any]", values)))
+        return super().tool(native)
 
     def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
         if native.name == "beforeMCPExecution" or tool.name.startswith("MCP:"):
@@ -102,11 +94,8 @@ class CursorHost(Host):
 
     def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
         added = super().list_added_keys(native, tool)
-        if tool is not None:
-            if native.name == "beforeMCPExecution":  # as preToolUse names it, so that hooks match both
-                added["tool_name"] = f"MCP:{tool.tool}"
-            if not isinstance(native.document.get("tool_input", {}), dict):
-                added["tool_input"] = tool.input
+        if tool is not None and native.name == "beforeMCPExecution":  # as preToolUse names it, so that hooks match both
+            added["tool_name"] = f"MCP:{tool.tool}"
         return added
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
@@ -131,7 +120,7 @@ class CursorHost(Host):
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict
-        text = explain_decision(decision) or "refused by hooklatch"
+        text = explain_decision(decision)
         answer: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):
             if native.name == "beforeSubmitPrompt":

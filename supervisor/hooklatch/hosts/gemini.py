@@ -92,7 +92,7 @@ class Gemini(Host):
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict
-        text = explain_decision(decision) or "refused by hooklatch"
+        text = explain_decision(decision)
         answer: dict[str, Any] = {}
         specific: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):

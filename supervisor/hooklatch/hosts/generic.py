@@ -76,7 +76,7 @@ class GenericHost(Host):
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         is_refused = native.is_gate and decision.verdict not in ("pass", "allow")
-        text = explain_decision(decision) or "refused by hooklatch"
+        text = explain_decision(decision)
         return HookOutput(
             exit_code=2 if is_refused else 0, stdout=msgspec.json.encode(decision).decode() + "\n",
             stderr=f"{text}\n" if is_refused else "",

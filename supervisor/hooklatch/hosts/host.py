@@ -191,6 +191,7 @@ class Host:
     envelope_keys: ClassVar[Mapping[str, tuple[str, ...]]] = make_envelope_keys()
     tool_keys: ClassVar[tuple[str, ...]] = ("tool_name",)
     input_keys: ClassVar[tuple[str, ...]] = ("tool_input",)
+    has_text_inputs: ClassVar[bool] = False  # whether it may send a tool's input as JSON in a string
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "model")
     project_variables: ClassVar[tuple[str, ...]] = ("CLAUDE_PROJECT_DIR",)
 
@@ -278,11 +279,15 @@ class Host:
 
     def tool(self, native: HostEvent) -> HostTool | None:
         """Return the tool call in a document, None if there is none."""
-        name = next((native.document[key] for key in self.tool_keys if key in native.document), None)
+        document = native.document
+        name = next((document[key] for key in self.tool_keys if key in document), None)
+        tool_input: object = next((document[key] for key in self.input_keys if key in document), dict[str, Any]())
+        if self.has_text_inputs and isinstance(tool_input, str):
+            tool_input, fault = decode_checked(tool_input.encode())
+            if not isinstance(name, str) or not isinstance(tool_input, dict):
+                raise UnclearToolError(f"the input of a tool is not a JSON object: {fault or 'another value'}")
         if not isinstance(name, str):
             return None
-        key = next((key for key in self.input_keys if key in native.document), None)
-        tool_input: object = native.document[key] if key is not None else dict[str, Any]()
         if not isinstance(tool_input, dict):
             raise UnclearToolError(f"the input of the tool {name[:100]!a} is not an object")
         return self.classify_tool(native, HostTool(name, cast("dict[str, Any]", tool_input)))
@@ -303,7 +308,7 @@ class Host:
         if tool is not None:
             if "tool_name" not in document:
                 added["tool_name"] = tool.name
-            if "tool_input" not in document:
+            if not isinstance(document.get("tool_input"), dict):
                 added["tool_input"] = tool.input
             former = {"server": tool.server, "tool": tool.tool} if tool.kind == "mcp" else None
             added["tool_kind"] = tool.kind

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from hooklatch.core.messages import FireDecision
-from hooklatch.hosts.claude_code import ClaudeCode
+from hooklatch.hosts.claude_code import ClaudeCode, rename_keys
 from hooklatch.hosts.fitting import fit_decision
 from hooklatch.hosts.host import (
     HostEvent,
-    HostEventSpec,
     make_context_event_spec,
     make_envelope_keys,
     make_gate_event_spec,
@@ -18,34 +17,29 @@ from hooklatch.hosts.host import (
 
 __all__ = ["Qwen"]
 
-AGENT: Final = {"subagent_id": "agent_id"}
-
-EVENTS: Final[dict[str, HostEventSpec]] = {
+EVENTS: Final = {
     "SessionStart": make_context_event_spec("session_start"),
     # Qwen Code sends this for each turn of the model.
     "UserPromptSubmit": make_gate_event_spec("user_prompt_submit", "context"),
     "PreToolUse": make_gate_event_spec("pre_tool_use", "allow ask"),
-    "PermissionRequest": make_gate_event_spec(
-        "permission_request", "allow ask", renamed={"suggestions": "permission_suggestions"}
-    ),
+    "PermissionRequest": make_gate_event_spec("permission_request", "allow ask"),
     "PostToolUse": make_context_event_spec("post_tool_use"),
     "PostToolUseFailure": make_context_event_spec("post_tool_use_failure"),
     "Notification": make_notice_event_spec("notification"),
-    "SubagentStart": make_context_event_spec("subagent_started", renamed=AGENT),
-    "SubagentStop": make_context_event_spec("subagent_stop", "resume",
-    renamed={**AGENT, "result": "last_assistant_message"}),
+    "SubagentStart": make_context_event_spec("subagent_started"),
+    "SubagentStop": make_context_event_spec("subagent_stop", "resume"),
     "Stop": make_context_event_spec("stop", "resume"),
     "StopFailure": make_notice_event_spec("stop_failure"),
     "PreCompact": make_notice_event_spec("pre_compact"),
     "PostCompact": make_notice_event_spec("post_compact"),
     "SessionEnd": make_notice_event_spec("session_end"),
-}  # fmt: skip
+}
 
 
 class Qwen(ClaudeCode):
     name = "qwen"
     title = "Qwen Code"
-    events = EVENTS
+    events = rename_keys(EVENTS)
     envelope_keys = make_envelope_keys(turn="")
     metadata_keys = ("transcript_path", "permission_mode", "timestamp")
     project_variables = ("QWEN_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CLAUDE_PROJECT_DIR")

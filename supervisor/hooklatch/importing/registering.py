@@ -5,7 +5,7 @@ An unusable hook becomes a definition that states its problem.  Once that is reg
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.registry import EVERY_GATE
@@ -16,6 +16,9 @@ from hooklatch.importing.documents import UnreadableFileError, read_hooks
 from hooklatch.importing.reasonix import MILLISECONDS, NAMES
 from hooklatch_worker.author.failures import make_printable
 
+if TYPE_CHECKING:
+    from hooklatch.core.answers import SettingsAnswer, SettingsNote
+
 __all__ = ["read_definitions"]
 
 MAX_BYTES = 2**18  # of a file: a longer one does not hold settings, and reading it would block the daemon
@@ -24,7 +27,7 @@ WORDS: Final = {event.feeds[0].event: name for name, event in REASONIX.events.it
 STATED = ("match", "description", "enabled", "observe")  # the keys that a definition with a problem keeps
 
 
-def read_definitions(source: str, data: bytes, scope: str | None = None) -> dict[str, list[dict[str, Any]]]:
+def read_definitions(source: str, data: bytes, scope: str | None = None) -> SettingsAnswer:
     """Read a settings file; return the definitions of its hooks, and notes on lost and different parts."""
     try:
         if len(data) > MAX_BYTES:
@@ -56,7 +59,7 @@ def read_definitions(source: str, data: bytes, scope: str | None = None) -> dict
     return {"hooks": hooks, "notes": notes}
 
 
-def make_note(place: str, line: int, text: str, *, red: bool) -> dict[str, Any]:
+def make_note(place: str, line: int, text: str, *, red: bool) -> SettingsNote:
     return {"place": make_printable(place), "line": line, "text": make_printable(text), "red": red}
 
 

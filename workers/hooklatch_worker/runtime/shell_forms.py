@@ -20,7 +20,7 @@ import msgspec
 
 from hooklatch_worker.author.event import ENVELOPE, Event
 
-__all__ = ["CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "UnsupportedFormatError", "encode_form_payload"]
+__all__ = ["CLAUDE_FIELDS", "CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "UnsupportedFormatError", "encode_form_payload"]
 
 ENVELOPE_KEYS = sorted(ENVELOPE - {"event"})
 

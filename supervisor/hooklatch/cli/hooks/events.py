@@ -15,6 +15,7 @@ from hooklatch.errors import DaemonUnreachableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hooklatch.cli.schema import EventsOutput
     from hooklatch.core.answers import EventStatus
 
 __all__ = ["add_events"]
@@ -45,7 +46,8 @@ def run_events(arguments: argparse.Namespace) -> int:
             raise CommandError(Exit.USAGE, describe_unknown_event(arguments.name, [event["name"] for event in known]))
         known = named
     if arguments.json:
-        output.say_json({"events": known, "live": is_live})
+        shown: EventsOutput = {"events": known, "live": is_live}
+        output.say_json(shown)
     elif arguments.name is not None:
         show_event(known[0])
     else:

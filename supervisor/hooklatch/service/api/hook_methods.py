@@ -36,7 +36,7 @@ from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from hooklatch.core.answers import ChangeAnswer
+    from hooklatch.core.answers import ChangeAnswer, SettingsAnswer
     from hooklatch.core.status_answers import AcceptedState, ChangeWarnings
 
 __all__ = ["HookMethods", "RegisterParams", "add_storage_warning"]
@@ -127,14 +127,14 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             answer["refused"] = registration.refusals
         return answer
 
-    async def _settings(self, connection: Connection, params: SettingsParams) -> object:
+    async def _settings(self, connection: Connection, params: SettingsParams) -> SettingsAnswer:
         """Read a settings file as in hooks.d, for a client that registers its hooks.
 
         Raises:
             RpcError: the product that reads it cannot be loaded.
         """
 
-        def read() -> object:
+        def read() -> SettingsAnswer:
             return load_product(FILES, ".json", ForeignFile).define(params.source, params.data, params.scope)
 
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta
@@ -36,6 +36,9 @@ from hooklatch.service.config.settings import (
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, check_brackets
 from hooklatch_worker.author.marker import find_file_name_fault
 from hooklatch_worker.wire import Source, WorkerLimits
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import SettingsAnswer
 
 __all__ = [
     "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig", "ForeignFile",
@@ -168,7 +171,7 @@ class ForeignFile(NamedTuple):
     """
 
     read: Callable[[str, bytes], FileConfig]
-    define: Callable[[str, bytes, str | None], dict[str, list[dict[str, Any]]]]
+    define: Callable[[str, bytes, str | None], SettingsAnswer]
 
 
 def split_run(run: str, folder: str) -> tuple[Source, str]:

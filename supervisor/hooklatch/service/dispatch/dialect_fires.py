@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
@@ -42,6 +42,9 @@ from hooklatch.service.registry.sessions import AgentSession
 from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.verdicts import GarbageError
 
+if TYPE_CHECKING:
+    from hooklatch.core.answers import AcceptedFire
+
 __all__ = ["DialectFires", "call_in_dialect", "decode_payload", "read_native_hooks"]
 
 # A canonical event, and the params with the session's fields from its payload.
@@ -56,7 +59,7 @@ class DialectFires:
 
     async def fire(
         self, dialect: Dialect, params: FireParams, session: AgentSession | None, fault: str | None = None
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | AcceptedFire:
         """Return the first decision on a native event, with the others in it."""
         payload = decode_payload(params)
         due_fires = self._translate(dialect, params, payload, fault)
@@ -121,7 +124,7 @@ class DialectFires:
             decisions.append(await self._dispatcher.fire(translate_params(params, translated), session, plan=plan))
         return decisions
 
-    def _fire_later(self, due_fires: Sequence[DueFire], session: AgentSession | None) -> dict[str, Any]:
+    def _fire_later(self, due_fires: Sequence[DueFire], session: AgentSession | None) -> AcceptedFire:
         """Start the fires that do not depend on another one's decision."""
         started = [
             self._dispatcher.fire_later(translate_params(params, translated), session)

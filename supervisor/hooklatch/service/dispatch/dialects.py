@@ -16,6 +16,7 @@ from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.registry.sessions import AgentSession
 
 if TYPE_CHECKING:
+    from hooklatch.core.answers import AcceptedFire
     from hooklatch.dialects.dialect import Dialect
     from hooklatch.service.dispatch.dialect_fires import DialectFires
 
@@ -86,7 +87,7 @@ class DialectDispatcher:
 
     def fire(
         self, dialect: Dialect, params: FireParams, session: AgentSession | None, fault: str | None = None
-    ) -> Awaitable[dict[str, Any]]:
+    ) -> Awaitable[dict[str, Any] | AcceptedFire]:
         """Fire every canonical event that a native one maps to; return the first decision, with the others in it.
 
         With a `fault` of the request, no hook is called.

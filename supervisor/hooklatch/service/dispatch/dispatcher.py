@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import trio
@@ -48,6 +48,9 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch_worker.author.call_context import EmittedTelemetry
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import AcceptedFire
 
 __all__ = ["Dispatcher"]
 
@@ -156,7 +159,7 @@ class Dispatcher:
         *,
         adapt_decision: DecisionAdapter | None = None,
         payload: Payload | None = None,
-    ) -> dict[str, Any]:
+    ) -> AcceptedFire:
         """Start a fire in the background; if there is no room, drop and count it."""
         fire = self._begin(self.registries.find_event(params.event), params, session, adapt_decision, payload)
         own = session.background if session is not None else self._background_unowned
