@@ -27,7 +27,7 @@ MOST_AGAIN = 20  # failures that are run again: more of them are no bad luck
 LINES = 12  # of a failure's text
 OUTCOMES = "--outcomes"
 MEMORY = Path("/dev/shm")
-ROOM = 2 * 2**30  # bytes that must be free there: a run takes some 300 MiB
+ROOM = 2 * 2**30  # bytes that must be free there: a run takes some 300 MiB, which the next one gives back
 CRASHED = "???"  # what pytest-xdist calls the phase of a test whose process is gone
 
 
@@ -166,7 +166,7 @@ def title(text: str) -> None:
 
 def be_pytest(path: str, arguments: Sequence[str]) -> int:
     sys.path[0] = os.getcwd()  # as `python -m pytest` has it
-    return int(pytest.main([*arguments], plugins=[Outcomes(path)]))
+    return int(pytest.main(["-o", "tmp_path_retention_count=1", *arguments], plugins=[Outcomes(path)]))
 
 
 if __name__ == "__main__":
