@@ -45,9 +45,9 @@ collect: $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 # Everything but the real programs (`make hosts`) and an engine that lies (`make soak-fleet`).
-# Most tests wait for processes: four at once keep two cores busy.  tests/conftest.py says which tests are kept together: those
+# Most tests wait for processes: six at once keep two cores busy.  tests/conftest.py says which tests are kept together: those
 # of a file, and those that would disturb each other.  What failed is run once more, alone: what passes then is listed as flaky.
-JOBS ?= 4
+JOBS ?= 6
 test: $(VENV)/.ready
 	$(BIN)/python tests/support/rerun.py -n $(JOBS) -m 'not hosts and not soak'
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,7 @@ MAX_MODULES = 24  # of a folder
 SMALL, MAX_SMALL = 40, 40  # lines of a module that is hardly an idea of its own, and how many such there may be
 
 
+@functools.cache
 def tracked() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.core.asks import AskResolution, NotAskedError, OpenAsks, apply_resolution, resolve_unanswered
+from hooklatch.core.asks import (
+    MAX_ASKS,
+    MAX_ENDED,
+    MAX_OF_ONE,
+    AskResolution,
+    NotAskedError,
+    OpenAsks,
+    apply_resolution,
+    resolve_unanswered,
+)
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, FireDecision
 from support.asked import DIGEST, ask
@@ -181,3 +190,29 @@ def test_an_end_becomes_a_decision(
     assert made.reason is not None
     assert "so" in made.reason
     assert "global/guard asked: why?" in made.reason
+
+
+def test_a_share_and_all_of_them_have_a_number_of_places() -> None:
+    asks = OpenAsks()
+    for number in range(100):
+        assert asks.obstacle(f"s-{number}") is None
+        asks.open(ask(f"a-{number}"), share=f"s-{number}", now=100.0, seconds=60.0)
+    of_one = waiting(*(f"a-{number}" for number in range(15)))
+    before = of_one.obstacle("s")
+    of_one.open(ask("a-15"), share="s", now=100.0, seconds=60.0)
+
+    assert (MAX_ASKS, MAX_OF_ONE) == (100, 16)
+    assert "100 asks wait" in str(asks.obstacle("s-100"))
+    assert (before, "16 asks of this session" in str(of_one.obstacle("s"))) == (None, True)
+
+
+def test_so_many_ends_are_known_to_answers_that_come_too_late() -> None:
+    asks = OpenAsks()
+    for number in range(MAX_ENDED + 1):
+        asks.open(ask(f"a-{number}"), share="s", now=100.0, seconds=60.0)
+        asks.close(denied(ask_id=f"a-{number}"))
+
+    assert MAX_ENDED == 256
+    for ask_id, text in (("a-0", "no ask 'a-0' waits"), ("a-1", "the ask a-1 is over")):
+        with pytest.raises(NotAskedError, match=text):
+            asks.answer(ask_id, "allow", "ok", by="tom", now=100.0, payload_digest=DIGEST)

@@ -20,6 +20,7 @@ from support.survivors import nobody_survives
 from test_docs import BLOCK
 
 PAGE = (ROOT / "docs" / "guides" / "fleet.md").read_text()
+DATA = (ROOT / "docs" / "reference" / "fleet.md").read_text()
 FILE = re.compile(r"^`(policy/[\w.-]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FORCED = '{"tool_name": "Bash", "tool_input": {"command": "git push --force"}}'
 # A test does not wait for a quarter of an hour, nor for decisions that nobody asks for.
@@ -135,7 +136,7 @@ def test_the_page_of_the_fleet_can_be_followed_from_its_top_to_its_end() -> None
 
 def test_the_page_names_the_keys_of_the_engine_as_they_are() -> None:
     code = (ROOT / "supervisor" / "hooklatch" / "fleet" / "engine" / "redis.py").read_text()
-    rows = re.findall(r"^\| `hooklatch:acme:([^`]+)` \| (\w+)", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `hooklatch:acme:([^`]+)` \| (\w+)", DATA, re.MULTILINE)
 
     assert rows
     for key, kind in rows:

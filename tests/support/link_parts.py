@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -33,8 +33,8 @@ from hooklatch.fleet.signing import PrivateKey, make_key
 from hooklatch.record.storage.chain import GENESIS, seal_entry
 
 __all__ = [
-    "FLEET", "HOST", "MemoryDaemon", "Publisher", "WrittenRecord", "linked", "settings_of", "shipped_records", "until",
-    "until_shipped",
+    "FLEET", "HOST", "MemoryDaemon", "Publisher", "RunLink", "WrittenRecord", "linked", "settings_of",
+    "shipped_records", "until", "until_shipped",
 ]  # fmt: skip
 
 FLEET, HOST = "acme", "h1"
@@ -198,6 +198,12 @@ async def linked(
         nursery.start_soon(link.run)
         yield link
         nursery.cancel_scope.cancel()
+
+
+class RunLink(Protocol):
+    """Runs the link of a test's own engine, daemon and record while a block runs."""
+
+    def __call__(self, **settings: Any) -> AbstractAsyncContextManager[Link]: ...
 
 
 async def until(is_so: Callable[[], object]) -> None:

@@ -44,8 +44,13 @@ defmodule Hooklatch.Test.Daemon do
     File.write!(Path.join(folder, "guards.py"), @guards)
     File.write!(Path.join(folder, "hooks.toml"), ~s([[source]]\npath = "guards.py"\n))
     daemon = %{command: command, folder: folder, path: Path.join(folder, "run/agent.sock")}
-    System.at_exit(fn _ -> File.rm_rf!(folder) end)
+    System.at_exit(fn _ -> remove(folder) end)
     run(daemon)
+  end
+
+  # Its daemon, which ends with this process, may write to it to the last.
+  defp remove(folder) do
+    with {:error, _, _} <- File.rm_rf(folder), do: remove(folder)
   end
 
   @doc "Start a daemon again where one was killed."

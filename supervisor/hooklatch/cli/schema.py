@@ -131,13 +131,15 @@ def run_schema(arguments: argparse.Namespace) -> int:
 
 
 def write_schemas(folder: str) -> int:
+    names = list_schema_names()
     try:
         os.makedirs(folder, exist_ok=True)
-        for name in list_schema_names():
+        for name in names:
             with open(os.path.join(folder, schema_file_name(name)), "w", encoding="utf-8") as file:
                 file.write(format_schema(find_schema(name) or {}) + "\n")
     except OSError as error:
         raise CommandError(Exit.CANNOT_CREATE, f"{error.filename} cannot be written: {error.strerror}") from None
+    output.say_text(f"{len(names)} schemas are in {folder}")
     return Exit.OK
 
 

@@ -212,7 +212,7 @@ class LoadedHooks:
 
 
 def check_loaded(parts: DaemonComponents) -> None:
-    if wrong := parts.files.diagnostics:
+    if wrong := parts.files.active.diagnostics:
         raise HooksLoadError("\n".join(map(str, wrong)))
 
 

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from hooklatch.cli.commands import build_command_line
-from hooklatch.cli.terminal.durations import parse_duration
+from hooklatch.cli.terminal.parser import parse_duration
 from hooklatch.core.text import format_duration
 from support.tables import table
 

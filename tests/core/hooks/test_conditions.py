@@ -417,6 +417,8 @@ def test_tool_args_are_the_words_of_all_hosts() -> None:
         ({"command": "!git push"}, "there is no negation"),
         ({"tool_input.n": float("inf")}, "a value is a text, a number"),
         ({"tool_input.n": f"> {'9' * 400}.0"}, "larger than any number"),
+        ({".".join("abcdefgh"): 1}, None),
+        ({".".join("abcdefghi"): 1}, "is not a field"),
     ],
 )
 def test_what_is_refused_where_it_is_written(where: object, reason: str | None) -> None:
@@ -450,3 +452,8 @@ def test_a_field_that_no_payload_has_is_known_at_once(event: str, field: str, fa
     assert where is not None
     assert (where.find_unknown_field(CATALOGUE[event]) or "").startswith(fault or "")
     assert (where.find_unknown_field(CATALOGUE[event]) is None) is (fault is None)
+
+
+def test_a_text_longer_than_any_path_stands_for_no_path() -> None:
+    assert comparisons.list_spellings("/" + "x" * 4095)
+    assert not comparisons.list_spellings("/" + "x" * 4096)

@@ -145,7 +145,7 @@ async def test_no_override_reaches_it(daemon: Daemon, publisher: Publisher) -> N
         await daemon.parts.files.reload()
 
         assert await decided(daemon) == "fleet/no-other: fleet"
-        assert any("which cannot be overridden" in str(one) for one in daemon.parts.files.diagnostics)
+        assert any("which cannot be overridden" in str(one) for one in daemon.parts.files.active.diagnostics)
     assert await attempts(daemon) == [("override", "fleet/no-other"), ("override", "no-other")]
 
 

@@ -23,6 +23,7 @@ from support.link_parts import (
     HOST,
     MemoryDaemon,
     Publisher,
+    RunLink,
     WrittenRecord,
     linked,
     settings_of,
@@ -50,13 +51,11 @@ async def until_reported(engine: Engine, is_so: object) -> HostReport:
 
 
 async def test_versions_are_applied_and_records_shipped(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
     record.write(5)
     await publisher.push(engine, "one")
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+    async with run_link():
         await until(lambda: daemon.applied is not None and daemon.applied.version == 1)
         await publisher.push(engine, "two")
         await until(lambda: daemon.applied is not None and daemon.applied.version == 2)
@@ -73,11 +72,10 @@ async def test_versions_are_applied_and_records_shipped(
 
 
 async def test_nothing_leaves_but_the_configured_fields(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    redis: RedisServer, engine: Engine, record: WrittenRecord, run_link: RunLink
 ) -> None:
-    daemon = MemoryDaemon()
     record.write(2, verdict="deny", reason="r", excerpt={"password": "hunter2"}, cwd="/home/me")
-    async with linked(settings_of(redis.url, fields=("verdict",)), daemon, record.folder):
+    async with run_link(fields=("verdict",)):
         found = await until_shipped(engine, record)
 
     assert [set(one) for one in found] == [{"seq", "prev", "at", "kind", "hash", "verdict"}] * 2
@@ -85,27 +83,24 @@ async def test_nothing_leaves_but_the_configured_fields(
 
 
 async def test_a_version_for_others_is_read_and_not_fetched(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
     await publisher.push(engine, "one", RolloutTarget(labels=("ci",)))
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+    async with run_link():
         await until(lambda: daemon.head.version == 1 and daemon.contacts)
     assert daemon.applied is None
 
 
 async def test_what_the_daemon_refuses_is_told_and_the_next_version_is_followed(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher, stranger = Publisher(), Publisher()
-    daemon = MemoryDaemon(publisher.key)
+    stranger = Publisher()
     await publisher.push(engine, "one")
     record.write()
     own, publisher.key = publisher.key, stranger.key
     await publisher.push(engine, "two")  # signed by a key that is not listed
     publisher.key = own
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+    async with run_link() as link:
         await until(lambda: "policy" in link.state.faults)
         report = await until_reported(engine, lambda report: report.problem)
         assert daemon.applied is None
@@ -119,14 +114,12 @@ async def test_what_the_daemon_refuses_is_told_and_the_next_version_is_followed(
 
 
 async def test_a_refused_bundle_is_offered_again_with_patience(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
     record.write()
     daemon.refuses_bundles = "guards.py does not load"
     await publisher.push(engine, "one")
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+    async with run_link() as link:
         await until(lambda: "bundle" in link.state.faults)
         report = await until_reported(engine, lambda report: report.problem)
         refusals = len(daemon.refusals)
@@ -139,11 +132,9 @@ async def test_a_refused_bundle_is_offered_again_with_patience(
 
 
 async def test_an_engine_to_which_nothing_was_ever_pushed_is_told_until_something_is(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
-    async with linked(settings_of(redis.url, publisher.key, max_staleness=0.4), daemon, record.folder) as link:
+    async with run_link(max_staleness=0.4) as link:
         await until(lambda: "nothing was ever pushed to it" in link.state.faults.get("fleet", ""))
         report = await until_reported(engine, lambda report: report.problem)
         await publisher.push(engine, "one")
@@ -154,15 +145,18 @@ async def test_an_engine_to_which_nothing_was_ever_pushed_is_told_until_somethin
 
 
 async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    redis: RedisServer,
+    engine: Engine,
+    record: WrittenRecord,
+    publisher: Publisher,
+    daemon: MemoryDaemon,
+    run_link: RunLink,
 ) -> None:
-    publisher, anew = Publisher(), Publisher()
-    anew.key = publisher.key
-    daemon = MemoryDaemon(publisher.key)
+    anew = Publisher(publisher.key)
     record.write(4)
     for text in ("one", "two"):
         await publisher.push(engine, text)
-    async with linked(settings_of(redis.url, publisher.key, max_staleness=0.4), daemon, record.folder) as link:
+    async with run_link(max_staleness=0.4) as link:
         await until(lambda: daemon.applied is not None and daemon.applied.version == 2)
         await until_shipped(engine, record)
         redis.command("FLUSHALL")
@@ -183,13 +177,11 @@ async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
 
 
 async def test_a_history_that_was_rewritten_is_followed_once_the_host_was_reset(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    redis: RedisServer, engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher, anew = Publisher(), Publisher()
-    anew.key = publisher.key
-    daemon = MemoryDaemon(publisher.key)
+    anew = Publisher(publisher.key)
     await publisher.push(engine, "one")
-    async with linked(settings_of(redis.url, publisher.key, max_staleness=0.4), daemon, record.folder) as link:
+    async with run_link(max_staleness=0.4) as link:
         await until(lambda: daemon.applied is not None)
         redis.command("FLUSHALL")
         await anew.push(engine, "another one")
@@ -201,12 +193,10 @@ async def test_a_history_that_was_rewritten_is_followed_once_the_host_was_reset(
 
 
 async def test_a_daemon_that_restarts_is_followed_and_told_again(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
     record.write(2)
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+    async with run_link() as link:
         await until(lambda: daemon.shipped_seq)
         daemon.is_there = False
         await until(lambda: "daemon" in link.state.faults)
@@ -221,12 +211,10 @@ async def test_a_daemon_that_restarts_is_followed_and_told_again(
 
 
 async def test_an_engine_that_is_killed_and_restarted_gets_everything_once(
-    redis: RedisServer, record: WrittenRecord
+    redis: RedisServer, record: WrittenRecord, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
     record.write(10)
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+    async with run_link() as link:
         for number in range(3):
             await until(lambda: link.state.shipped == record.seq)
             redis.kill()
@@ -243,32 +231,30 @@ async def test_an_engine_that_is_killed_and_restarted_gets_everything_once(
 
 
 async def test_a_link_that_ends_anywhere_goes_on_where_the_engine_is(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, run_link: RunLink
 ) -> None:
-    daemon = MemoryDaemon()
     for number in range(6):
         record.write(700)
-        async with linked(settings_of(redis.url), daemon, record.folder):
+        async with run_link():
             if number % 2:
                 await until_shipped(engine, record)
             else:
                 await trio.sleep(0.02 * number)
     record.write(1)
-    async with linked(settings_of(redis.url), daemon, record.folder):
+    async with run_link():
         found = await until_shipped(engine, record)
 
     assert [one["seq"] for one in found] == list(range(1, record.seq + 1))
 
 
 async def test_a_truncated_record_is_a_finding_and_begins_a_new_epoch(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, run_link: RunLink
 ) -> None:
-    daemon = MemoryDaemon()
     record.write(5)
-    async with linked(settings_of(redis.url), daemon, record.folder):
+    async with run_link():
         await until_shipped(engine, record)
     record.truncate(3)
-    async with linked(settings_of(redis.url), daemon, record.folder):
+    async with run_link():
         found = await until_shipped(engine, record, epoch=2)
         report = await until_reported(engine, lambda report: report.findings and report.epoch == 2)
 
@@ -279,11 +265,10 @@ async def test_a_truncated_record_is_a_finding_and_begins_a_new_epoch(
 
 
 async def test_a_record_that_is_rewritten_while_the_link_runs_is_found(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, run_link: RunLink
 ) -> None:
-    daemon = MemoryDaemon()
     record.write(5)
-    async with linked(settings_of(redis.url), daemon, record.folder) as link:
+    async with run_link() as link:
         await until_shipped(engine, record)
         record.truncate(2)
         record.write(6, verdict="allow", reason="nothing happened")
@@ -310,16 +295,16 @@ async def test_two_records_under_one_name_do_not_begin_one_epoch_after_the_other
 
 
 async def test_what_retention_removed_unshipped_is_counted(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, run_link: RunLink
 ) -> None:
     record.write(3)
-    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
+    async with run_link():
         await until_shipped(engine, record)
     record.write(4)
     record.rotate()
     record.write(2)
     record.retire(before=8)
-    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
+    async with run_link():
         found = await until_shipped(engine, record)
         report = await until_reported(engine, lambda report: report.lost and report.shipped == 9)
 
@@ -329,13 +314,16 @@ async def test_what_retention_removed_unshipped_is_counted(
 
 
 async def test_a_full_engine_keeps_the_records_here_and_shows_it(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    redis: RedisServer,
+    engine: Engine,
+    record: WrittenRecord,
+    publisher: Publisher,
+    daemon: MemoryDaemon,
+    run_link: RunLink,
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
     await publisher.push(engine, "one")
     record.write(3)
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+    async with run_link() as link:
         await until_shipped(engine, record)
         redis.command("CONFIG", "SET", "maxmemory", "1")
         record.write(500)
@@ -350,12 +338,12 @@ async def test_a_full_engine_keeps_the_records_here_and_shows_it(
 
 
 async def test_a_large_backlog_is_shipped_in_small_batches(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, run_link: RunLink
 ) -> None:
     for _ in range(10):
         record.write(2000, gate=True, verdict="allow", reason="x" * 300)
         record.rotate()
-    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder) as link:
+    async with run_link() as link:
         await until(lambda: link.state.shipped == record.seq)
     found = await shipped_records(engine)
     batches = await engine.batches(HOST, 1, 0, limit=10_000)
@@ -365,19 +353,17 @@ async def test_a_large_backlog_is_shipped_in_small_batches(
 
 
 async def test_the_gates_are_counted_since_the_bundle_took_effect(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    engine: Engine, record: WrittenRecord, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
     await publisher.push(engine, "one")
     bundle = publisher.make("one")[0]
     record.write(7, gate=True, verdict="deny", cause="crash")
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+    async with run_link():
         await until(lambda: daemon.applied is not None)
         assert daemon.applied is not None
         record.write(kind="fleet", action="applied", version=1, bundle=daemon.applied.bundle)
         await until_reported(engine, lambda report: report.record and report.record.seq == 8)
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+    async with run_link():
         record.write(3, gate=True, verdict="deny", cause="crash")
         record.write(2, gate=True, verdict="allow")
         record.write(4, gate=False, verdict="deny", cause="crash")
@@ -388,12 +374,12 @@ async def test_the_gates_are_counted_since_the_bundle_took_effect(
 
 
 async def test_garbage_in_the_engine_is_told_and_gone_around(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    redis: RedisServer, engine: Engine, record: WrittenRecord, run_link: RunLink
 ) -> None:
     record.write(3)
     redis.command("SADD", f"hooklatch:{FLEET}:log:{HOST}:epochs", "1")
     redis.command("XADD", f"hooklatch:{FLEET}:log:{HOST}:1", "9-0", "f", "9", "a", "1", "d", "garbage")
-    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
+    async with run_link():
         found = await until_shipped(engine, record, epoch=2)
         report = await until_reported(engine, lambda report: report.findings)
 
@@ -401,11 +387,11 @@ async def test_garbage_in_the_engine_is_told_and_gone_around(
     assert "is not valid" in report.findings[0]
 
 
-async def test_an_engine_that_hangs_is_followed_when_it_goes_on(redis: RedisServer, record: WrittenRecord) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
+async def test_an_engine_that_hangs_is_followed_when_it_goes_on(
+    redis: RedisServer, record: WrittenRecord, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
+) -> None:
     record.write(2)
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+    async with run_link() as link:
         await until(lambda: link.state.shipped == 2)
         redis.pause()
         record.write(2)
@@ -448,15 +434,18 @@ async def test_a_daemon_that_never_gets_anywhere_does_not_keep_the_link_busy(
 
 
 async def test_a_bundle_that_the_engine_lost_is_told_until_it_is_there(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
+    redis: RedisServer,
+    engine: Engine,
+    record: WrittenRecord,
+    publisher: Publisher,
+    daemon: MemoryDaemon,
+    run_link: RunLink,
 ) -> None:
-    publisher = Publisher()
-    daemon = MemoryDaemon(publisher.key)
     record.write(1)
     await publisher.push(engine, "one")
     digest = msgspec.json.decode(read_envelope(publisher.envelopes[0]).payload)["bundle"]
     redis.command("DEL", f"hooklatch:{FLEET}:bundle:{digest}")
-    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+    async with run_link() as link:
         await until(lambda: "has no bundle" in link.state.faults.get("bundle", ""))
         redis.command("SET", f"hooklatch:{FLEET}:bundle:{digest}", "torn")
         await until(lambda: "cut off or another one" in link.state.faults.get("bundle", ""))

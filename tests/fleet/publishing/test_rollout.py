@@ -14,15 +14,14 @@ import trio
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.manifests import FleetError, Manifest, RolloutTarget, select_newest
+from hooklatch.fleet.manifests import Manifest, RolloutTarget, select_newest
 from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
-from hooklatch.fleet.publishing.rollout import RolloutPace, StoppedError, check_steps
+from hooklatch.fleet.publishing.rollout import RolloutPace, StoppedError
 from hooklatch.fleet.publishing.versions import VersionDraft, plan_push
 from support.publishers import FLEET, KEY, KEYS, digest_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
-from support.tables import table
 
 pytestmark = [pytest.mark.slow, needs_redis]
 HOSTS = [f"web-{number}" for number in range(10)]
@@ -243,9 +242,3 @@ async def test_whoever_is_cancelled_leaves_it_where_it_is(stage: Stage) -> None:
     assert stage.ongoing.at is not None
     assert stage.ongoing.at.rollout.percent == 20
     assert await stage.percents() == [20]
-
-
-@table("steps", [(), (0,), (101,), (10, 10), (50, 10), (10, -1), (float("nan"),)])
-def test_steps_that_do_not_rise_are_refused(steps: tuple[float, ...]) -> None:
-    with pytest.raises(FleetError, match="write rising percentages"):
-        check_steps(steps)

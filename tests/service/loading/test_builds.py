@@ -148,7 +148,7 @@ async def guarded(folder: Path) -> AsyncGenerator[Daemon]:
     put(folder, is_weak=False)
     config = '[isolation]\nif_unavailable = "report"\n' + "".join(tables)
     async with running_daemon(folder, {"hooks.toml": config}) as daemon:
-        assert [str(one) for one in daemon.parts.files.diagnostics] == []
+        assert [str(one) for one in daemon.parts.files.active.diagnostics] == []
         yield daemon
 
 
@@ -286,7 +286,7 @@ async def test_a_file_that_cannot_be_held_is_a_fault_that_says_why(tmp_path: Pat
             file.truncate(9 * 2**20)
 
     async with running_daemon(tmp_path, {"hooks.toml": config, "missing.py": "", **sources}) as daemon:
-        found = {Path(one.file).name: one.message for one in daemon.parts.files.diagnostics}
+        found = {Path(one.file).name: one.message for one in daemon.parts.files.active.diagnostics}
 
     assert found.keys() == said.keys()
     for name, text in said.items():

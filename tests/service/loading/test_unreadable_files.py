@@ -249,7 +249,7 @@ async def test_without_a_descriptor_for_the_listing_all_stays_and_is_looked_at_a
         await admin.until_status(is_on_disk)  # else its thread would need a descriptor
         with no_descriptor_left():
             await daemon.parts.administration.reload()
-        short = [str(one) for one in daemon.parts.files.diagnostics]
+        short = [str(one) for one in daemon.parts.files.active.diagnostics]
         kept = await bash(client)
         await admin.until_status(is_green)  # by itself: no file has changed
 

@@ -220,7 +220,7 @@ async def test_a_subscriber_that_lags_in_several_topics_hears_of_each_and_then_o
         with trio.fail_after(10):
             while not heard or "resync" not in heard[-1]:
                 heard.append(await slow.announcement())
-        await slow.call("register", hooks=[served("a")])
+        await slow.call("register", hooks=[served("a", "pre_tool_use")])
         await slow.fire("stop")
 
     shown = [one for one in heard if one["topic"] == "decisions" and "missed" not in one]

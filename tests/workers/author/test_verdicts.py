@@ -40,7 +40,7 @@ def cyclic() -> list[Any]:
 
 def deep() -> list[Any]:
     value: list[Any] = []
-    for _ in range(100_000):
+    for _ in range(10_000):
         value = [value]
     return value
 

@@ -6,9 +6,8 @@ import argparse
 import time
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_agent_once
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 

@@ -15,7 +15,7 @@ from typing import Literal, TypedDict
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, add_log_options
 
 __all__ = ["add_link"]
 
@@ -37,15 +37,7 @@ class LinkOutput(TypedDict):
 def add_link(parser: Parser) -> None:
     parser.runs(run_link, example="hooklatch link", exits=EXITS)
     parser.prints("cli.daemon.link:LinkOutput")
-    parser.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="what goes to standard error (default: info)",
-    )
-    parser.add_argument(
-        "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
-    )
+    add_log_options(parser)
     parser.add_argument("--admin-dir", metavar="DIR", help="where admin.sock is, if the daemon was told the same")
 
 

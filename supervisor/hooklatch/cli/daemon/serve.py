@@ -16,7 +16,7 @@ from hooklatch import paths
 from hooklatch.cli.daemon import detaching
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, add_log_options
 from hooklatch.cli.terminal.requests import list_socket_directories
 from hooklatch.core.status_answers import DaemonReady
 
@@ -29,15 +29,7 @@ HOOKS_D = "hooks.d"
 def add_serve(parser: Parser) -> None:
     parser.runs(run_serve, example="hooklatch serve --detach", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.prints("core.status_answers:DaemonReady")
-    parser.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="what goes to standard error (default: info)",
-    )
-    parser.add_argument(
-        "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
-    )
+    add_log_options(parser)
     parser.add_argument(
         "--admin-dir", metavar="DIR", help="put admin.sock there, away from those who may see agent.sock"
     )

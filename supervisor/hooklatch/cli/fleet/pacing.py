@@ -14,9 +14,8 @@ import msgspec
 
 from hooklatch.cli.fleet.access import find_publisher_name
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_duration
 
 if TYPE_CHECKING:
     from hooklatch.fleet.manifests import Manifest

@@ -10,9 +10,8 @@ import msgspec
 from hooklatch.cli.fleet.access import EXITS, add_access, find_publisher_name, read_engine_access, run_with_engine
 from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_duration
 from hooklatch.core.text import format_duration
 
 if TYPE_CHECKING:

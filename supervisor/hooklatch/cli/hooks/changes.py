@@ -6,9 +6,8 @@ import argparse
 import os
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import suggest_name
 

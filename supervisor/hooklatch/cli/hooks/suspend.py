@@ -6,9 +6,8 @@ import argparse
 
 from hooklatch.cli.hooks.status import format_suspension
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import suggest_name
 

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from hooklatch.cli.live.feed import HookDetail, PollFailure, TopPoller, fetch_top_report
 from hooklatch.cli.live.top_state import SORTS, TopBoard, TopDisplay, TopReport, TopRow, apply_key, build_board
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import terminal_width
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Row = tuple[str, str, str]  # a command, its module below `hooklatch.cli`, and its help
 
-__all__ = ["PROGRAM", "Parser"]
+__all__ = ["PROGRAM", "Parser", "add_log_options", "parse_duration"]
 
 PROGRAM = "hooklatch"
 GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # common to all commands
@@ -249,3 +249,26 @@ def find_declaration(module: str, name: str) -> Callable[[Parser], None]:
         getattr(import_module(f"hooklatch.cli.{module}"), f"add_{name}")(parser)
 
     return declare
+
+
+def add_log_options(parser: Parser) -> None:
+    """Add the options of a process that logs to standard error."""
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="what goes to standard error (default: info)",
+    )
+    parser.add_argument(
+        "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
+    )
+
+
+def parse_duration(text: str) -> float:
+    """Parse a positive duration, as in a file of hooks; an argparse type that returns seconds."""
+    from hooklatch.core.text import read_duration  # imported here, since few commands take one
+
+    try:
+        return read_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

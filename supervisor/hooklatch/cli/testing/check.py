@@ -173,18 +173,18 @@ async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list
                 parts = daemon.parts
                 await settle_environments(parts)
                 hooks = parts.registries.view.hooks
-                check.diagnostics = list(parts.files.diagnostics)
+                check.diagnostics = list(parts.files.active.diagnostics)
                 check.hooks = len(hooks)
                 check.sources = sorted(parts.sources.units)
                 check.dangers = [make_hook_diagnostic(hook, text) for hook in hooks for text in hook.dangers]
-                check.unread = parts.files.silent.warnings
+                check.unread = parts.files.active.unread.warnings
                 catalogue = parts.registries.catalogue
                 unknown_tools = [
                     make_hook_diagnostic(hook, text)
                     for hook in hooks
                     for text in list_unknown_tools(hook, catalogue.get(hook.event))
                 ]
-                check.notes = [*parts.files.silent.notes, *unknown_tools]
+                check.notes = [*parts.files.active.unread.notes, *unknown_tools]
         except StartError as error:
             failures.append(str(error))
         nursery.cancel_scope.cancel()

@@ -109,7 +109,7 @@ class DevLoop:
         reset_daemon(parts)
         self.is_good = True
         name = os.path.basename(self._file)
-        if diagnostics := parts.files.diagnostics:
+        if diagnostics := parts.files.active.diagnostics:
             self.is_good = False
             if self._arguments.json:
                 output.say_json(NotLoaded(diagnostics=diagnostics))

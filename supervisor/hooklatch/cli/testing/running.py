@@ -91,8 +91,10 @@ class FireRunner:
         if parts.environments.is_making:
             self._doing = "making environments"
             await settle_environments(parts)
-        self.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
-        self.warnings = [str(warning) for warning in (*parts.files.silent.warnings, *parts.files.silent.notes)]
+        self.diagnostics = [str(diagnostic) for diagnostic in parts.files.active.diagnostics]
+        self.warnings = [
+            str(warning) for warning in (*parts.files.active.unread.warnings, *parts.files.active.unread.notes)
+        ]
 
     async def fire_each(self, parts: DaemonComponents) -> None:
         """Fire the runner's cases or decisions one after another."""

@@ -23,10 +23,10 @@ from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedErro
 from hooklatch.fleet.link.daemon import LinkedDaemon
 from hooklatch.fleet.link.known import ENGINE, LinkState
 from hooklatch.fleet.link.outgoing import ShippingReader
-from hooklatch.fleet.link.pauses import Backoff
 from hooklatch.fleet.link.policy import PolicyFollower
 from hooklatch.fleet.link.reporting import EVERY, Gauge, HostReporter, ShippingNotifier
 from hooklatch.fleet.link.shipping import RecordShipper
+from hooklatch.fleet.link.waiting import Backoff
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.version import VERSION
 

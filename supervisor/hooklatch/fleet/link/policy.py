@@ -15,10 +15,9 @@ import trio
 
 from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.engine.engine import BehindError, Engine, EngineRefusedError
-from hooklatch.fleet.link.asking import TIMEOUT, await_answer
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, LinkedDaemon, WantedBundle
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, LinkState
-from hooklatch.fleet.link.pauses import Backoff
+from hooklatch.fleet.link.waiting import TIMEOUT, Backoff, await_answer
 from hooklatch.fleet.manifests import MAX_ENVELOPE, FleetError, PolicyHead, read_envelope
 
 __all__ = ["PolicyFollower"]

@@ -9,11 +9,10 @@ from collections.abc import Callable
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
-from hooklatch.fleet.link.asking import await_answer
 from hooklatch.fleet.link.counting import GateCounter
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, LinkedDaemon
 from hooklatch.fleet.link.known import REPORT, LinkState
-from hooklatch.fleet.link.pauses import Backoff
+from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.fleet.reports import encode_report
 from hooklatch.record.storage.chain import list_segments
 from hooklatch.record.storage.reading import read_entries_of_kind

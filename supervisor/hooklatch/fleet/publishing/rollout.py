@@ -6,7 +6,7 @@ widens.  A stopped rollout stays where it is, and only a rollback takes it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 import trio
@@ -27,7 +27,7 @@ from hooklatch.fleet.publishing.versions import VersionDraft, format_percent, pl
 from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.signing import PrivateKey
 
-__all__ = ["RolloutPace", "Rollout", "StoppedError", "check_steps"]
+__all__ = ["RolloutPace", "Rollout", "StoppedError"]
 
 SHORTEST, LONGEST = 0.05, 2.0  # seconds between two looks at the reports
 ABSENT_MS = 300_000  # behind the newest report, by the engine's clock: a host that was asleep says nothing of a version
@@ -46,20 +46,6 @@ class RolloutPace(msgspec.Struct, frozen=True, kw_only=True):
 
 class StoppedError(FleetError):
     """The hosts' reports have stopped a rollout, which stays where it is."""
-
-
-def check_steps(steps: Sequence[float]) -> tuple[float, ...]:
-    """Return the steps of a rollout.
-
-    Raises:
-        FleetError: they do not rise, or are not percentages.
-    """
-    if not steps or any(not 0 < step <= 100 for step in steps) or list(steps) != sorted(set(steps)):
-        raise FleetError(
-            f"{', '.join(f'{step:g}' for step in steps)} are not steps of a rollout; write rising percentages:"
-            " 1,10,50,100"
-        )
-    return tuple(steps)
 
 
 class Rollout:

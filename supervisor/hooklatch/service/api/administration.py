@@ -133,7 +133,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         """Apply every change of the files, build every source afresh, and lift every quarantine."""
         self.breakers.clear()
         reloaded = await self.files.reload(ReloadRequest(accepts, is_explicit=True, on_commit=on_commit))
-        if accepts.less and self.files.is_main_good and await self.fleet.leave():
+        if accepts.less and self.files.active.is_main_good and await self.fleet.leave():
             # The first reload read that [fleet] is gone, and only then may its policy go.  This one removes its hooks.
             after = await self.files.reload(ReloadRequest(accepts))
             after["previous"], after["accepted"] = reloaded["previous"], reloaded["accepted"]

@@ -145,8 +145,8 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _unregister(self, connection: Connection, params: IdParams) -> ChangeAnswer:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
-            declared_by = self.files.place_of(params.id)
-            if declared_by is not None and declared_by in self.files.active.vanished:
+            declared_by = self.files.active.find_place(params.id)
+            if declared_by is not None and declared_by in self.files.active.plan.vanished:
                 return await self._remove_vanished(declared_by, connection, params)
             removed = self.registries.unregister_global(params.id, declared_by=declared_by)
             if removed is None:
@@ -255,8 +255,8 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         with trio.CancelScope(shield=True):  # the client may leave, and half of this would deny until the next start
             self.registries.switches = dict(self.state.state.switches)
-            self.fleet.restore(self.files.settings)
-            if not self.files.is_main_good:
+            self.fleet.restore(self.files.active.plan.main.settings)
+            if not self.files.active.is_main_good:
                 self.files.recall(known)
             await self.restore(None)
             await self.files.reload()

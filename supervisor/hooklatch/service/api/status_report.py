@@ -138,7 +138,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             record=self.record.faults,
             is_record_sound=self.record.is_sound,
             isolation=self.sources.shortfalls(),
-            files=[*self.files.diagnostics, *self.sources.faults()],
+            files=[*self.files.active.diagnostics, *self.sources.faults()],
             hooks=list_inactive_hooks(self.registries.api_and_own_hooks()),
             faults=[
                 *self.faults,
@@ -228,9 +228,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         project_warnings = await (
             projects.all_warnings() if is_admin else projects.warnings(session.places if session else ())
         )
-        default = self.files.settings.isolation
+        default = self.files.active.plan.main.settings.isolation
         paths = (*default.write, *default.read) if default.level != "standard" else ()
-        looked_up = (*paths, self.files.active.main.path, self.files.active.folder)
+        looked_up = (*paths, self.files.active.plan.main.path, self.files.active.plan.folder)
         *entries, main, folder = await look_in_thread(lambda: list(map(look_up_path, looked_up)))
         absent = [path for path, entry in zip(paths, entries, strict=True) if isinstance(entry, PathAbsent)]
         return project_warnings, self._warn_if_missing(main, folder), absent
@@ -241,13 +241,13 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         inputs = WarningInputs(
             record=record["warnings"],
             switches=self.state.dropped,
-            state=self.shared_state.warnings(self.files.settings),
+            state=self.shared_state.warnings(self.files.active.plan.main.settings),
             projects=projects,
             configuration=missing,
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
-            files=list(map(str, self.files.silent.warnings)) if is_admin else [],
-            notes=[*map(str, self.files.silent.notes), *self._unknown_tools()] if is_admin else [],
+            files=list(map(str, self.files.active.unread.warnings)) if is_admin else [],
+            notes=[*map(str, self.files.active.unread.notes), *self._unknown_tools()] if is_admin else [],
         )
         return health_warnings(inputs)
 
@@ -255,7 +255,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
         if not all(isinstance(entry, PathAbsent) for entry in entries):
             return []
-        main = self.files.active.main.path
+        main = self.files.active.plan.main.path
         return [f"{main} does not exist, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _unguarded(self) -> list[str]:
@@ -304,10 +304,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "marks": [
                 {"hook": hook.name, "mark": mark} for hook in self.registries.all_hooks() for mark in list_marks(hook)
             ],
-            "plugins": [self._describe_plugin(plugin) for plugin in self.files.active.plugins.values()],
+            "plugins": [self._describe_plugin(plugin) for plugin in self.files.active.plan.plugins.values()],
             "personalities": self.registries.personalities,
             "projects": [self._describe_project(folder) for folder in sorted(self.projects.trusted)],
-            "isolation": {"level": self.files.settings.isolation.level, "absent": absent},
+            "isolation": {"level": self.files.active.plan.main.settings.isolation.level, "absent": absent},
             "state": self.shared_state.status(),
             "fleet": self.fleet.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],

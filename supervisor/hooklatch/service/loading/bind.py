@@ -50,10 +50,10 @@ class BuiltLayers(msgspec.Struct, frozen=True):
     diagnostics of the fleet's bundle.  `attempts` are the overrides that name a hook of the fleet, and have no effect.
     """
 
-    shared: list[Hook]
-    projects: dict[str, list[Hook]]
-    diagnostics: list[Diagnostic]
-    by_file: dict[str, list[Hook]]
+    shared: list[Hook] = []
+    projects: dict[str, list[Hook]] = {}
+    diagnostics: list[Diagnostic] = []
+    by_file: dict[str, list[Hook]] = {}
     by_source: dict[str, list[Hook]] = {}
     fleets: list[Diagnostic] = []
     attempts: list[Override] = []

@@ -45,11 +45,12 @@ from hooklatch.service.config.path_lookup import (
 )
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
-from hooklatch.service.loading.plugins import Discovery
+from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
 
 __all__ = [
     "ENDINGS", "DeclaredFile", "FleetFiles", "Manifests", "ObservedFiles", "ProjectFiles", "SeenFile",
-    "list_hook_files", "mark_tampered", "mark_untrusted", "read_files", "read_fleet", "read_project",
+    "list_hook_files", "list_watched_paths", "mark_tampered", "mark_untrusted", "read_files", "read_fleet",
+    "read_project", "see",
 ]  # fmt: skip
 
 ENDINGS = (".toml", ".py", ".json")  # what hooks.d may contain
@@ -146,6 +147,39 @@ def read_files(main: str, folder: str, known: Iterable[str], before: ObservedFil
         if stamp is not None and isinstance(files[path], FileConfig):  # a fault may end without a change of the file
             stamps[path] = stamp
     return ObservedFiles(listing, files, stamps=stamps)
+
+
+def see(
+    main: str,
+    folder: str,
+    known: Iterable[str],
+    before: ObservedFiles,
+    *,
+    manifests: Manifests,
+    projects: Iterable[tuple[str, trust.Pins, ProjectFiles | None]],
+    look_at_fleet: Callable[[], FleetFiles | None],
+    find_packages: Callable[[Mapping[str, PackageFolder]], Discovery] = discover_plugins,
+) -> ObservedFiles:
+    """Read all that a reload reads, in a thread. What is as it was `before` is not read again."""
+    return msgspec.structs.replace(
+        read_files(main, folder, known, before),
+        packages=find_packages(before.packages.folders),
+        manifests=manifests,
+        projects=[read_project(project, pins, loaded) for project, pins, loaded in projects],
+        fleet=look_at_fleet(),
+    )
+
+
+def list_watched_paths(files: Iterable[str], folder: str, roots: Iterable[str], faulty: Iterable[str]) -> list[str]:
+    """Return every path whose change may matter, in a thread: these `files`, and what is now in or beside the rest."""
+    paths = {*files, *list_hook_files(folder, list_directory(folder))}
+    for root in roots:
+        paths |= {root, *(trust.stamp_tree(root) or ())}
+    for place in {os.path.dirname(file) for file in faulty}:
+        listing = list_directory(place)
+        names = listing.names if isinstance(listing, DirectoryNames) else []  # the directory itself is watched anyway
+        paths.update(os.path.join(place, name) for name in names if name.endswith(".py"))
+    return sorted(path for path in paths if os.path.isabs(path))  # a module's name is not a path
 
 
 def list_hook_files(folder: str, listing: DirectoryNames | PathAbsent | PathFault) -> list[str]:
