@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import repeat
 
 from hooklatch.core.call import Call
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.payload import Payload
+from hooklatch.record.writer import FireFacts
 from hooklatch.service.dispatch.fires import Fire, FireParams, FireServices
 from hooklatch.service.registry.budget import Budget
 from hooklatch_worker import wire
@@ -24,12 +26,11 @@ SPEC = Catalogue.standard()["pre_tool_use"]
 
 def fire_of(answer: Answer | None = None) -> Fire:
     """Make a fire for calls; the state of their hooks is what `answer` says, if anything."""
-    return Fire(
-        SPEC, FireParams(SPEC.name), None, "bench", FireServices(ignore, answer or refuse, ignore, Budget(Counter()))
-    )
+    services = FireServices(ignore, answer or refuse, ignore, Budget(Counter()), repeat("bench"))
+    return Fire(SPEC, FireParams(SPEC.name), None, services)
 
 
-def ignore(fire: Fire, emitted: Sequence[EmittedTelemetry] = ()) -> None:
+def ignore(fire: Fire | FireFacts, emitted: Sequence[EmittedTelemetry] = ()) -> None:
     return
 
 

@@ -181,7 +181,7 @@ def of_fleet(found: Any) -> None:
 def of_walks(found: Any) -> None:
     (tree,) = found["trees"].values()
     assert {"lines", "code_lines", "files", "classes", "functions", "rooms"} == set(tree["size"])
-    assert {"fire", "register, served", "register, run=", "reload"} == set(tree["walks"])
+    assert {"fire", "register, served", "register, run=", "reload", "host event"} == set(tree["walks"])
     for walk in tree["walks"].values():
         assert walk["calls"] >= len(walk["way"]) > walk["files"] > walk["stacked"] > 0
         assert walk["rooms"] >= walk["parts"] > 0

@@ -41,7 +41,6 @@ from hooklatch.service.dispatch.fires import (
     select_planned_hooks,
 )
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.dispatch.shown_asks import make_ask
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 from hooklatch.service.registry.registries import Registries
@@ -126,11 +125,11 @@ class Dispatcher:
         self._record = record
         self._audience = audience
         self._budget = budget
-        self._services = FireServices(record, state.answer, self._take_telemetry, budget)
+        # The prefix is new at each start, so that no id of a decision is in the record twice.
+        ids = map(f"{secrets.token_hex(4)}-{{}}".format, itertools.count(1))
+        self._services = FireServices(record.choose_excerpt, state.answer, self._take_telemetry, budget, ids)
         self._clock = trio.lowlevel.current_clock().current_time
         self.is_draining = False
-        self._boot = secrets.token_hex(4)
-        self._numbers = itertools.count(1)
         self.background = Supervisor("background fires")
         self._background_count = 0
         self._background_unowned = 0  # the background fires without a session
@@ -139,18 +138,6 @@ class Dispatcher:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the background fires."""
         await self.background.run(task_status)
-
-    def _begin(
-        self,
-        spec: EventSpec,
-        params: FireParams,
-        session: AgentSession | None,
-        adapt_decision: DecisionAdapter | None = None,
-        payload: Payload | None = None,
-    ) -> Fire:
-        # The prefix is new at each start, so that no id of a decision is in the record twice.
-        number = f"{self._boot}-{next(self._numbers)}"
-        return Fire(spec, params, session, number, self._services, adapt_decision, payload)
 
     def fire_later(
         self,
@@ -161,7 +148,7 @@ class Dispatcher:
         payload: Payload | None = None,
     ) -> AcceptedFire:
         """Start a fire in the background; if there is no room, drop and count it."""
-        fire = self._begin(self.registries.find_event(params.event), params, session, adapt_decision, payload)
+        fire = Fire(self.registries.find_event(params.event), params, session, self._services, adapt_decision, payload)
         own = session.background if session is not None else self._background_unowned
         # At most half of what is free: a session that has many under way leaves room for others.
         has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
@@ -216,7 +203,8 @@ class Dispatcher:
         if wait and plan is not None and "ask" in plan.spec.ends_at:
             plan = plan.asking_all()  # a person may allow only what every guard has judged
         spec = plan.spec if plan is not None else self.registries.catalogue.specs.get(params.event)
-        fire = self._begin(spec or self.registries.find_event(params.event), params, session, adapt_decision, payload)
+        spec = spec or self.registries.find_event(params.event)
+        fire = Fire(spec, params, session, self._services, adapt_decision, payload)
         fire.wait = wait
         return self._run(fire, plan)
 
@@ -302,6 +290,8 @@ class Dispatcher:
         end = fire.deadline
         if fire.params.timeout is None:  # its client waits for the budget of the hooks, and for this if a hello said so
             end = min(end + (session.ask_wait if session is not None else fire.wait), started + MAX_BUDGET)
+        from hooklatch.service.dispatch.shown_asks import make_ask  # here: a person takes longer
+
         ask = make_ask(fire, machine, decision, seconds := min(fire.wait, end - now), self._record.redactor)
         if self.is_draining:
             resolution = AskResolution(
@@ -336,7 +326,7 @@ class Dispatcher:
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: AgentSession | None
     ) -> FireDecision:
         """Decide a fire whose payload could not be read, without calling any hook."""
-        fire = self._begin(spec, params, session)
+        fire = Fire(spec, params, session, self._services)
         revision = self.registries.view_of(session, params.plugins).revision
         decision = decisions.refuse_fire(
             spec, cause, message, decision_id=fire.decision_id, revision=revision, payload=fire.payload

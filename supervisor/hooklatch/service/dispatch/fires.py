@@ -6,7 +6,7 @@ Only this module merges a fire's envelope with the fields of its session.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -20,7 +20,7 @@ from hooklatch.core.hooks.snapshots import EventHooks
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.record.writer import FireFacts, RecordWriter
+from hooklatch.record.writer import FireFacts
 from hooklatch.service.registry.budget import Budget, BudgetShare
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch_worker import wire
@@ -67,10 +67,11 @@ class ExtraProjects(msgspec.Struct, frozen=True):
 class FireServices(msgspec.Struct, frozen=True):
     """The parts of the daemon that the calls of a fire need: see `processes.fire_context.FireContext`."""
 
-    record: RecordWriter
+    choose_excerpt: Callable[[FireFacts], None]
     answer: Callable[[Fire, Call, StateRequest], wire.StateResponse]
     take: Callable[[Fire, Sequence[EmittedTelemetry]], None]
     budget: Budget
+    ids: Iterator[str]
 
 
 class Fire:
@@ -92,7 +93,6 @@ class Fire:
         spec: EventSpec,
         params: FireParams,
         session: AgentSession | None,
-        decision_id: str,
         services: FireServices,
         adapt_decision: DecisionAdapter | None = None,
         payload: Payload | None = None,
@@ -111,7 +111,7 @@ class Fire:
         # The raw payload is a view of the whole line, which would be held in memory as long as the params.
         self.params = msgspec.structs.replace(params, payload=TAKEN) if len(self.payload.data) > LARGE else params
         self.session = session
-        self.decision_id = decision_id
+        self.decision_id = decision_id = next(services.ids)
         self.deadline = math.inf  # on trio's clock; infinite until its hooks are selected
         self.facts: FireFacts | None = None  # for the record, once they are chosen
         self.counted: Counted = set()
@@ -165,7 +165,7 @@ class Fire:
                 claimed_session=envelope.session_id if envelope.session_id != self.session_id else None,
             )  # fmt: skip
             self.payload.digest()  # the payload keeps it, so that the entry need not hash once the hooks have answered
-            self._services.record.choose_excerpt(facts)
+            self._services.choose_excerpt(facts)
         return facts
 
     def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:
