@@ -309,7 +309,7 @@ async def test_it_is_there_under_strict_isolation_and_after_a_reload(tmp_path: P
 
         assert await said(client, "Count") == [2, 2]
         assert not set(daemon.worker_pids) & set(before)
-        assert {pool.isolation.in_force for pool in daemon.parts.sources.pools.values()} == {"strict"}
+        assert {pool.isolation["in_force"] for pool in daemon.parts.sources.pools.values()} == {"strict"}
         assert (await admin.call("status"))["state"]["keys"] == 2
 
 
