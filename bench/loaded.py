@@ -6,7 +6,7 @@ What it has loaded is what is trusted to decide a gate.
 modules    those of `hooklatch` and `hooklatch_worker` in the daemon's process (workers are processes of their own)
 lines      of their files
 
-Bad would be: more lines than `tests/test_loaded.py` allows, or a module of a product that no configuration asked for.
+Bad would be: more lines than `tests/test_loaded.py` allows, or a module of a product that no configuration names.
 
 Run: python bench/loaded.py [--json]; with --json one line: {"modules": [...], "lines": N}.
 """

@@ -151,7 +151,7 @@ async def daemon_here() -> AsyncGenerator[str]:
         lay_out(folder)
         options = DaemonOptions(f"{folder}/hooks.toml", f"{folder}/run", f"{folder}/state", owns_process=False)
         async with open_daemon(options) as daemon:
-            yield daemon.ready.agent
+            yield daemon.ready["agent"]
 
 
 async def fire_from_outside(path: str, fires: int) -> list[float]:

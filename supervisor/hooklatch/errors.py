@@ -16,17 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "DaemonUnreachableError",
-    "HooklatchError",
-    "InvalidPayloadError",
-    "RequestFailedError",
-    "SessionClosedError",
-    "UnreadableAnswerError",
-    "format_install_command",
-    "describe_error",
-    "locate_error",
-    "explain_error",
-]
+    "DaemonUnreachableError", "HooklatchError", "InvalidPayloadError", "RequestFailedError", "SessionClosedError",
+    "UnreadableAnswerError", "format_install_command", "describe_error", "locate_error", "explain_error",
+]  # fmt: skip
 
 
 def explain_error(error: BaseException) -> str:

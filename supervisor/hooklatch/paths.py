@@ -11,16 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "ADMIN_SOCKET",
-    "AGENT_SOCKET",
-    "FLEET_TOKEN",
-    "POINTER",
-    "list_candidate_dirs",
-    "find_config_file",
-    "read_pointed_dir",
-    "list_runtime_dirs",
-    "state_dir",
-]
+    "ADMIN_SOCKET", "AGENT_SOCKET", "FLEET_TOKEN", "POINTER", "list_candidate_dirs", "find_config_file",
+    "read_pointed_dir", "list_runtime_dirs", "state_dir",
+]  # fmt: skip
 
 AGENT_SOCKET = "agent.sock"
 ADMIN_SOCKET = "admin.sock"

@@ -1,6 +1,6 @@
 """The products beside the core, which installed packages name by entry points, ours included.
 
-    hooklatch.commands   a word of the command line  ─▶ the module of the command
+    hooklatch.commands   a word of the command line  ─▶ a function of the words after it, which returns the exit code
     hooklatch.files      the ending of another system's files in hooks.d  ─▶ its `ForeignFile`
     hooklatch.tables     a table of the main hooks.toml  ─▶ its `MainTable`
     hooklatch.sources    a module with hooks  ─▶ its `BuiltinSource`, with the rights that no user's source has

@@ -18,40 +18,12 @@ from hooklatch_worker.author.marker import MarkedEvent
 from hooklatch_worker.author.state import StateRequest
 
 __all__ = [
-    "ISOLATION_LEVELS",
-    "MAX_BUILD",
-    "MAX_CAPTURE",
-    "MAX_FRAME",
-    "MAX_RUN_SECONDS",
-    "PROGRESS",
-    "PROGRESS_BYTES",
-    "CallAnswered",
-    "BuildFiles",
-    "RunCall",
-    "LoadCode",
-    "HookDeclaration",
-    "ForeignHook",
-    "WorkerExited",
-    "ForkWorker",
-    "ForkFailed",
-    "WorkerForked",
-    "FrameError",
-    "FrameReader",
-    "FromWorker",
-    "FromZygote",
-    "Isolation",
-    "LoadFailed",
-    "SourceLoaded",
-    "FollowingCall",
-    "ZygoteReady",
-    "Source",
-    "StateResponse",
-    "WorkerLimits",
-    "decode_from_worker",
-    "decode_from_zygote",
-    "encode_body",
-    "encode_frame",
-]
+    "ISOLATION_LEVELS", "MAX_BUILD", "MAX_CAPTURE", "MAX_FRAME", "MAX_RUN_SECONDS", "PROGRESS", "PROGRESS_BYTES",
+    "CallAnswered", "BuildFiles", "RunCall", "LoadCode", "HookDeclaration", "ForeignHook", "WorkerExited",
+    "ForkWorker", "ForkFailed", "WorkerForked", "FrameError", "FrameReader", "FromWorker", "FromZygote", "Isolation",
+    "LoadFailed", "SourceLoaded", "FollowingCall", "ZygoteReady", "Source", "StateResponse", "WorkerLimits",
+    "decode_from_worker", "decode_from_zygote", "encode_body", "encode_frame",
+]  # fmt: skip
 
 ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to the strongest
 MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and its envelope

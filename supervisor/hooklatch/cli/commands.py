@@ -13,6 +13,10 @@ from hooklatch.cli.terminal.parser import PROGRAM, Parser
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["COMMANDS", "build_command_line", "run"]
 
 # Under the title that `hooklatch --help` shows: a command's name, its module below `hooklatch.cli`, and its help.
@@ -103,9 +107,12 @@ def declare_all(parser: Parser) -> None:
 def run(words: list[str]) -> int:
     """Run a command and return its exit code."""
     output.prepare_streams()
-    arguments: argparse.Namespace = build_command_line().parse_args(words)
     try:
-        code = int(arguments.run(arguments))
+        if words and not words[0].startswith("-") and (run_words := find_added_command(words[0])) is not None:
+            code = run_words(words[1:])
+        else:
+            arguments: argparse.Namespace = build_command_line().parse_args(words)
+            code = int(arguments.run(arguments))
     except CommandError as error:
         output.print_error(str(error))
         return error.code
@@ -125,6 +132,26 @@ def run(words: list[str]) -> int:
         output.print_error(fault)
         return code or Exit.IO_ERROR
     return code
+
+
+def find_added_command(word: str) -> Callable[[list[str]], int] | None:
+    """Return the command that a package adds under a word; None for our own commands, and for a word of nobody's.
+
+    Raises:
+        CommandError: a package has such a command, and it cannot be loaded.
+    """
+    if any(word == name for rows in COMMANDS.values() for name, _, _ in rows):
+        return None
+    from hooklatch.products import COMMANDS as ADDED
+    from hooklatch.products import ProductError, list_products, load_product
+
+    try:
+        command = load_product(ADDED, word, object) if word in list_products(ADDED) else None
+    except ProductError as error:
+        raise CommandError(Exit.SOFTWARE, str(error)) from None
+    if command is not None and not callable(command):
+        raise CommandError(Exit.SOFTWARE, f"the entry point of the command {word!r} is not a function")
+    return command
 
 
 def format_error(error: HooklatchError) -> str:

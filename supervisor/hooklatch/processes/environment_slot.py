@@ -9,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import trio
 
-from hooklatch.core.status_answers import EnvironmentStatus
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.products import DAEMON, ProductError, load_product
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import EnvironmentStatus
 
 __all__ = [
     "Environment", "EnvironmentFaultError", "EnvironmentProduct", "EnvironmentSlot", "Environments", "Requirements",

@@ -32,7 +32,6 @@ from hooklatch.record.entries import (
     encode_fields,
     hide_payload,
 )
-from hooklatch.record.payload_keeping import Payloads
 from hooklatch.record.redaction import Redactor, excerpt_payload
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.disk_space import DiskSpace, DiskStage
@@ -45,7 +44,8 @@ from hooklatch.record.storage.retention import measure_segments
 from hooklatch.record.storage.syncing import RecordSync
 
 if TYPE_CHECKING:
-    from hooklatch.core.status_answers import RecordStatus
+    from hooklatch.core.status_answers import PayloadStatus, RecordStatus
+    from hooklatch.record.payload_keeping import Payloads, UnsyncedPayloads
 
 __all__ = ["FireFacts", "RecordWriter", "RecordError"]
 
@@ -55,6 +55,8 @@ RESERVE = 2**20  # bytes for denials on a full disk, enough for about 1500
 GROUP = 0.025  # seconds to gather records before a sync, if no answer waits for it
 LOOK = 1.0  # seconds between checks of the disk
 RETENTION = 60.0  # seconds between checks for old segments
+
+NO_PAYLOADS: PayloadStatus = {"kept": 0, "unkept": 0, "fault": None}
 
 
 class RecordWriter:
@@ -87,7 +89,8 @@ class RecordWriter:
         self._clock = clock
         self.redactor = Redactor(settings)
         self._space = DiskSpace(folder, settings, self._put)
-        self._payloads = Payloads(folder, settings, clock=clock)
+        self._payloads: Payloads | None = None
+        self._open_payloads()
         self._retention_at = 0.0
         self._lock = lock_record(folder)
         try:
@@ -106,8 +109,8 @@ class RecordWriter:
             stack.callback(self._anchor.close)
             self._journal = ChainWriter(self.folder, recovered, self._mark, clock=self._clock, reserve=reserve)
             stack.callback(self._journal.close)
-            stack.callback(self._payloads.close)
-            self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
+            stack.callback(self._close_payloads)
+            self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._take_unsynced_payloads)
             self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._on_fault)
             self._appender = Appender(self._journal, self._space, self._faults.note_mended)
             self._remover = SegmentRemover(
@@ -156,8 +159,23 @@ class RecordWriter:
         """Choose the excerpt of a payload; called before the decision, so that the answer need not wait for it."""
         facts.redactor, facts.limit = self.redactor, self._settings.excerpt_bytes
         facts.excerpt, facts.excerpt_cut = excerpt_payload(facts.payload, facts.limit, facts.redactor)
-        if self._payloads.are_kept:
+        if self._payloads is not None and self._payloads.are_kept:
             self._payloads.make_line(facts, facts.redactor)
+
+    def _open_payloads(self) -> None:
+        """Load what keeps whole payloads, if the settings ask for it, or payloads that were kept may be due to go."""
+        is_wanted = self._settings.payloads == "full" or os.path.lexists(os.path.join(self.folder, "payloads"))
+        if self._payloads is None and is_wanted:
+            from hooklatch.record.payload_keeping import Payloads
+
+            self._payloads = Payloads(self.folder, self._settings, clock=self._clock)
+
+    def _take_unsynced_payloads(self) -> UnsyncedPayloads | None:
+        return self._payloads.take_unsynced() if self._payloads is not None else None
+
+    def _close_payloads(self) -> None:
+        if self._payloads is not None:
+            self._payloads.close()
 
     def append_decision(self, decision: FireDecision, facts: FireFacts) -> ChainHead | None:
         """Record a decision, right before its answer leaves.
@@ -172,7 +190,7 @@ class RecordWriter:
                 self._choose_excerpt_on_full_disk(facts)
             elif facts.redactor is not self.redactor:  # not chosen yet, or the settings have changed since
                 self.choose_excerpt(facts)
-            if facts.line is not None:
+            if facts.line is not None and self._payloads is not None:
                 self._payloads.keep(facts, seq=self._journal.seq + 1, stage=self._space.stage)
             return self._appender.append("decision", encode_decision_entry(decision, facts, self.redactor))
         except RecordError:
@@ -333,7 +351,8 @@ class RecordWriter:
     async def _retire(self) -> None:
         try:
             await self._remover.look(self._settings, self._clock())
-            await self._payloads.retire(self._journal.seq, self.append, self._syncs.wait_for)
+            if self._payloads is not None:
+                await self._payloads.retire(self._journal.seq, self.append, self._syncs.wait_for)
         except (OSError, RecordError) as error:
             logger.warning("old segments in %s could not be removed: %s", self.folder, error)
 
@@ -360,7 +379,9 @@ class RecordWriter:
         self.is_synced_first = settings.durability == "sync"
         self.redactor = Redactor(settings)
         self._space.apply(settings)
-        self._payloads.apply(settings)
+        self._open_payloads()
+        if self._payloads is not None:
+            self._payloads.apply(settings)
         names = [name for name in settings.__struct_fields__ if getattr(before, name) != getattr(settings, name)]
         with suppress(RecordError):
             self.append("settings", changed={name: getattr(settings, name) for name in names})
@@ -373,7 +394,7 @@ class RecordWriter:
         warnings = self._faults.over
         if self._space.stage < DiskStage.CRITICAL and (shortage := self._space.explain()) is not None:
             warnings.append(shortage)
-        if self._payloads.fault is not None:
+        if self._payloads is not None and self._payloads.fault is not None:
             warnings.append(self._payloads.fault)
         try:
             sizes = measure_segments(self.folder)
@@ -395,7 +416,7 @@ class RecordWriter:
             "synced_seq": self._syncs.synced_seq,
             "sync_age_s": round(time.monotonic() - self._syncs.synced_at, 3),
             "syncs": self._syncs.count,
-            "payloads": self._payloads.status(),
+            "payloads": self._payloads.status() if self._payloads is not None else NO_PAYLOADS,
             "shipping": self._remover.shipping(sizes) if self._settings.keep_unshipped_bytes is not None else None,
         }
 

@@ -48,7 +48,6 @@ from hooklatch.service.loading.hints import give_hints
 from hooklatch.service.parts import DaemonComponents
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.signals import SignalReceiver
-from hooklatch.service.socket_activation import ActivationError, InheritedSockets, take_sockets
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.peers import PeerInspector
 from hooklatch.service.transport.server import Listener, listen_on
@@ -56,6 +55,7 @@ from hooklatch_worker.sandbox import linux
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import DaemonReady
+    from hooklatch.service.socket_activation import InheritedSockets
 
 __all__ = ["Daemon", "Process", "make_full_collections_rare", "run_daemon", "open_daemon"]
 
@@ -92,10 +92,14 @@ def run_daemon(options: DaemonOptions, *, on_ready: Callable[[DaemonReady], None
         linux.become_subreaper()
         linux.make_unreadable()
     notifier = Notifier.from_environment(os.environ, os.getpid())
-    try:
-        inherited = take_sockets(os.environ, os.getpid())
-    except ActivationError as error:
-        raise StartError(str(error)) from None
+    inherited = None
+    if "LISTEN_FDS" in os.environ:  # a service manager has opened the sockets
+        from hooklatch.service.socket_activation import ActivationError, take_sockets
+
+        try:
+            inherited = take_sockets(os.environ, os.getpid())
+        except ActivationError as error:
+            raise StartError(str(error)) from None
     trio.run(main, options, on_ready, inherited, notifier)
 
 

@@ -26,19 +26,10 @@ from hooklatch.service.config.path_lookup import PathAbsent, PathFault, look_up_
 from hooklatch.service.lifecycle import DRAIN_TIMEOUT
 
 __all__ = [
-    "SUCCESSION",
-    "ConfigMissingError",
-    "DaemonOptions",
-    "StartError",
-    "check_places",
-    "check_nobody_listens",
-    "environments_folder",
-    "make_runtime_dir",
-    "point_to_runtime",
-    "raise_open_files",
-    "take_locks",
+    "SUCCESSION", "ConfigMissingError", "DaemonOptions", "StartError", "check_places", "check_nobody_listens",
+    "environments_folder", "make_runtime_dir", "point_to_runtime", "raise_open_files", "take_locks",
     "take_over_folders",
-]
+]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.daemon")
 SUCCESSION = DRAIN_TIMEOUT + 10.0  # seconds that a daemon with inherited sockets waits for its predecessor to end

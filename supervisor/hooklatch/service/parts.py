@@ -21,12 +21,9 @@ from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.administration import Administration
 from hooklatch.service.api.contributions import Contribution, ContributionSlot, PolicyContribution, PolicySlot
 from hooklatch.service.api.hook_methods import HookMethods
-from hooklatch.service.api.hook_reports import HookReports
-from hooklatch.service.api.host_methods import HostMethods
-from hooklatch.service.api.methods import ApiMethods, Operations
+from hooklatch.service.api.methods import ApiMethods, MethodTable, Operations, load_later
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
-from hooklatch.service.api.skipped_fires import SkippedFires
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.settings import Settings
@@ -63,6 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DaemonComponents"]
 
+OF_OPERATORS = ("acknowledge", "trust", "untrust", "suspend", "resume", "asks", "answer_ask")
 P = TypeVar("P", bound=Contribution)
 
 
@@ -120,7 +118,7 @@ class DaemonComponents:
 
         # Products.
         self.fleet = PolicySlot("fleet", PolicyContribution, self._make_part, self._is_in_fleet)
-        self.metrics = ContributionSlot("metrics", Contribution, self._make_part, has_metrics)
+        self.metrics = ContributionSlot[Contribution]("metrics", Contribution, self._make_part, has_metrics)
 
         commit = HookCommit(
             self.sources, self.registries, state, self.projects, self.fleet, on_declared=self.notes.note_file
@@ -160,21 +158,33 @@ class DaemonComponents:
             started=time.time(),
         )  # fmt: skip
         self.administration = Administration(
-            files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, record=record,
-            projects=self.projects, registries=self.registries, state=state, suspensions=self.suspensions, end=end,
-            asks=self.asks, fleet=self.fleet, operations=operations,
+            files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, registries=self.registries,
+            fleet=self.fleet, operations=operations, end=end,
         )  # fmt: skip
+
+        def load_operator_methods() -> MethodTable:
+            from hooklatch.service.api.operator_methods import OperatorMethods
+
+            return OperatorMethods(
+                files=self.files, record=record, projects=self.projects, registries=self.registries, state=state,
+                suspensions=self.suspensions, asks=self.asks, fleet=self.fleet, operations=operations,
+            ).methods  # fmt: skip
+
         self.methods = ApiMethods(
             self.dispatcher, self.dialects, self.native, self.registries, bus, self.sessions,
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
-                HostMethods(self.dispatcher, self.statistics, self.projects, self.registries).methods,
-                SkippedFires(self.registries, self.statistics, record).methods,
-                HookReports(self.status, self.dialects, self.native).methods,
+                load_later(("host",), self._load_host_methods),
+                load_later(("skipped",), self._load_skipped_fires),
+                load_later(("hooks", "hook", "events", "explain"), self._load_hook_reports),
                 self.status.methods,
             ],
-            of_administrators={**self.administration.methods, **self.hook_methods.of_administrators},
+            of_administrators={
+                **self.administration.methods,
+                **self.hook_methods.of_administrators,
+                **load_later(OF_OPERATORS, load_operator_methods),
+            },
             of_products=[self.fleet, self.metrics],
         )  # fmt: skip
         self.shared = ConnectionTasks(admission, self.budget, ReaderHandoff(), LineTimeouts(), Hangups())
@@ -191,6 +201,21 @@ class DaemonComponents:
             suspensions=self.suspensions, asks=self.asks, record=self.record,
             state=self.shared_state, audience=self.bus, budget=self.budget,
         )  # fmt: skip
+
+    def _load_hook_reports(self) -> MethodTable:
+        from hooklatch.service.api.hook_reports import HookReports
+
+        return HookReports(self.status, self.dialects, self.native).methods
+
+    def _load_skipped_fires(self) -> MethodTable:
+        from hooklatch.service.api.skipped_fires import SkippedFires
+
+        return SkippedFires(self.registries, self.statistics, self.record).methods
+
+    def _load_host_methods(self) -> MethodTable:
+        from hooklatch.service.api.host_methods import HostMethods
+
+        return HostMethods(self.dispatcher, self.statistics, self.projects, self.registries).methods
 
     def _publish(self, viewer: AgentSession | None, change: RegistryChange) -> bool:
         """Record a change of the global registry before any subscriber gets it; return whether there are any."""

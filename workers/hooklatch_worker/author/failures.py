@@ -7,17 +7,9 @@ from types import CodeType, FunctionType, TracebackType
 from typing import Literal, cast
 
 __all__ = [
-    "MAX_MESSAGE",
-    "MAX_TRACEBACK",
-    "AuthorFrames",
-    "CallFailed",
-    "FailureCause",
-    "clip_error_text",
-    "explain_exception",
-    "format_error",
-    "find_innermost",
-    "make_printable",
-]
+    "MAX_MESSAGE", "MAX_TRACEBACK", "AuthorFrames", "CallFailed", "FailureCause", "clip_error_text",
+    "explain_exception", "format_error", "find_innermost", "make_printable",
+]  # fmt: skip
 
 FailureCause = Literal["crash", "timeout", "protocol", "load", "overload"]
 MAX_ERROR_TEXT = 2000  # characters of an error message, which may quote a document of megabytes

@@ -15,21 +15,10 @@ from msgspec import Struct
 from hooklatch_worker.author.verdicts import GarbageError, check_plain
 
 __all__ = [
-    "BOTH",
-    "MAX_TIMEOUT",
-    "MarkedEvent",
-    "validate_config",
-    "validate_events",
-    "validate_files",
-    "validate_flag",
-    "validate_match",
-    "validate_priority",
-    "validate_runtime",
-    "validate_text",
-    "validate_hook_timeout",
-    "validate_where",
-    "find_file_name_fault",
-]
+    "BOTH", "MAX_TIMEOUT", "MarkedEvent", "validate_config", "validate_events", "validate_files", "validate_flag",
+    "validate_match", "validate_priority", "validate_runtime", "validate_text", "validate_hook_timeout",
+    "validate_where", "find_file_name_fault",
+]  # fmt: skip
 
 BOTH = "amends says that it changes the payload, only_judges that it changes nothing: remove one of them"
 MAX_TIMEOUT = 600.0  # seconds; a larger number is most likely in milliseconds

@@ -14,17 +14,9 @@ import msgspec
 from hooklatch_worker.author.verdicts import GarbageError, check_plain
 
 __all__ = [
-    "StateRequest",
-    "StateChannel",
-    "MAX_KEY",
-    "MAX_STEPS",
-    "MAX_TTL",
-    "MAX_VALUE",
-    "Operation",
-    "Scope",
-    "State",
+    "StateRequest", "StateChannel", "MAX_KEY", "MAX_STEPS", "MAX_TTL", "MAX_VALUE", "Operation", "Scope", "State",
     "StateError",
-]
+]  # fmt: skip
 
 MAX_KEY = 256  # bytes of a key in UTF-8
 MAX_VALUE = 16 * 2**10  # bytes of a value as JSON

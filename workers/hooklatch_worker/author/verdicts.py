@@ -16,26 +16,9 @@ from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
-    "Answer",
-    "GarbageError",
-    "Verdict",
-    "Word",
-    "check_plain",
-    "decode_answer",
-    "encode_verdict",
-    "allow",
-    "amend",
-    "append",
-    "ask",
-    "claim",
-    "context",
-    "deny",
-    "halt",
-    "inject",
-    "last",
-    "resume",
-    "warn",
-]
+    "Answer", "GarbageError", "Verdict", "Word", "check_plain", "decode_answer", "encode_verdict", "allow", "amend",
+    "append", "ask", "claim", "context", "deny", "halt", "inject", "last", "resume", "warn",
+]  # fmt: skip
 
 Word: TypeAlias = Literal["allow", "deny", "ask", "halt", "claim"]
 

@@ -12,21 +12,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 __all__ = [
-    "LIBC",
-    "become_subreaper",
-    "raise_errno",
-    "list_children",
-    "list_descendants",
-    "make_unreadable",
-    "die_with_parent",
-    "forbid_new_privileges",
-    "freeze_processes",
-    "has_ended",
-    "is_supported",
-    "kill_children",
-    "reap_child",
-    "wake_when_orphaned",
-]
+    "LIBC", "become_subreaper", "raise_errno", "list_children", "list_descendants", "make_unreadable",
+    "die_with_parent", "forbid_new_privileges", "freeze_processes", "has_ended", "is_supported", "kill_children",
+    "reap_child", "wake_when_orphaned",
+]  # fmt: skip
 
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
@@ -19,6 +19,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.products import DAEMON, ProductError, load_product
 from hooklatch.service.api.methods import MethodTable
 from hooklatch.service.config.settings import Settings
+from hooklatch.service.loading.bundle import Fleet
 from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection, Role
 
@@ -68,27 +69,11 @@ class Contribution:
         """Give up what a daemon that has ended must not leave behind."""
 
 
-class PolicyContribution(Contribution):
+class PolicyContribution(Contribution, Fleet):
     """The part that has a policy: a layer of signed hooks above all others, and a denial of every gate."""
 
     def load(self) -> None:
         """Read the policy that was active before the start, without verifying it yet."""
-        raise NotImplementedError
-
-    def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
-        """Return a function that reads the policy in a thread. It uses no state that may change during the read."""
-        raise NotImplementedError
-
-    def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
-        """Return the files to make hooks of from now on: with or without the denial of every gate."""
-        raise NotImplementedError
-
-    def record_active(self, files: FleetFiles | None) -> None:
-        """Note the files of which hooks are made from now on."""
-        raise NotImplementedError
-
-    def record_attempt(self, what: str, hook: str) -> None:
-        """Record an attempt to weaken a hook of the policy."""
         raise NotImplementedError
 
     async def leave(self) -> bool:
@@ -119,7 +104,7 @@ class ContributionSlot(Generic[P]):
     """The slot of one product.  `make` gives a product's class what it needs; `is_wanted` decides by the settings."""
 
     def __init__(
-        self, name: str, kind: type[P], make: Callable[[Callable[..., P]], P], is_wanted: Callable[[Settings], bool]
+        self, name: str, kind: type[Any], make: Callable[[Callable[..., P]], P], is_wanted: Callable[[Settings], bool]
     ) -> None:
         self.name = name
         self._kind = kind

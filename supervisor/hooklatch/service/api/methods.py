@@ -6,6 +6,7 @@ One object serves all connections; what belongs to one connection is on the conn
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -24,16 +25,9 @@ from hooklatch.service.transport.requests import FireRequest, HostRequest, Incom
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
-    "AS_LINK",
-    "AccountParams",
-    "ApiMethod",
-    "MethodTable",
-    "check_live",
-    "ApiMethods",
-    "Operations",
-    "require_session",
-    "select_viewed_session",
-]
+    "AS_LINK", "AccountParams", "ApiMethod", "MethodTable", "check_live", "ApiMethods", "Operations", "load_later",
+    "require_session", "select_viewed_session",
+]  # fmt: skip
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "host", "ping", "health"})
 AS_LINK = 'a hello on the admin socket with "role": "link" and the "token" of the file fleet.token beside it'
@@ -214,6 +208,22 @@ class ApiMethods:
             self._sessions.lose_connection(session, connection.number)
         if is_watching:  # clients may skip again the events that they had to fire for this watcher
             self._registries.permit_anew(None if connection.is_admin else session)
+
+
+def load_later(names: Iterable[str], load: Callable[[], MethodTable]) -> MethodTable:
+    """Return methods whose module is loaded at the first call of one of them; until it is, each call is an error."""
+    load_once = cache(load)
+
+    def make(name: str) -> ApiMethod[Any]:
+        def answer(connection: Connection, params: object) -> Awaitable[object]:
+            method = load_once()[name]
+            if isinstance(params, msgspec.Raw) and method.params is not msgspec.Raw:
+                params = convert_params(params, method.params)
+            return method.answer(connection, params)
+
+        return ApiMethod[Any](msgspec.Raw, answer)
+
+    return {name: make(name) for name in names}
 
 
 def require_session(connection: Connection) -> AgentSession:

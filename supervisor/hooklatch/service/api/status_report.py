@@ -25,9 +25,8 @@ from hooklatch.core.health import (
 from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find_suspension
-from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.protocol import ErrorCode, RpcError, convert_params
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.record.storage.reading import Filters, NoRecordError, query_record
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.contributions import ContributionSlot, PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
@@ -102,7 +101,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "status": ApiMethod(msgspec.Raw, self._status),
             "sessions": ApiMethod(msgspec.Raw, self._sessions),
-            "log": ApiMethod(Filters, self._log),
+            "log": ApiMethod(msgspec.Raw, self._log),
             "ping": ApiMethod(msgspec.Raw, self._ping),
             "health": ApiMethod(msgspec.Raw, self._health),
         }
@@ -113,7 +112,14 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         visible = [session for session in self.sessions if viewer is None or viewer.has_below(session)]
         return {"sessions": [describe_session(session, self.registries.view_of(session)) for session in visible]}
 
-    async def _log(self, connection: Connection, filters: Filters) -> LogAnswer:
+    async def _log(self, connection: Connection, raw: msgspec.Raw) -> LogAnswer:
+        from hooklatch.record.storage.reading import (  # most daemons are never asked
+            Filters,
+            NoRecordError,
+            query_record,
+        )
+
+        filters = convert_params(raw, Filters)
         if not connection.is_admin:
             session = select_viewed_session(self.sessions, connection, filters.session) or require_session(connection)
             filters = msgspec.structs.replace(filters, session=session.id, run=session.run)

@@ -21,15 +21,8 @@ from hooklatch.record.settings import MIB, Durability, PayloadMode, RecordSettin
 from hooklatch_worker.wire import Isolation
 
 __all__ = [
-    "AskTable",
-    "DaemonTable",
-    "IsolationTable",
-    "Level",
-    "RecordTable",
-    "Settings",
-    "StateTable",
-    "make_absolute",
-]
+    "AskTable", "DaemonTable", "IsolationTable", "Level", "RecordTable", "Settings", "StateTable", "make_absolute",
+]  # fmt: skip
 
 MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they are sent in one datagram with each fork
 HOUR = 3600.0

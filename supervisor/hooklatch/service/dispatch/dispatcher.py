@@ -41,7 +41,6 @@ from hooklatch.service.dispatch.fires import (
     select_planned_hooks,
 )
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.dispatch.shown_asks import make_ask
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 from hooklatch.service.registry.registries import Registries
@@ -291,6 +290,8 @@ class Dispatcher:
         end = fire.deadline
         if fire.params.timeout is None:  # its client waits for the budget of the hooks, and for this if a hello said so
             end = min(end + (session.ask_wait if session is not None else fire.wait), started + MAX_BUDGET)
+        from hooklatch.service.dispatch.shown_asks import make_ask  # here: a person takes longer
+
         ask = make_ask(fire, machine, decision, seconds := min(fire.wait, end - now), self._record.redactor)
         if self.is_draining:
             resolution = AskResolution(

@@ -30,13 +30,13 @@ from hooklatch.core.keyspace import (
 )
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.fires import Fire
-from hooklatch.service.dispatch.state_journal import JournalError, StateChange, StateJournal, seal_change
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import StateRequest
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import SharedStateStatus
+    from hooklatch.service.dispatch.state_journal import StateChange, StateJournal
 
 __all__ = ["SharedState"]
 
@@ -66,11 +66,13 @@ class SharedState:
 
     def open(self) -> None:
         """Load the kept values, and keep later changes; called before the first fire."""
+        from hooklatch.service.dispatch.state_journal import StateJournal  # only a daemon that keeps state has one
+
         self._journal = StateJournal(self._folder)
         try:
             for change in self._journal.open():
                 self._restore(change)
-        except JournalError as error:
+        except OSError as error:
             self.unreadable = f"the shared state of hooks cannot be read: {error}"
             logger.error("%s", self.unreadable)
             self.keyspace.clear()
@@ -145,8 +147,8 @@ class SharedState:
         ):  # those of a session's hooks end with it, and it with the daemon
             return
         try:
-            self._journal.append(seal_change(make_state_change(scope, key, entry, now)))
-        except JournalError as error:
+            self._journal.append(self._journal.seal(scope, key, entry, now))
+        except OSError as error:
             if self.unwritten is None:
                 logger.error("%s", error)
             self.unwritten = str(error)
@@ -182,7 +184,7 @@ class SharedState:
                     await self._rewrite(journal)
                 await trio.to_thread.run_sync(journal.sync)
                 self.unwritten = None
-            except JournalError as error:
+            except OSError as error:
                 self.unwritten = str(error)
                 logger.error("%s", error)
                 self._is_changed.set()  # try again
@@ -193,7 +195,7 @@ class SharedState:
         try:
             for number, (scope, key, entry) in enumerate(self.keyspace.live(read_boot_time())):
                 if scope.namespace.layer != SESSION:
-                    lines.append(seal_change(make_state_change(scope, key, entry, read_boot_time())))
+                    lines.append(journal.seal(scope, key, entry, read_boot_time()))
                 if number % SLICE == 0:
                     await trio.lowlevel.checkpoint()
             fd = await trio.to_thread.run_sync(journal.write_beside, b"".join(lines))
@@ -220,7 +222,7 @@ class SharedState:
         try:
             if self.unreadable is None:
                 journal.sync()
-        except JournalError as error:
+        except OSError as error:
             logger.error("%s", error)
         finally:
             journal.close()
@@ -256,13 +258,6 @@ def find_namespace(hook: Hook) -> Namespace:
     if hook.project:
         return Namespace("project", hook.project, location)
     return Namespace(hook.layer.label, hook.plugin or "", location)
-
-
-def make_state_change(scope: StateScope, key: str, entry: StoredValue | None, now: float) -> StateChange:
-    namespace = scope.namespace
-    ttl = entry.ends_at - now if entry is not None and entry.ends_at < math.inf else None
-    value = entry.value.decode() if entry is not None else ""
-    return StateChange(time.time(), namespace.layer, namespace.within, namespace.source, scope.scope, key, value, ttl)
 
 
 def read_boot_time() -> float:

@@ -11,12 +11,15 @@ is never treated as empty.
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Iterator
 from zlib import crc32
 
 import msgspec
 
+from hooklatch.core.keyspace import StateScope, StoredValue
 from hooklatch.errors import explain_error
 from hooklatch.files import create_anew, open_regular
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
@@ -27,7 +30,7 @@ MAX_FILE = 256 * 2**20  # bytes; it is rewritten long before
 HEADER = b"hooklatch kept state 1\n"
 
 
-class JournalError(Exception):
+class JournalError(OSError):
     """The file cannot be read or written.  The text says why, and what to do."""
 
 
@@ -117,6 +120,18 @@ class StateJournal:
         self.size += len(line)
         if self._appended is not None:
             self._appended.append(line)
+
+    def seal(self, scope: StateScope, key: str, entry: StoredValue | None, now: float) -> bytes:
+        """Return the line of a value's change; `now` is in seconds since boot.
+
+        Raises:
+            JournalError: it cannot be written as UTF-8.
+        """
+        namespace = scope.namespace
+        ttl = entry.ends_at - now if entry is not None and entry.ends_at < math.inf else None
+        value = entry.value.decode() if entry is not None else ""
+        owner = namespace.layer, namespace.within, namespace.source
+        return seal_change(StateChange(time.time(), *owner, scope.scope, key, value, ttl))
 
     def sync(self) -> None:
         """Sync the file to the disk; runs in a thread.

@@ -30,7 +30,6 @@ from hooklatch.service.config.configuration import Diagnostic, find_definition_t
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
-from hooklatch.service.loading.overriding import apply_overrides, find_misnamed_plugins, is_meant
 from hooklatch.service.loading.plan import ReloadPlan
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.see import DeclaredFile, FleetFiles, Manifests, ProjectFiles
@@ -267,9 +266,14 @@ def assemble_layers(
         own.add(file)
     # Only the hooks that the operator did not write: the others are changed where they are written.
     provided_hooks = [*builtin.hooks, *packaged.hooks]
-    attempts = [override for override in plan.main.overrides if is_meant(override.id, fleet.hooks, provided_hooks)]
-    overridden_hooks, diagnostics = apply_overrides(provided_hooks, plan.main, plan.catalogue, attempts)
-    diagnostics += find_misnamed_plugins(plan.main, [*provided_hooks, *own.hooks])
+    attempts: list[Override] = []
+    overridden_hooks, diagnostics = provided_hooks, list[Diagnostic]()
+    if plan.main.overrides or plan.main.personalities:
+        from hooklatch.service.loading.overriding import apply_overrides, find_misnamed_plugins, is_meant
+
+        attempts = [override for override in plan.main.overrides if is_meant(override.id, fleet.hooks, provided_hooks)]
+        overridden_hooks, diagnostics = apply_overrides(provided_hooks, plan.main, plan.catalogue, attempts)
+        diagnostics += find_misnamed_plugins(plan.main, [*provided_hooks, *own.hooks])
     by_project: dict[str, LayerBuilder] = {}
     for project in plan.projects:
         by_project[project.folder] = LayerBuilder(Layer.PROJECT, binder, remembered, {}, project.folder)

@@ -44,14 +44,9 @@ from hooklatch_worker import wire
 from hooklatch_worker.wire import MAX_BUILD, Source, SourceLoaded
 
 __all__ = [
-    "Sources",
-    "SourceBuild",
-    "UnitError",
-    "SourceVersion",
-    "source_lock_path",
-    "read_source_version",
+    "Sources", "SourceBuild", "UnitError", "SourceVersion", "source_lock_path", "read_source_version",
     "add_named_files",
-]
+]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.sources")
 GRACE = 60.0  # seconds for a client to register hooks on the build that it has requested

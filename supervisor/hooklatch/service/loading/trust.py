@@ -17,15 +17,9 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely, s
 from hooklatch.service.config.path_lookup import Stamp, stamp_status
 
 __all__ = [
-    "Pins",
-    "Stamps",
-    "compare_pinned_files",
-    "project_hooks_folder",
-    "pin_files",
-    "pin_below",
-    "stamp_project",
+    "Pins", "Stamps", "compare_pinned_files", "project_hooks_folder", "pin_files", "pin_below", "stamp_project",
     "stamp_tree",
-]
+]  # fmt: skip
 
 FOLDER = ".hooklatch"
 MAX_FILES = 1000  # below one project's directory
