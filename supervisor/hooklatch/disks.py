@@ -270,9 +270,9 @@ def find_lane(key: str, place: str, timeout: float = PATIENCE) -> LookupThread:
     return LANES.get(key) or LANES.setdefault(key, LookupThread(place, timeout))
 
 
-def look_within_time(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
+def look_within_time(path: str, look: Callable[[], T], away: Mapping[str, str], *, is_tree: bool) -> T:
     """Look at a path, from the thread of its disk if that may not answer."""
-    away, answering = MOUNTS.now(), HERE.answering
+    answering = HERE.answering
     find = partial(find_next_disk, path, away, is_tree=is_tree)
     try:
         disk, own = find(answering), None
@@ -290,9 +290,9 @@ def limit_look(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[s
 
     @wraps(look)
     def looked(path: str, /, *args: P.args, **named: P.kwargs) -> T:
-        if HERE.is_checked or is_plain(path):
+        if HERE.is_checked or is_plain(path, away := MOUNTS.now()):
             return look(path, *args, **named)
-        return look_within_time(path, partial(look, path, *args, **named), is_tree=False)
+        return look_within_time(path, partial(look, path, *args, **named), away, is_tree=False)
 
     return looked
 
@@ -302,7 +302,9 @@ def limit_tree_look(look: Callable[[str], T]) -> Callable[[str], T]:
 
     @wraps(look)
     def looked(path: str, /) -> T:
-        return look(path) if HERE.is_checked else look_within_time(path, partial(look, path), is_tree=True)
+        if HERE.is_checked:
+            return look(path)
+        return look_within_time(path, partial(look, path), MOUNTS.now(), is_tree=True)
 
     return looked
 

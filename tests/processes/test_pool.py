@@ -460,7 +460,7 @@ async def test_a_fault_of_our_own_during_a_call_loses_no_worker(tmp_path: Path) 
 
     async with running_pool(tmp_path, callbacks("workaday.py"), workers=2) as workers:
         fire = LoneFire()
-        fire.sent = break_down  # type: ignore[method-assign]
+        fire.prepare_record = break_down  # type: ignore[method-assign]
         for _ in range(4):
             with pytest.raises(ZeroDivisionError):
                 await workers.pool.call(call_of("pid"), fire, trio.current_time() + 0.2)

@@ -51,7 +51,7 @@ for name in ("fsync", "replace", "rename"):
     setattr(os, name, counted(name, getattr(os, name)))
 
 def ready(what):
-    print(json.dumps({"admin": what.admin}), flush=True)
+    print(json.dumps({"admin": what["admin"]}), flush=True)
 
 options = DaemonOptions(config=folder + "/hooks.toml", runtime_dir=folder + "/run", state_dir=folder + "/state")
 run_daemon(options, on_ready=ready)

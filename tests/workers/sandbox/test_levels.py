@@ -173,7 +173,7 @@ async def try_everything(level: str, network: bool) -> Found:
             calls = {} if level == "standard" else await try_calls(client, level)
             shell = await try_shell(place, daemon, client)  # before the Python one ends the victim, where it can
             found = Found(await try_python(place, daemon, client), shell, runtimes, calls)
-            in_force = {pool.isolation.in_force for pool in daemon.parts.sources.pools.values()}
+            in_force = {pool.isolation["in_force"] for pool in daemon.parts.sources.pools.values()}
             assert in_force == {level}
         assert not list((place.folder / "state").glob("tmp/*")), "a temporary folder was left"
     return found
