@@ -8,7 +8,7 @@ lines      of their files
 
 Bad would be: more lines than `tests/test_loaded.py` allows, or a module of a product that no configuration names.
 
-Run: python bench/loaded.py [--json]; with --json one line: {"modules": [...], "lines": N}.
+Run: python bench/loaded.py [--quick] [--json]; with --json one line: {"modules": [...], "lines": N}.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any
 
 import msgspec
 import trio
+
+from machine import print_machine, save
 
 GUARD = """
 from hooklatch import hook
@@ -94,6 +96,7 @@ def measure() -> Loaded:
 def main() -> int:
     parser = argparse.ArgumentParser(description="List what a plain daemon has loaded.")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    parser.add_argument("--quick", action="store_true", help="the same: there is nothing to shorten")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
@@ -105,8 +108,10 @@ def main() -> int:
     if options.json:
         print(json.dumps(msgspec.to_builtins(found)))
         return 0
+    print_machine()
     print(*found.modules, sep="\n")
     print(f"{len(found.modules)} modules, {found.lines} lines")
+    save("loaded_quick" if options.quick else "loaded", msgspec.to_builtins(found))
     return 0
 
 

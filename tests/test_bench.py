@@ -178,6 +178,11 @@ def of_fleet(found: Any) -> None:
     assert {"machine", "engine", "decisions_a_day", "bundle_bytes"} <= set(found)
 
 
+def of_loaded(found: Any) -> None:
+    assert "hooklatch.service.daemon" in found["modules"]
+    assert found["lines"] > len(found["modules"])
+
+
 def of_walks(found: Any) -> None:
     (tree,) = found["trees"].values()
     assert {"lines", "code_lines", "files", "classes", "functions", "rooms"} == set(tree["size"])
@@ -205,7 +210,7 @@ def files_on_the_path_of_a(request: str) -> list[str]:
 
 WRITES: dict[str, Callable[[Any], None]] = {
     "deaths": of_deaths, "entries": of_entries, "fleet": of_fleet, "idle_events": of_idle_events,
-    "isolation": of_isolation, "overload": of_overload, "profile_fire": of_profile_fire,
+    "isolation": of_isolation, "loaded": of_loaded, "overload": of_overload, "profile_fire": of_profile_fire,
     "record_price": of_record_price, "record_storage": of_record_storage, "registration": of_registration,
     "reload": of_reload, "run": of_run, "shapes": of_shapes, "state": of_state, "walks": of_walks,
     "weight": of_weight,

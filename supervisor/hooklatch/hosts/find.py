@@ -16,7 +16,7 @@ from hooklatch.core.text import suggest_name
 if TYPE_CHECKING:
     from hooklatch.hosts.host import Host
 
-__all__ = ["HOSTS", "UnknownHostError", "find_host", "list_hosts"]
+__all__ = ["HOSTS", "UnknownHostError", "find_host", "list_hosts", "load_host"]
 
 # The name of a host: its class in the module of that name, and its other names.
 HOSTS: Final = MappingProxyType({

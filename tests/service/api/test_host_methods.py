@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.hosts.find import find_host
+from hooklatch.hosts.find import find_host, load_host
 from support.daemons import Daemon
 from support.pools import until
 from support.shared_daemon import daemon_in_thread
@@ -216,6 +217,17 @@ async def test_an_unknown_host_is_an_error(daemon: Daemon) -> None:
     answer = await told(daemon, "PreToolUse", call("Bash"), host="clod-code")
 
     assert "unknown host 'clod-code'" in answer["error"]["message"]
+
+
+async def test_an_adapter_that_cannot_be_imported_is_an_error_which_a_forwarder_refuses(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "hooklatch.hosts.qwen", None)
+    load_host.cache_clear()
+
+    answer = await told(daemon, "PreToolUse", call("Bash", command="ls"), host="qwen")
+
+    assert answer["error"]["data"]["name"] == "internal_error"
 
 
 async def test_an_unknown_event_is_refused(daemon: Daemon) -> None:
