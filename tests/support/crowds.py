@@ -24,7 +24,7 @@ from hooklatch.service.daemon import run_daemon
 from hooklatch.service.folders import DaemonOptions
 
 def ready(what):
-    print(json.dumps({"pid": what.pid, "agent": what.agent, "admin": what.admin}), flush=True)
+    print(json.dumps({"pid": what["pid"], "agent": what["agent"], "admin": what["admin"]}), flush=True)
 
 folder = sys.argv[1]
 options = DaemonOptions(config=folder + "/hooks.toml", runtime_dir=folder + "/run", state_dir=folder + "/state")

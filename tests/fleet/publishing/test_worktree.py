@@ -114,7 +114,7 @@ def test_a_repository_without_a_commit_is_dirt(tmp_path: Path) -> None:
 
 def test_a_git_that_cannot_say_is_an_error_and_not_clean(hooks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (hooks.parent / ".git/HEAD").unlink()
-    with pytest.raises(FolderError, match=r"git cannot say whether .* --allow-dirty"):
+    with pytest.raises(FolderError, match=r"(?s)git cannot say whether .* --allow-dirty"):
         check_clean(str(hooks), NAMES)
 
     monkeypatch.setenv("PATH", str(hooks))  # where no git is
