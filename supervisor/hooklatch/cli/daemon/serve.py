@@ -13,11 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hooklatch import paths
-from hooklatch.cli.daemon import detaching
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser, add_log_options
-from hooklatch.cli.terminal.requests import list_socket_directories
 from hooklatch.core.status_answers import DaemonReady
 
 __all__ = ["add_serve"]
@@ -43,7 +41,7 @@ def add_serve(parser: Parser) -> None:
 
 def run_serve(arguments: argparse.Namespace) -> int:
     """Run the daemon, and print a line when it is ready."""
-    folders = list_socket_directories(arguments)
+    folders = [os.path.abspath(folder) for folder in paths.list_runtime_dirs(arguments.runtime_dir, os.environ)]
     if not folders:
         raise CommandError(Exit.UNAVAILABLE, "there is no directory for the sockets; name one with --runtime-dir")
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
@@ -65,6 +63,8 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> int:
     """Start the daemon in its own session; in this process, return when it is ready."""
+    from hooklatch.cli.daemon import detaching
+
     log, log_fd = detaching.open_log(options["state_dir"])
     reader, writer = os.pipe()
     pid = os.fork()

@@ -30,13 +30,13 @@ from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import connect_agent_once, list_socket_directories
+from hooklatch.cli.terminal.requests import connect_agent_once
 from hooklatch.entry.building import BuildError, program_path
 from hooklatch.entry.commands import Form, make_entry_command
 from hooklatch.errors import HooklatchError
 from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.hosts.host import Host, HostEventSpec
-from hooklatch.paths import find_config_file, state_dir
+from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 
 __all__ = ["add_install", "add_uninstall", "list_settings_files", "find_layout", "describe_unread_part"]
 
@@ -269,7 +269,7 @@ def entry_arguments(host: Host, event: str, spec: HostEventSpec, arguments: argp
     pins: dict[str, str] = {}
     if arguments.start:
         # Pinned, since the agent's environment at the time of an event may name others.
-        runtime_dir = list_socket_directories(arguments)[0]
+        runtime_dir = os.path.abspath(list_runtime_dirs(arguments.runtime_dir, os.environ)[0])
         pins = {"config": find_config_file(arguments.config, os.environ), "state_dir": state_dir(os.environ)}
     would_build = arguments.dry_run and arguments.form != "python" and not program_path().is_file()
     form: Form = "python" if would_build else arguments.form

@@ -11,19 +11,14 @@ from contextlib import closing, contextmanager
 
 from hooklatch.client.admin import AdminConnection, connect_first, open_admin
 from hooklatch.errors import DaemonUnreachableError
-from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, list_candidate_dirs, list_runtime_dirs, state_dir
+from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, list_candidate_dirs, state_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Generator
 
-__all__ = ["connect_administrator", "connect_agent_once", "list_socket_directories"]
-
-
-def list_socket_directories(arguments: argparse.Namespace) -> list[str]:
-    """Return the absolute paths of the folders that may hold the sockets."""
-    return [os.path.abspath(folder) for folder in list_runtime_dirs(arguments.runtime_dir, os.environ)]
+__all__ = ["connect_administrator", "connect_agent_once"]
 
 
 @contextmanager
