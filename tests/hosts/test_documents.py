@@ -152,7 +152,10 @@ UNCLEAR = [
     ("codex", "PreToolUse", {"tool_name": "apply_patch", "tool_input": {"command": "no patch"}}),
     ("copilot", "preToolUse", {"toolName": "bash", "toolArgs": '{"command":"ls","command":"rm"}'}),
     ("copilot", "preToolUse", {"toolName": "bash", "toolArgs": "ls"}),
+    ("copilot", "preToolUse", {"toolName": "", "toolArgs": '{"command":"ls"}'}),
+    ("copilot", "preToolUse", {"toolName": 7, "toolArgs": '{"command":"ls"}'}),
     ("cursor", "beforeMCPExecution", {"tool_name": "create", "tool_input": "[1]"}),
+    ("cursor", "beforeMCPExecution", {"tool_name": "", "tool_input": '{"a":1}'}),
     ("cursor", "beforeShellExecution", {}),
     ("generic", "pre_tool_use", {"payload": []}),
     ("generic", "pre_tool_use", {"payload": {"tool_name": "Bash", "tool_input": 7}}),
@@ -166,6 +169,14 @@ def test_a_tool_that_could_do_two_things_is_not_judged(host: str, event: str, do
         requested(host, event, document)
 
     assert caught.value.event == event
+
+
+def test_a_name_that_is_empty_does_not_hide_another_spelling() -> None:
+    document = {"tool_name": "", "toolName": "bash", "toolArgs": '{"command":"ls"}'}
+
+    sent = payload_of(requested("copilot", "preToolUse", document))
+
+    assert (sent["tool_kind"], sent["tool_args"]) == ("shell", {"command": "ls"})
 
 
 def test_values_arrive_as_they_were_written() -> None:

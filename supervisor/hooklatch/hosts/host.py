@@ -283,8 +283,8 @@ class Host:
         name = next((document[key] for key in self.tool_keys if key in document), None)
         tool_input: object = next((document[key] for key in self.input_keys if key in document), dict[str, Any]())
         if self.has_text_inputs and isinstance(tool_input, str):
-            tool_input, fault = decode_checked(tool_input.encode())
-            if not isinstance(name, str) or not isinstance(tool_input, dict):
+            name, (tool_input, fault) = native.text(*self.tool_keys), decode_checked(tool_input.encode())
+            if name is None or not isinstance(tool_input, dict):
                 raise UnclearToolError(f"the input of a tool is not a JSON object: {fault or 'another value'}")
         if not isinstance(name, str):
             return None
