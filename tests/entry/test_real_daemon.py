@@ -55,6 +55,36 @@ def test_what_names_a_key_twice_is_refused(form: str, place: Place) -> None:
     assert code == 2 or json.loads(stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
+def test_a_text_that_holds_a_document_is_refused(form: str, place: Place) -> None:
+    call = json.dumps(document("PreToolUse", tool_name="Bash", tool_input={"command": "ls"}).decode()).encode()
+
+    code, stdout, stderr = run(form, str(place.runtime), call)
+
+    assert (code, stderr) == (0, b"")
+    assert "it is not a JSON object" in json.loads(stdout)["hookSpecificOutput"]["permissionDecisionReason"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        b'{}},"params":{"host":"claude-code","event":"Stop","document":{"hook_event_name":"Stop"}',
+        b'{}},"method":"fire","params":{"event":"stop"',
+    ],
+)
+def test_a_document_that_ends_early_is_refused_beside_a_variable_that_is_too_long(
+    form: str, place: Place, call: bytes
+) -> None:
+    fires = fires_of(place, "stop")
+
+    code, stdout, stderr = run(
+        form, str(place.runtime), call, environ={"HOME": "/none", "CLAUDE_PROJECT_DIR": "/" * 5000}
+    )
+
+    assert (code, stdout) == (2, b"")
+    assert b"occurs twice in one object" in stderr
+    assert fires_of(place, "stop") == fires
+
+
 def test_an_event_that_nobody_waits_for_reaches_the_daemon(form: str, place: Place) -> None:
     before = fires_of(place, "session_end")
 

@@ -22,15 +22,9 @@ from hooklatch.core.payload import canonicalize_json
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
-    "SdkAbilities",
-    "AskRuling",
-    "RefuseRuling",
-    "Ruling",
-    "ProceedRuling",
-    "UnreadableInputError",
-    "read_object",
-    "make_ruling",
-]
+    "SdkAbilities", "AskRuling", "RefuseRuling", "Ruling", "ProceedRuling", "UnreadableInputError",
+    "read_object", "make_ruling",
+]  # fmt: skip
 
 
 class SdkAbilities(msgspec.Struct, frozen=True, kw_only=True):

@@ -142,6 +142,8 @@ def find_added_command(word: str) -> Callable[[list[str]], int] | None:
     """
     if any(word == name for rows in COMMANDS.values() for name, _, _ in rows):
         return None
+    from typing import cast  # few commands import it
+
     from hooklatch.products import COMMANDS as ADDED
     from hooklatch.products import ProductError, list_products, load_product
 
@@ -149,9 +151,11 @@ def find_added_command(word: str) -> Callable[[list[str]], int] | None:
         command = load_product(ADDED, word, object) if word in list_products(ADDED) else None
     except ProductError as error:
         raise CommandError(Exit.SOFTWARE, str(error)) from None
-    if command is not None and not callable(command):
+    if command is None:
+        return None
+    if not callable(command):
         raise CommandError(Exit.SOFTWARE, f"the entry point of the command {word!r} is not a function")
-    return command
+    return cast("Callable[[list[str]], int]", command)
 
 
 def format_error(error: HooklatchError) -> str:

@@ -25,20 +25,9 @@ from hooklatch.core.hooks.registry import HookState
 from hooklatch.core.status_answers import ChildStatus, HealthFinding, ProjectStatus
 
 __all__ = [
-    "AbsentDaemon",
-    "DaemonTree",
-    "EventsOutput",
-    "StopOutput",
-    "TopHook",
-    "TopOutput",
-    "TrustedProjects",
-    "CONFIG",
-    "add_schema",
-    "list_schema_names",
-    "schema_file_name",
-    "find_schema",
-    "format_schema",
-]
+    "AbsentDaemon", "DaemonTree", "EventsOutput", "StopOutput", "TopHook", "TopOutput", "TrustedProjects",
+    "CONFIG", "add_schema", "list_schema_names", "schema_file_name", "find_schema", "format_schema",
+]  # fmt: skip
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 CONFIG = "hooks.toml"

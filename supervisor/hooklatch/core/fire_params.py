@@ -63,8 +63,8 @@ class FireParams(msgspec.Struct, frozen=True):
 class HostParams(msgspec.Struct, frozen=True):
     """The params of `host`: one event of a host.
 
-    `event` is the one that the forwarder was installed for, `document` what the host wrote, as it is or as a string
-    that holds it, and `budget` the seconds for which the forwarder still waits.
+    `event` is the one that the forwarder was installed for, `document` what the host wrote, as it is, and `budget`
+    the seconds for which the forwarder still waits.
     """
 
     host: Name

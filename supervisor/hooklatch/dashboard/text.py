@@ -13,14 +13,9 @@ from datetime import UTC, datetime
 from hooklatch.core.text import escape_text
 
 __all__ = [
-    "MAX_TEXT",
-    "clip_page_text",
-    "make_visible",
-    "format_instant",
-    "format_moment",
-    "parse_moment",
+    "MAX_TEXT", "clip_page_text", "make_visible", "format_instant", "format_moment", "parse_moment",
     "format_page_json",
-]
+]  # fmt: skip
 
 MAX_TEXT = 20_000  # characters of one value on a page
 KEPT_CHARACTERS = "\n\t"

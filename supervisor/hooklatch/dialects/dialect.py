@@ -21,19 +21,9 @@ from hooklatch.core.text import suggest_name
 from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
-    "OUTPUT_WORDS",
-    "REFUSALS",
-    "Answers",
-    "Dialect",
-    "EventMapping",
-    "InvalidDialectError",
-    "Matching",
-    "NativeEvent",
-    "Style",
-    "UnknownNativeEventError",
-    "validate_dialect",
-    "feed",
-]
+    "OUTPUT_WORDS", "REFUSALS", "Answers", "Dialect", "EventMapping", "InvalidDialectError", "Matching",
+    "NativeEvent", "Style", "UnknownNativeEventError", "validate_dialect", "feed",
+]  # fmt: skip
 
 Matching: TypeAlias = Literal["none", "search", "full", "exact_or_search"]
 Style: TypeAlias = Literal["merged", "tagged", "exit", "results", "threaded"]

@@ -19,15 +19,9 @@ from hooklatch.core.payload import PayloadError, canonicalize_json
 from hooklatch.dialects.dialect import Dialect, EventMapping
 
 __all__ = [
-    "MISSING",
-    "TranslatedEvent",
-    "carry_patch",
-    "find_at_path",
-    "is_same",
-    "list_known_keys",
-    "translate_to_canonical",
-    "translate_to_native",
-]
+    "MISSING", "TranslatedEvent", "carry_patch", "find_at_path", "is_same", "list_known_keys",
+    "translate_to_canonical", "translate_to_native",
+]  # fmt: skip
 
 MISSING: Final = object()
 SESSION_FIELDS: Final = frozenset({*EnvelopeParams.__struct_fields__, "call_id"})

@@ -35,15 +35,9 @@ from hooklatch_worker.sandbox.safety import (
 )
 
 __all__ = [
-    "MINIMUM_VERSION",
-    "OURS",
-    "SPARES",
-    "Mark",
-    "examine_interpreter",
-    "inspect_in_thread",
-    "stamp_interpreter_file",
-    "read_soabi",
-]
+    "MINIMUM_VERSION", "OURS", "SPARES", "Mark", "examine_interpreter", "inspect_in_thread",
+    "stamp_interpreter_file", "read_soabi",
+]  # fmt: skip
 
 MINIMUM_VERSION = (3, 11)
 LOOK_TIMEOUT = 20.0  # seconds; enough for a cold start on a busy machine

@@ -23,15 +23,9 @@ from hooklatch.fleet.manifests import FleetError, Name, Sha256
 from hooklatch.record.storage.chain import ChainLink, read_link
 
 __all__ = [
-    "MAX_DATA",
-    "BatchError",
-    "PackedBatch",
-    "ShippedRecord",
-    "find_newest_hash",
-    "pack_batch",
-    "select_fields",
+    "MAX_DATA", "BatchError", "PackedBatch", "ShippedRecord", "find_newest_hash", "pack_batch", "select_fields",
     "unpack_batch",
-]
+]  # fmt: skip
 
 FORMAT = 1
 MAX_DATA = 8 * 2**20  # bytes of a batch, packed or not: a record has at most some 2 MiB

@@ -16,15 +16,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 __all__ = [
-    "KeyFormatError",
-    "NoLibraryError",
-    "PrivateKey",
-    "PublicKey",
-    "make_key",
-    "decode_key",
-    "read_private",
+    "KeyFormatError", "NoLibraryError", "PrivateKey", "PublicKey", "make_key", "decode_key", "read_private",
     "read_public",
-]
+]  # fmt: skip
 
 PUBLIC, PRIVATE = "ed25519:", "ed25519-private:"
 PURPOSE = b"hooklatch fleet manifest 1\n"  # signed in front of each payload: no other text can pass for a manifest

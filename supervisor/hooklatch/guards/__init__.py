@@ -28,28 +28,10 @@ if TYPE_CHECKING:
     from hooklatch.shelltext.reading.containers import is_contained
 
 __all__ = [
-    "Command",
-    "Redirect",
-    "UnreadableCommandError",
-    "Word",
-    "call_of",
-    "codes_of",
-    "commands",
-    "data_lost",
-    "git_options",
-    "git_parts",
-    "hostname_of",
-    "hosts_reached",
-    "is_contained",
-    "is_harmless",
-    "is_of_person",
-    "packages_installed",
-    "paths_written",
-    "reads_data",
-    "running_fetched",
-    "strictest",
-    "strip_version",
-]
+    "Command", "Redirect", "UnreadableCommandError", "Word", "call_of", "codes_of", "commands", "data_lost",
+    "git_options", "git_parts", "hostname_of", "hosts_reached", "is_contained", "is_harmless", "is_of_person",
+    "packages_installed", "paths_written", "reads_data", "running_fetched", "strictest", "strip_version",
+]  # fmt: skip
 # Where each function is that is loaded with its tables only when it is asked for.
 MODULES = {
     **dict.fromkeys(("call_of", "is_harmless", "strictest"), "guards.calls"),

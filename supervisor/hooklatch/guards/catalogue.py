@@ -10,15 +10,9 @@ from typing import TypeAlias
 import msgspec
 
 __all__ = [
-    "AddedGuards",
-    "Gallery",
-    "GalleryGuard",
-    "ShownGuard",
-    "read_guard_cases",
-    "list_gallery",
-    "find_gallery_guard",
-    "read_guard_source",
-]
+    "AddedGuards", "Gallery", "GalleryGuard", "ShownGuard", "read_guard_cases", "list_gallery",
+    "find_gallery_guard", "read_guard_source",
+]  # fmt: skip
 
 GALLERY = files("hooklatch.guards") / "gallery"
 # The module that a guard imports and hooklatch does not bring by itself, and what to install for it.

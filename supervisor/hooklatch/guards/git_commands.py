@@ -15,14 +15,9 @@ from hooklatch.shelltext.reading.inner import split_git_verb
 from hooklatch.shelltext.words import Word
 
 __all__ = [
-    "list_files_written",
-    "git_options",
-    "git_parts",
-    "find_git_places",
-    "is_of_person",
-    "refs_pushed",
+    "list_files_written", "git_options", "git_parts", "find_git_places", "is_of_person", "refs_pushed",
     "strange_program",
-]
+]  # fmt: skip
 
 OF_TREES: Final = (
     "-q --quiet --recurse-submodules? --progress -m --merge --conflict= -2 --ours -3 --theirs -p --patch"

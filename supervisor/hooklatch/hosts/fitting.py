@@ -12,14 +12,9 @@ import msgspec
 from hooklatch.core.messages import FireDecision
 
 __all__ = [
-    "HostVerdicts",
-    "explain_decision",
-    "fit_decision",
-    "format_model_text",
-    "decode_patch",
-    "turn_into_deny",
+    "HostVerdicts", "explain_decision", "fit_decision", "format_model_text", "decode_patch", "turn_into_deny",
     "add_warning",
-]
+]  # fmt: skip
 
 VERDICTS: Final = frozenset({"pass", "allow", "deny", "ask", "halt"})
 

@@ -25,20 +25,9 @@ if TYPE_CHECKING:
     from hooklatch.testing.workers import Worker
 
 __all__ = [
-    "event",
-    "run",
-    "Result",
-    "assert_allows",
-    "assert_amends",
-    "assert_asks",
-    "assert_denies",
-    "assert_fails",
-    "assert_passes",
-    "HookTester",
-    "InProcess",
-    "Memory",
-    "Worker",
-]
+    "event", "run", "Result", "assert_allows", "assert_amends", "assert_asks", "assert_denies", "assert_fails",
+    "assert_passes", "HookTester", "InProcess", "Memory", "Worker",
+]  # fmt: skip
 
 HOMES = {
     "event": "events", "HookTester": "desk", "InProcess": "in_process", "Memory": "memory", "Result": "results",

@@ -15,15 +15,9 @@ from hooklatch.testing.results import Result
 from hooklatch_worker.author.event import Event
 
 __all__ = [
-    "FireTarget",
-    "assert_allows",
-    "assert_amends",
-    "assert_asks",
-    "assert_denies",
-    "assert_fails",
-    "assert_passes",
-    "run",
-]
+    "FireTarget", "assert_allows", "assert_amends", "assert_asks", "assert_denies", "assert_fails",
+    "assert_passes", "run",
+]  # fmt: skip
 
 
 class FireTarget(Protocol):

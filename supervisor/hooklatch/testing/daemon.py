@@ -21,14 +21,9 @@ if TYPE_CHECKING:
     from hooklatch.service.parts import DaemonComponents
 
 __all__ = [
-    "NotHereError",
-    "check_system",
-    "make_daemon_options",
-    "reset_daemon",
-    "make_scratch_folder",
-    "settle_environments",
-    "write_source_config",
-]
+    "NotHereError", "check_system", "make_daemon_options", "reset_daemon", "make_scratch_folder",
+    "settle_environments", "write_source_config",
+]  # fmt: skip
 
 
 class NotHereError(Exception):

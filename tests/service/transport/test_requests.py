@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.protocol import Request, Response, RpcError, convert_params, read_message
-from hooklatch.service.transport.requests import FireRequest, HostRequest, read_line
+from hooklatch.service.transport.requests import FireRequest, HostRequest, read_host_params, read_line
 from hooklatch_worker.author.ambiguity import find_ambiguity
 from support.profiles import fuzzing
 from support.tables import table
@@ -134,7 +134,6 @@ def test_a_forwarded_document_is_taken_as_it_came(document: bytes) -> None:
     [
         HEAD + b"}}",
         HEAD + b',"document":}',
-        HEAD + b',"event":"PreToolUse","document":{}}}',
         HEAD + b',"more":1,"document":{}}}',
         HEAD.replace(b',"budget":5', b"") + b',"document":{}}}',
         HEAD.replace(b',"environ":{}', b"") + b',"document":{}}}',
@@ -144,3 +143,34 @@ def test_a_forwarded_document_is_taken_as_it_came(document: bytes) -> None:
 )
 def test_a_line_that_no_forwarder_writes_is_read_as_any_other(line: bytes) -> None:
     assert found(read_line, line) == found(read_message, line)
+
+
+@table(
+    "line",
+    [
+        HEAD + b',"event":"PreToolUse","document":{}}}',
+        HEAD.replace(b"5", b"0") + b',"document":{}},"params":{"host":"codex","event":"Stop"}}',
+        HEAD.replace(b"5", b"0") + b',"document":{},"event":"PreToolUse"}}',
+        HEAD.replace(b"5", b"0") + b',"document":{}},"method":"fire","params":{"event":"stop"}}',
+        HEAD.replace(b"5", b"0") + b',"document":{}},"\\u0069d":2,"x":{}}',
+        HEAD + b',"more":1,"document":{}},"id":2,"x":{}}',
+    ],
+)
+def test_what_begins_like_a_forwarders_line_names_no_key_twice(line: bytes) -> None:
+    with pytest.raises(RpcError, match="occurs twice in one object") as caught:
+        read_line(line)
+
+    assert caught.value.request_id == 1
+
+
+@pytest.mark.parametrize("document", [b'{"a":1}', b'"{\\"a\\":1}"'])
+def test_another_client_sends_a_document_as_json_or_as_text(document: bytes) -> None:
+    params = read_host_params(Raw(b'{"document": ' + document + b' ,"host":"codex"}'))
+
+    assert (params.host, bytes(params.document)) == ("codex", b'{"a":1}')
+
+
+@pytest.mark.parametrize("document", [b'"abc', b'"\\ud800"', b'"\xff"', b'{"a":1,"a":1}', b'"" ""'])
+def test_a_document_of_another_client_that_is_not_json_is_refused(document: bytes) -> None:
+    with pytest.raises(RpcError, match="bad params"):
+        read_host_params(Raw(b'{"host":"codex","document":' + document + b"}"))

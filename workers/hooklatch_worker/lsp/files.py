@@ -13,15 +13,9 @@ from typing import Final, cast
 from msgspec import Struct
 
 __all__ = [
-    "MAX_SOURCE",
-    "PATH_KEYS",
-    "Location",
-    "Stamp",
-    "locate_file",
-    "read_source",
-    "find_project_root",
+    "MAX_SOURCE", "PATH_KEYS", "Location", "Stamp", "locate_file", "read_source", "find_project_root",
     "read_file_stamp",
-]
+]  # fmt: skip
 
 MAX_SOURCE = 2 * 2**20  # bytes; larger files are generated code, and take servers seconds
 PATH_KEYS: Final = ("file_path", "filePath", "path", "notebook_path", "target_file", "TargetFile")

@@ -13,16 +13,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 __all__ = [
-    "MAX_HEADER",
-    "MAX_MESSAGE",
-    "LspProtocolError",
-    "LspMessage",
-    "MessageReader",
-    "Problem",
-    "encode_lsp_message",
-    "parse_file_uri",
-    "format_file_uri",
-]
+    "MAX_HEADER", "MAX_MESSAGE", "LspProtocolError", "LspMessage", "MessageReader", "Problem",
+    "encode_lsp_message", "parse_file_uri", "format_file_uri",
+]  # fmt: skip
 
 MAX_MESSAGE = 16 * 2**20  # bytes; enough for a file of 2 MiB with a diagnostic on every line
 MAX_HEADER = 4096  # bytes; only two headers exist, of less than 100 bytes each

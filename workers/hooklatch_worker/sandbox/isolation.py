@@ -24,13 +24,9 @@ from hooklatch_worker.sandbox import environment, landlock, linux, seccomp, temp
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 __all__ = [
-    "EffectiveIsolation",
-    "IsolationError",
-    "KernelFeatures",
-    "confine_process",
-    "find_effective_isolation",
+    "EffectiveIsolation", "IsolationError", "KernelFeatures", "confine_process", "find_effective_isolation",
     "detect_kernel",
-]
+]  # fmt: skip
 
 FULL_KERNEL = "Linux 6.12 or later with Landlock (lsm=landlock) and seccomp filters, on x86_64 or aarch64"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")

@@ -16,15 +16,9 @@ from typing import NamedTuple, TypeAlias
 from hooklatch_worker.sandbox.linux import LIBC, raise_errno
 
 __all__ = [
-    "CALLS",
-    "SyscallRule",
-    "apply_filter",
-    "is_supported",
-    "list_outward_rules",
-    "assemble_filter",
-    "list_socket_rules",
-    "list_strict_rules",
-]
+    "CALLS", "SyscallRule", "apply_filter", "is_supported", "list_outward_rules", "assemble_filter",
+    "list_socket_rules", "list_strict_rules",
+]  # fmt: skip
 
 PR_SET_SECCOMP, MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
 KILL_PROCESS, ERRNO, ALLOW = 0x80000000, 0x00050000, 0x7FFF0000

@@ -22,15 +22,9 @@ from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
 
 __all__ = [
-    "FileEdit",
-    "apply_edit",
-    "diff_edit",
-    "plan_edit",
-    "plan_install",
-    "plan_plugin_install",
-    "plan_settings_uninstall",
-    "plan_plugin_uninstall",
-]
+    "FileEdit", "apply_edit", "diff_edit", "plan_edit", "plan_install", "plan_plugin_install",
+    "plan_settings_uninstall", "plan_plugin_uninstall",
+]  # fmt: skip
 
 MARK = "\ufeff"  # a byte order mark
 

@@ -16,14 +16,9 @@ from hooklatch.entry.starting import ENVIRONMENT, encode_start_environment
 from hooklatch.paths import state_dir
 
 __all__ = [
-    "InstalledFile",
-    "digest_bytes",
-    "start_environment_path",
-    "forget_file",
-    "list_installed",
-    "remember_file",
+    "InstalledFile", "digest_bytes", "start_environment_path", "forget_file", "list_installed", "remember_file",
     "remember_environment",
-]
+]  # fmt: skip
 
 
 class InstalledFile(msgspec.Struct, frozen=True):

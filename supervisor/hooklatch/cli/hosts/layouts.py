@@ -17,15 +17,9 @@ from hooklatch.cli.hosts.entries import SettingsShape
 from hooklatch.hosts.host import HostEventSpec
 
 __all__ = [
-    "LAYOUTS",
-    "SettingsLayout",
-    "Scope",
-    "Version",
-    "make_handler",
-    "is_known",
-    "read_version",
+    "LAYOUTS", "SettingsLayout", "Scope", "Version", "make_handler", "is_known", "read_version",
     "format_version",
-]
+]  # fmt: skip
 
 Scope: TypeAlias = Literal["user", "project"]
 Version: TypeAlias = tuple[int, ...]

@@ -12,14 +12,9 @@ import tempfile
 from contextlib import suppress
 
 __all__ = [
-    "FileError",
-    "back_up_file",
-    "delete_file",
-    "make_folders",
-    "read_if_present",
-    "remove_folders",
+    "FileError", "back_up_file", "delete_file", "make_folders", "read_if_present", "remove_folders",
     "replace_file",
-]
+]  # fmt: skip
 
 MAX_SIZE = 16 * 2**20  # bytes; settings are a few KiB
 

@@ -15,16 +15,9 @@ if TYPE_CHECKING:
     from hooklatch.core.status_answers import StatusAnswer
 
 __all__ = [
-    "SORTS",
-    "TopBoard",
-    "TopReport",
-    "TopRow",
-    "TopDisplay",
-    "apply_key",
-    "build_board",
-    "order_rows",
+    "SORTS", "TopBoard", "TopReport", "TopRow", "TopDisplay", "apply_key", "build_board", "order_rows",
     "build_rows",
-]
+]  # fmt: skip
 
 Page: TypeAlias = Literal["table", "hook", "help"]
 STATES = ("quarantined", "inactive", "suspended", "disabled", "active")  # faults first

@@ -19,14 +19,9 @@ if TYPE_CHECKING:
     from hooklatch.cli.terminal.look import Meaning
 
 __all__ = [
-    "KINDS",
-    "WatchLayout",
-    "layout_for_width",
-    "format_announcement",
-    "format_time_of_day",
-    "convert_to_record",
-    "list_titles",
-]
+    "KINDS", "WatchLayout", "layout_for_width", "format_announcement", "format_time_of_day",
+    "convert_to_record", "list_titles",
+]  # fmt: skip
 
 KINDS = (
     "decision", "registry", "suspended", "resumed", "quarantined", "released", "reloaded", "fault", "mended",

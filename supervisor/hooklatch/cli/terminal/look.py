@@ -23,16 +23,9 @@ if TYPE_CHECKING:
     Meaning = Literal["good", "bad", "warning", "quiet", "title"]
 
 __all__ = [
-    "VERDICTS",
-    "StyledText",
-    "Spinner",
-    "colour_text",
-    "has_colour",
-    "paint_text",
-    "shorten_path",
-    "shorten_revision",
-    "terminal_width",
-]
+    "VERDICTS", "StyledText", "Spinner", "colour_text", "has_colour", "paint_text", "shorten_path",
+    "shorten_revision", "terminal_width",
+]  # fmt: skip
 
 # The terminal's own colours, which people have chosen to be readable: ECMA-48, 8.3.117 (SGR).
 CODES = {"good": "32", "bad": "1;31", "warning": "33", "quiet": "2", "title": "1"}

@@ -22,21 +22,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 __all__ = [
-    "print_error",
-    "order_failures_first",
-    "finish_output",
-    "has_reader",
-    "format_json",
-    "escape_invisible",
-    "prepare_streams",
-    "print_line",
-    "say_diff",
-    "say_exact",
-    "say_json",
-    "say_lines",
-    "say_table",
-    "say_text",
-]
+    "print_error", "order_failures_first", "finish_output", "has_reader", "format_json", "escape_invisible",
+    "prepare_streams", "print_line", "say_diff", "say_exact", "say_json", "say_lines", "say_table", "say_text",
+]  # fmt: skip
 
 
 NARROWEST = 20  # columns for words beside an indent; with less, the terminal wraps by itself

@@ -23,17 +23,9 @@ from hooklatch.record.findings import ChainWitness
 from hooklatch.record.storage.reading import KINDS, MOMENTS, Filters, read_moment
 
 __all__ = [
-    "SUGGESTION_RECORDS",
-    "AskedName",
-    "add_filters",
-    "add_moments",
-    "list_asked_names",
-    "read_filters",
-    "parse_record_time",
-    "record_folder",
-    "make_unknown_name_error",
-    "parse_witness",
-]
+    "SUGGESTION_RECORDS", "AskedName", "add_filters", "add_moments", "list_asked_names", "read_filters",
+    "parse_record_time", "record_folder", "make_unknown_name_error", "parse_witness",
+]  # fmt: skip
 
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
 SHOWN = 20  # records to show by default

@@ -19,21 +19,10 @@ from hooklatch.core.messages import RETRYABLE, Cause, ChainHead, DecisionVerdict
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 __all__ = [
-    "Accepted",
-    "AnnouncedDecision",
-    "AnsweredDecision",
-    "Decision",
-    "LocalDecision",
-    "HookOutcome",
-    "RefusedError",
-    "TABLE",
-    "decide_locally",
-    "make_local_decision",
-    "read_decision",
-    "read_fired",
-    "refuse_locally",
-    "make_skipped_decision",
-]
+    "Accepted", "AnnouncedDecision", "AnsweredDecision", "Decision", "LocalDecision", "HookOutcome",
+    "RefusedError", "TABLE", "decide_locally", "make_local_decision", "read_decision", "read_fired",
+    "refuse_locally", "make_skipped_decision",
+]  # fmt: skip
 
 TABLE: Final = DecisionTable(msgspec.json.decode(format_decision_table()))
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]

@@ -16,21 +16,10 @@ from typing import Protocol
 import msgspec
 
 __all__ = [
-    "AddressError",
-    "RecordBatch",
-    "BehindError",
-    "ConflictError",
-    "Engine",
-    "EngineError",
-    "LogFacts",
-    "LostError",
-    "MissingFileError",
-    "NotInstalledError",
-    "EngineOpener",
-    "EngineRefusedError",
-    "StoredReport",
+    "AddressError", "RecordBatch", "BehindError", "ConflictError", "Engine", "EngineError", "LogFacts",
+    "LostError", "MissingFileError", "NotInstalledError", "EngineOpener", "EngineRefusedError", "StoredReport",
     "UnreachableError",
-]
+]  # fmt: skip
 
 
 class EngineError(Exception):

@@ -23,13 +23,9 @@ if TYPE_CHECKING:
     from hooklatch.core.status_answers import AppliedBundle
 
 __all__ = [
-    "AppliedVersion",
-    "advance_policy",
-    "find_applied_version",
-    "read_followed_policy",
-    "describe_foreign_policy",
-    "read_version",
-]
+    "AppliedVersion", "advance_policy", "find_applied_version", "read_followed_policy",
+    "describe_foreign_policy", "read_version",
+]  # fmt: skip
 
 
 class AppliedVersion(msgspec.Struct, frozen=True):

@@ -30,14 +30,9 @@ from hooklatch.fleet.reports import HostReport, read_report
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
-    "ReceivedReport",
-    "LostRaceError",
-    "OverwrittenError",
-    "Publisher",
-    "PushOutput",
-    "UnknownOutcomeError",
+    "ReceivedReport", "LostRaceError", "OverwrittenError", "Publisher", "PushOutput", "UnknownOutcomeError",
     "read_history",
-]
+]  # fmt: skip
 
 PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn whether a commit succeeded
 

@@ -28,21 +28,10 @@ from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
-    "HistoryReport",
-    "StoredVersion",
-    "VersionHistory",
-    "HistoryError",
-    "NoVersionError",
-    "VersionDraft",
-    "check_labels",
-    "encode_envelope",
-    "plan_push",
-    "plan_rollback",
-    "format_percent",
-    "sign_version",
-    "find_standing_version",
-    "plan_wider_rollout",
-]
+    "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError", "VersionDraft",
+    "check_labels", "encode_envelope", "plan_push", "plan_rollback", "format_percent", "sign_version",
+    "find_standing_version", "plan_wider_rollout",
+]  # fmt: skip
 
 MAX_MESSAGE = 2000  # characters: every host reads all versions, so they stay small
 

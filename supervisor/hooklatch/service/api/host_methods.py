@@ -72,10 +72,7 @@ class HostMethods:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         session, event, budget = connection.session, params.event, params.budget
         try:
-            document = bytes(params.document)
-            if document.startswith(b'"'):  # a client that has a text, and not the JSON in it
-                document = msgspec.json.decode(document, type=str).encode()
-            native = host.read(event, document, params.environ)
+            native = host.read(event, bytes(params.document), params.environ)
             if canary.KEY in native.fields and (refusal := canary.refuse_canary(host, native)) is not None:
                 return refusal
             if not native.spec.event:
@@ -88,7 +85,7 @@ class HostMethods:
             return await self._refuse_unreadable(host, event, "protocol", describe_host_bug(host, error), session)
         # Of what can be large, only the payload and the document's bytes are kept while hooks run.
         firing = self._fire(host, msgspec.structs.replace(native, document={}), request, budget, session)
-        del params, document, native, request
+        del params, native, request
         return await firing
 
     async def _fire(

@@ -21,7 +21,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection, Role
-from hooklatch.service.transport.requests import FireRequest, HostRequest, IncomingRequest
+from hooklatch.service.transport.requests import FireRequest, HostRequest, IncomingRequest, read_host_params
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
@@ -151,8 +151,8 @@ class ApiMethods:
             return method.answer(connection, request.params)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
-        if request.method == "host" and (fault := find_ambiguity(bytes(request.params))) is not None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
+        if request.method == "host":
+            return method.answer(connection, read_host_params(request.params))
         params = request.params if method.params is msgspec.Raw else convert_params(request.params, method.params)
         return method.answer(connection, params)
 

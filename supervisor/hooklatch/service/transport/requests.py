@@ -9,7 +9,8 @@ A forwarder copies a host's document into its line as the last of the params.  T
     {"jsonrpc":"2.0","id":1,"method":"host","params":{"host":…,"event":…,"environ":…,"budget":…,"document": ⟨bytes⟩ }}
 
 So the daemon reads the document alone.  Bytes that close the object early would make a JSON parser find another event.
-Here they make a document that is not JSON, and is refused.
+Here they make a document that is not JSON, and is refused.  A line that begins like a forwarder's, and has params that
+no forwarder writes or that are not valid, is read only if all parsers read it alike.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import msgspec
 
 from hooklatch.core.fire_params import FireParams, HostParams, WaitBudget
 from hooklatch.core.limits import Name, Path
-from hooklatch.core.protocol import Request, Response, read_message
-from hooklatch_worker.author.ambiguity import decode_checked
+from hooklatch.core.protocol import ErrorCode, Request, Response, RpcError, convert_params, read_message
+from hooklatch_worker.author.ambiguity import decode_checked, find_ambiguity
 
-__all__ = ["FireRequest", "HostRequest", "IncomingRequest", "read_line"]
+__all__ = ["FireRequest", "HostRequest", "IncomingRequest", "read_host_params", "read_line"]
 
 
 class FireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,8 +78,8 @@ def read_line(line: bytes) -> IncomingRequest | Response:
     Raises:
         RpcError: the line is not JSON, or not a JSON-RPC 2.0 message. The text names the problem.
     """
-    if line.startswith(FORWARDED_HEAD) and (request := read_forwarded_line(line)) is not None:
-        return request
+    if line.startswith(FORWARDED_HEAD):
+        return read_forwarded_line(line) or read_unambiguous_message(line)
     try:
         fire = FIRES.decode(line)
     except UNDECODABLE:
@@ -98,3 +99,26 @@ def read_forwarded_line(line: bytes) -> HostRequest | None:
         return None
     params, document = forwarded.params, msgspec.Raw(line[begin + len(DOCUMENT) : end])
     return HostRequest(forwarded.id, HostParams(params.host, document, params.event, params.environ, params.budget))
+
+
+def read_unambiguous_message(line: bytes) -> Request | Response:
+    """Parse a line that may hold a document as it came, which could close the object early and name a key again."""
+    message = read_message(line)
+    if (fault := find_ambiguity(line)) is not None:
+        raise RpcError(ErrorCode.INVALID_REQUEST, f"not a request: {fault}", request_id=1)
+    return message
+
+
+def read_host_params(params: msgspec.Raw) -> HostParams:
+    """Return the params of a `host` that no forwarder sent, in which the document may be a text that holds it.
+
+    Raises:
+        RpcError: the params do not fit, or parsers may read them differently.
+    """
+    if (fault := find_ambiguity(bytes(params))) is not None:
+        raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
+    event = convert_params(params, HostParams)
+    if not bytes(event.document).startswith(b'"'):
+        return event
+    text = msgspec.json.decode(event.document, type=str)
+    return msgspec.structs.replace(event, document=msgspec.Raw(text.encode()))

@@ -21,15 +21,9 @@ from hooklatch.shelltext.grammar.tree import (
 from hooklatch.shelltext.words import Word
 
 __all__ = [
-    "MAX_TEXT",
-    "READ",
-    "InputFlow",
-    "apply_redirections",
-    "compute_output",
-    "may_read_before",
-    "make_redirect",
+    "MAX_TEXT", "READ", "InputFlow", "apply_redirections", "compute_output", "may_read_before", "make_redirect",
     "make_input_word",
-]
+]  # fmt: skip
 
 ECHO_OPTION = re.compile(r"-[neE]+")
 FORMAT = re.compile(r"[^%\\]+|%[s%]|\\[nt]")

@@ -12,15 +12,9 @@ from hooklatch.shelltext.reading.unknown import list_possible_commands
 from hooklatch.shelltext.words import Word
 
 __all__ = [
-    "GIT",
-    "PLAIN",
-    "split_git_verb",
-    "reads_password_first",
-    "list_inner_commands",
-    "name_of",
-    "split_parallel",
-    "find_xargs_mark",
-]
+    "GIT", "PLAIN", "split_git_verb", "reads_password_first", "list_inner_commands", "name_of",
+    "split_parallel", "find_xargs_mark",
+]  # fmt: skip
 
 EXECUTING = {
     "find": frozenset({"-exec", "-execdir", "-ok", "-okdir"}),

@@ -9,32 +9,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 __all__ = [
-    "AWKS",
-    "FLAGS",
-    "GUARDED",
-    "JOINED",
-    "KEEPING",
-    "LEAVING",
-    "LOGIN",
-    "MAKES",
-    "PACKAGED",
-    "PASSING",
-    "PROMPTS",
-    "READERS",
-    "READING_FILES",
-    "RUN",
-    "RUNNERS",
-    "SCRIPTED",
-    "SCRIPTED_VERBS",
-    "SHELLS",
-    "SILENT",
-    "SPEAKING",
-    "TELLING",
-    "TEXTS",
-    "VARIABLES",
-    "WRAPPERS",
-    "RunnerOptions",
-]
+    "AWKS", "FLAGS", "GUARDED", "JOINED", "KEEPING", "LEAVING", "LOGIN", "MAKES", "PACKAGED", "PASSING",
+    "PROMPTS", "READERS", "READING_FILES", "RUN", "RUNNERS", "SCRIPTED", "SCRIPTED_VERBS", "SHELLS", "SILENT",
+    "SPEAKING", "TELLING", "TEXTS", "VARIABLES", "WRAPPERS", "RunnerOptions",
+]  # fmt: skip
 
 
 class RunnerOptions(NamedTuple):
