@@ -7,19 +7,21 @@
     hooklatch.daemon     a part of the daemon  ─▶ the class of its `Contribution`
 
 A product is imported where it is used, and no earlier.  One that is configured and cannot be loaded is a
-`ProductError`: its users deny, and never go on as if it were not there.  Knows entry points, and no product.
+`ProductError`: its users deny, and never go on as if it were not there.  So is one whose code raises, also
+SystemExit.  Knows entry points, and no product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
+from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, MetadataPathFinder, entry_points
 from typing import TypeVar
 
 __all__ = [
     "COMMANDS", "DAEMON", "FILES", "SOURCES", "TABLES", "ProductError", "find_products", "list_products",
-    "load_product",
+    "load_product", "run_product", "search_anew",
 ]  # fmt: skip
 
 COMMANDS, DAEMON, FILES = "hooklatch.commands", "hooklatch.daemon", "hooklatch.files"
@@ -34,7 +36,7 @@ class ProductError(Exception):
 
 @cache
 def find_products(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group.  They are searched once in a process, since what is imported stays.
+    """Return the entry points of a group.  They are searched once, until `search_anew`.
 
     Raises:
         ProductError: the metadata of the installed packages cannot be read.
@@ -44,6 +46,13 @@ def find_products(group: str) -> tuple[EntryPoint, ...]:
     except CORRUPT as error:
         reason = getattr(error, "strerror", None) or error
         raise ProductError(f"the entry points {group!r} of installed packages cannot be read: {reason}") from None
+
+
+def search_anew() -> None:
+    """Have the installed packages searched again: one may have been repaired.  What is imported stays."""
+    importlib.invalidate_caches()
+    MetadataPathFinder().invalidate_caches()
+    find_products.cache_clear()
 
 
 def list_products(group: str) -> list[str]:
@@ -62,13 +71,24 @@ def load_product(group: str, name: str, kind: type[T]) -> T:
         ProductError: no package names it, several do, or it cannot be loaded.
     """
     point = choose_point(group, name, (point for point in find_products(group) if point.name == name))
+    return run_product(f"{point.value} cannot be loaded", kind, point.load)
+
+
+def run_product(failure: str, kind: type[T], code: Callable[[], object], *refusals: type[Exception]) -> T:
+    """Return what a product's code returns.  What it raises is raised only if it is one of its `refusals`.
+
+    Raises:
+        ProductError: the code raised anything else, or returned something that is not of this kind.
+    """
     try:
-        product = point.load()
-    except Exception as error:  # it runs the package's code, which may raise anything
-        raise ProductError(f"{point.value} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not isinstance(product, kind):
-        raise ProductError(f"{point.value} is not a {kind.__name__}")
-    return product
+        result = code()
+    except refusals:
+        raise
+    except BaseException as error:  # also SystemExit: no package may end the daemon
+        raise ProductError(f"{failure}: {type(error).__name__}: {error}") from error
+    if not isinstance(result, kind):
+        raise ProductError(f"{failure}: it is a {type(result).__name__}, not a {kind.__name__}")
+    return result
 
 
 def choose_point(group: str, name: str, points: Iterable[EntryPoint]) -> EntryPoint:

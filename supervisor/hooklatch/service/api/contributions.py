@@ -1,7 +1,7 @@
 """The parts of a daemon that products add (`hooklatch/products.py`), each in a slot that is empty until it is wanted.
 
     empty ── settings want it, or a method of its name is called ──▶ loaded, until the daemon ends
-      └───── it is wanted, and cannot be loaded ──▶ a fault: the daemon is red; tried again at each reload
+      └───── it is wanted, and fails ──▶ a fault: the daemon is red; tried again at each reload
 
 The fleet's slot has a layer of hooks above all others.  With a fault it denies every gate: it is unknown what its
 policy says.  Knows what a product may add; imports no product.
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.products import DAEMON, ProductError, load_product
+from hooklatch.products import DAEMON, ProductError, load_product, run_product
 from hooklatch.service.api.methods import MethodTable
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.bundle import Fleet
@@ -129,14 +130,21 @@ class ContributionSlot(Generic[P]):
             product = load_product(DAEMON, self.name, type)
             if not issubclass(product, self._kind):
                 raise ProductError(f"{product.__qualname__} is not a {self._kind.__name__}")
-            self._loaded = self._make(product)
+            make = partial(self._make, product)
+            part: P = run_product(f"{product.__qualname__} cannot be made", self._kind, make)
+            self._loaded = part
             self._arrived.set()
         return self._loaded
 
-    def demand(self) -> P | None:
-        """Return the product's part, which is needed now. That it cannot be loaded is a fault of the daemon."""
+    def demand(self, settings: Settings | None = None) -> P | None:
+        """Return the product's part, which is needed now, with new settings.
+
+        That it cannot be loaded, or does not take them, is a fault of the daemon.
+        """
         try:
             part = self.use()
+            if settings is not None:
+                run_product("its settings cannot be applied", object, partial(part.take, settings))
         except ProductError as error:
             text = f"{self.name}: {error}; {REMEDY}"
             if text != self._fault:
@@ -150,8 +158,8 @@ class ContributionSlot(Generic[P]):
         """Apply new settings, if they want the product, or earlier ones did."""
         if self._loaded is None and not self._is_wanted(settings):
             self._fault = None
-        elif (part := self.demand()) is not None:
-            part.take(settings)
+        else:
+            self.demand(settings)
 
     def methods_of(self, role: Role) -> MethodTable:
         """Return the methods of a role; none while the product is not loaded."""

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 import trio
@@ -20,7 +20,7 @@ from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.products import FILES, ProductError, load_product
+from hooklatch.products import FILES, ProductError, load_product, run_product
 from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, check_live, require_session
 from hooklatch.service.api.registration import HookTables, MadeHooks, Registrant, Registrar
@@ -131,11 +131,13 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         """Read a settings file as in hooks.d, for a client that registers its hooks.
 
         Raises:
-            RpcError: the product that reads it cannot be loaded.
+            RpcError: the product that reads it cannot be loaded, or fails.
         """
 
         def read() -> SettingsAnswer:
-            return load_product(FILES, ".json", ForeignFile).define(params.source, params.data, params.scope)
+            product = load_product(FILES, ".json", ForeignFile)
+            define = partial(product.define, params.source, params.data, params.scope)
+            return cast("SettingsAnswer", run_product("its reader fails", dict, define, RpcError))
 
         try:
             return await trio.to_thread.run_sync(read, abandon_on_cancel=True)

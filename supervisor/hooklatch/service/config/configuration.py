@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -20,7 +21,7 @@ from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidH
 from hooklatch.core.tables import InvalidTableError, describe_unknown_key, read_table
 from hooklatch.processes.pool_limits import TOTAL_BYTES, PoolLimits
 from hooklatch.products import TABLES as PRODUCT_TABLES
-from hooklatch.products import ProductError, list_products, load_product
+from hooklatch.products import ProductError, list_products, load_product, run_product
 from hooklatch.record.settings import MIB
 from hooklatch.service.config.main_tables import MainTable, Override, OverrideTable, PersonalityTable, TableEffect
 from hooklatch.service.config.settings import (
@@ -261,12 +262,18 @@ def list_product_tables(content: Mapping[str, Any], tables: tuple[str, ...]) -> 
 
 
 def read_product_table(document: TomlDocument, name: str, folder: str) -> TableEffect:
-    """Read a product's table.  A product that cannot be loaded is an error of the file, which is not accepted then."""
+    """Read a product's table.  A product that fails is an error of the file, which is not accepted then."""
     with document.at():
         try:
             product = load_product(PRODUCT_TABLES, name, MainTable)
+            read = partial(run_table_reader, product, document, name, folder)
+            return run_product("its reader fails", TableEffect, read, ConfigError)
         except ProductError as error:
             raise InvalidTableError(f"[{name}] has no effect: {error}", (name,)) from None
+
+
+def run_table_reader(product: MainTable, document: TomlDocument, name: str, folder: str) -> TableEffect:
+    with document.at():
         check_brackets(name, document.content[name], product.struct)
         whole = msgspec.defstruct("File", [(name, product.struct)])
         table = getattr(read_table({name: document.content[name]}, whole, "file"), name)

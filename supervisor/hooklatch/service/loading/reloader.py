@@ -23,6 +23,7 @@ import trio
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.processes.starting import scratch_root
+from hooklatch.products import search_anew
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import Stamp, stamp_path
 from hooklatch.service.config.settings import Settings
@@ -175,6 +176,7 @@ class Reloader:
                 units = self._sources.units
                 self._sources.forget({location for location in units if not location.startswith(f"{anew}/")})
             if request.is_explicit:
+                search_anew()
                 self._sources.environments.renew()
             before = self.active.diagnostics
             result = await self._reload(request, known=known)
@@ -294,14 +296,17 @@ class Reloader:
     ) -> Callable[[], ObservedFiles]:
         """Return a function for a thread that reads every file once.
 
-        With `mends`, files of the fleet's bundle that are not as they were signed are written anew.
+        With `mends`, nothing is taken for unchanged by its stamp, since a write through a memory map shows in none,
+        and files of the fleet's bundle that are not as they were signed are written anew.
         """
         plan, projects = self.active.plan, self._projects
+        before = msgspec.structs.replace(self._seen, stamps={}, packages=Discovery()) if mends else self._seen
+        active, fleet = ({}, None) if mends else (projects.active, plan.fleet)
         return partial(
-            see, plan.main.path, plan.folder, self._list_known_files(), self._seen,
+            see, plan.main.path, plan.folder, self._list_known_files(), before,
             manifests=self._state.state.manifests,
-            projects=[(folder, projects.trusted[folder], projects.active.get(folder)) for folder in projects.used()],
-            look_at_fleet=self._fleet.look(plan.fleet, mends=mends),
+            projects=[(folder, projects.trusted[folder], active.get(folder)) for folder in projects.used()],
+            look_at_fleet=self._fleet.look(fleet, mends=mends),
             find_packages=find_packages,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -19,7 +20,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import is_unicode
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.errors import describe_error
-from hooklatch.products import FILES, ProductError, load_product
+from hooklatch.products import FILES, ProductError, load_product, run_product
 from hooklatch.service.config.configuration import (
     PROJECT_TABLES,
     TABLES,
@@ -218,9 +219,10 @@ def read_foreign_file(path: str, data: bytes) -> FileConfig:
 
     Raises:
         ConfigError: it is not such a file.
-        ProductError: the product cannot be loaded.
+        ProductError: the product cannot be loaded, or fails.
     """
-    return load_product(FILES, ".json", ForeignFile).read(path, data)
+    product = load_product(FILES, ".json", ForeignFile)
+    return run_product("its reader fails", FileConfig, partial(product.read, path, data), ConfigError)
 
 
 def is_declaring(name: str) -> bool:
