@@ -190,7 +190,8 @@ def of_walks(found: Any) -> None:
     for walk in tree["walks"].values():
         assert walk["calls"] >= len(walk["way"]) > walk["files"] > walk["stacked"] > 0
         assert walk["rooms"] >= walk["parts"] > 0
-    for heading, name in (("fire", "fire"), ("registration", "register, run="), ("reload", "reload")):
+    headings = {"fire": "fire", "host event": "host event", "registration": "register, run=", "reload": "reload"}
+    for heading, name in headings.items():
         walked = [step.partition(" ")[0] for step in tree["walks"][name]["way"]]
         at = -1
         for path in files_on_the_path_of_a(heading):
