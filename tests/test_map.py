@@ -22,7 +22,11 @@ FILES = [Path("/") / path.relative_to(ROOT) for path in tracked()]
 PATHS = {str(one) for path in FILES for one in (path, *path.parents)}
 PYTHON = re.compile(r"[\w./-]*\w\.py\b")
 BELOW_A_FOLDER = re.compile(r"`([\w.-]+(?:/[\w.-]+)*/[\w.-]*)`")
+# What looks like a name of code, and the few that are other people's.
+QUOTED = re.compile(r"`((?:[a-z_]\w*\.)*(?:[a-z]+_[a-z_]+|(?:[A-Z][a-z]+){2,}|\w+\(\)))`")
+OF_OTHERS = {"anyio.connect_unix", "create_agent", "invoke_async"}
 DOTTED = re.compile(r"\b(?:hooklatch_worker|hooklatch\.[a-z]\w+)(?:\.\w+)+")
+WORD = re.compile(r"\w+")
 PART = re.compile(
     rf"\b(?:supervisor|workers|tests|bench|examples|{'|'.join(name.partition('.')[2] for name in ROOMS)})/"
 )
@@ -52,6 +56,18 @@ def docstrings() -> Iterator[tuple[str, str]]:
                 pending += ast.iter_child_nodes(node)
 
 
+def names_of_code() -> set[str]:
+    """Return every word of the source that is code or a text in it: no docstring and no comment."""
+    words: set[str] = set()
+    for _, path in ALL:
+        tree = ast.parse(path.read_text())
+        notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Constant) and id(node) in notes):
+                words.update(word for value in vars(node).values() for word in WORD.findall(str(value)))
+    return words
+
+
 def arrows(picture: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^ +(\w+) --> (\w+)$", picture, re.MULTILINE))
 
@@ -73,6 +89,14 @@ def test_every_file_that_a_docstring_names_is_there() -> None:
 
     dotted = [(name, other) for name, text in texts for other in DOTTED.findall(text)]
     assert [one for one in dotted if not is_a_module(one[1])] == []
+
+
+def test_every_name_of_code_that_a_docstring_quotes_is_there() -> None:
+    known = names_of_code()
+
+    quoted = [(name, one) for name, text in docstrings() for one in QUOTED.findall(text) if one not in OF_OTHERS]
+    assert len(quoted) > 100
+    assert [one for one in quoted if one[1].rpartition(".")[2].rstrip("()") not in known] == []
 
 
 def test_the_table_of_packages_names_their_folders_in_order() -> None:
@@ -97,3 +121,30 @@ def test_the_pictures_of_packages_and_folders_show_imports_that_there_are() -> N
     }
     assert arrows(folders) <= inside
     assert {room for arrow in arrows(folders) for room in arrow} == set(ROOMS["hooklatch.service"])
+
+
+def test_the_pictures_leave_out_no_way_from_one_folder_to_another() -> None:
+    packages, folders = [text for language, text in BLOCK.findall(DESIGN) if language == "mermaid"][:2]
+    imports = {(one, other) for one, others in graph().items() for other in others}
+    for picture, depth, above in ((packages, 1, "hooklatch"), (folders, 2, "hooklatch.service")):
+        between = {(folder_below(one, above, depth), folder_below(other, above, depth)) for one, other in imports}
+        assert between - {(None, None)}
+        shown = reachable(arrows(picture))
+        assert {way for way in between if None not in way and way[0] != way[1] and way not in shown} == set()
+
+
+def folder_below(module: str, above: str, depth: int) -> str | None:
+    """Return the folder of `above` in which a module is, None if it is in none of them."""
+    path = MODULES[module]
+    parts = module.split(".")
+    if parts[:depth] != above.split(".") or len(parts) <= depth:
+        return None
+    return parts[depth] if len(parts) > depth + 1 or path.name == "__init__.py" else None
+
+
+def reachable(ways: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return the pairs of which one leads to the other, over any number of arrows."""
+    found = set(ways)
+    while more := {(one, end) for one, middle in found for start, end in ways if middle == start} - found:
+        found |= more
+    return found

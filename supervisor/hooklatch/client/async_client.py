@@ -1,4 +1,4 @@
-"""The client under trio and under asyncio: its typed API for hosts.  What is not here is in `session.operations`.
+"""The client under trio and under asyncio: its typed API for hosts.  What is not here is in `protocol/operations.py`.
 
 Imports neither library, nor anyio, until a session is opened.
 """

@@ -1,4 +1,4 @@
-"""The client for threads: its typed API for hosts.  What is not here is in `session.operations`."""
+"""The client for threads: its typed API for hosts.  What is not here is in `protocol/operations.py`."""
 
 from __future__ import annotations
 

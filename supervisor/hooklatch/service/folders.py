@@ -186,8 +186,8 @@ async def take_over_folders(options: DaemonOptions) -> list[int]:
 def point_to_runtime(state_dir: str, runtime_dir: str) -> Generator[None]:
     """Write the daemon's runtime directory into the state directory for the duration of the block.
 
-    It is for clients with another environment: a cron job, `sudo -u`, another XDG_RUNTIME_DIR. `paths.pointed_dir`
-    reads it.
+    It is for clients with another environment: a cron job, `sudo -u`, another XDG_RUNTIME_DIR.
+    `paths.read_pointed_dir` reads it.
     """
     path = os.path.join(state_dir, POINTER)
     try:

@@ -1,8 +1,8 @@
 """The decision on a fire, from the daemon's response or, without one, made by the client.  Does not know connections.
 
-the daemon answered         read_fired
-no daemon, lost, silent     local_decision("no_daemon")   a gate: deny    any other known event: pass, with a warning
-an error, or unreadable     local_decision("protocol")    an event that is not in the catalogue counts as a gate
+the daemon answered        read_fired
+no daemon, lost, silent    make_local_decision("no_daemon")  a gate: deny   any other known event: pass, with a warning
+an error, or unreadable    make_local_decision("protocol")   an event that is not in the catalogue counts as a gate
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class PolicyRejectedError(Exception):
 
 
 class Contribution:
-    """A product's part of a running daemon, made of its `DaemonServices`.  What it does not override adds nothing."""
+    """A product's part of a running daemon, made of the `DaemonComponents`.  What it does not override adds nothing."""
 
     @property
     def of_administrators(self) -> MethodTable:

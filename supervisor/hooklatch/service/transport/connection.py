@@ -1,10 +1,10 @@
 """One client's connection: lines in, lines out.  Knows bytes, deadlines and requests, but not hooks or layers.
 
 Reading.  The task that reads a request also answers it, which saves two task switches a fire.  A slow fire must not
-stop the reading, so a daemon-wide task (`watches.py`) then has another task take over (`read_on`), and the first
-one stops reading when its fire is done.  If the next request has arrived already, another task takes over at once.
-Nothing is read while a hello is answered, because what follows must see its session, and after a one-shot only the end
-of input is awaited.
+stop the reading, so a daemon-wide task (`watches.py`) then has another task take over (`hand_over_reading`), and the
+first one stops reading when its fire is done.  If the next request has arrived already, another task takes over at
+once.  Nothing is read while a hello is answered, because what follows must see its session, and after a one-shot only
+the end of input is awaited.
 
 Long lines.  A line that has not ended after 64 KiB needs room (`registry/budget.py`) before any more of it is read.  If
 there is none in time, its rest is read and dropped, since only then the sender reads the refusal.
