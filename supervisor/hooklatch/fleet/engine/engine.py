@@ -10,15 +10,13 @@ is harmless: every entry carries its own number, and the engine refuses a number
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
 __all__ = [
     "AddressError", "RecordBatch", "BehindError", "ConflictError", "Engine", "EngineError", "LogFacts",
-    "LostError", "MissingFileError", "NotInstalledError", "EngineOpener", "EngineRefusedError", "StoredReport",
-    "UnreachableError",
+    "LostError", "MissingFileError", "NotInstalledError", "EngineRefusedError", "StoredReport", "UnreachableError",
 ]  # fmt: skip
 
 
@@ -200,17 +198,3 @@ class Engine(Protocol):
     async def facts(self) -> dict[str, str]:
         """Return facts to show: the engine's name, its version, its clock, whether it syncs what it acknowledges."""
         ...
-
-
-class EngineOpener(Protocol):
-    """A function that opens a fleet's part of an engine by its URL."""
-
-    def __call__(
-        self,
-        url: str,
-        fleet: str,
-        *,
-        password: str | None = None,
-        ca: str | None = None,
-        timeout: float = 5.0,
-    ) -> AbstractAsyncContextManager[Engine]: ...
