@@ -4,7 +4,7 @@
     hooklatch.files      the ending of another system's files in hooks.d  ─▶ its `ForeignFile`
     hooklatch.tables     a table of the main hooks.toml  ─▶ its `MainTable`
     hooklatch.sources    a module with hooks  ─▶ its `BuiltinSource`, with the rights that no user's source has
-    hooklatch.daemon     a part of the daemon  ─▶ the class of its `Contribution`
+    hooklatch.daemon     a part of the daemon  ─▶ the class of its `Contribution`, or its `EnvironmentProduct`
 
 A product is imported where it is used, and no earlier.  One that is configured and cannot be loaded is a
 `ProductError`: its users deny, and never go on as if it were not there.  So is one whose code raises, also

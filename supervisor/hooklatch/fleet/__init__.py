@@ -1,4 +1,4 @@
 """One policy on many machines: signed versions, bundles of hooks, an engine between publishers and hosts.
 
-The daemon imports `policy` alone, which does no I/O.  Nothing here decides an event.
+A daemon that is in a fleet loads `host`.  The modules beside the folders do no I/O.  Nothing here decides an event.
 """

@@ -1,5 +1,5 @@
-"""The daemon: trio over sockets and files, as one process that is made of its rooms.
+"""The daemon: trio over sockets and files, as one process that is made of its folders.
 
-Its rooms, lowest first: config, registry, dispatch, loading, fleet, transport, api.  Each may import those before it;
+From the lowest: config, registry, dispatch, loading, transport, api.  Each may import those before it;
 tests/test_imports.py holds that.
 """
