@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
@@ -130,21 +129,17 @@ class ContributionSlot(Generic[P]):
             product = load_product(DAEMON, self.name, type)
             if not issubclass(product, self._kind):
                 raise ProductError(f"{product.__qualname__} is not a {self._kind.__name__}")
-            make = partial(self._make, product)
-            part: P = run_product(f"{product.__qualname__} cannot be made", self._kind, make)
+            part: P = run_product(f"{product.__qualname__} cannot be made", self._kind, lambda: self._make(product))
             self._loaded = part
             self._arrived.set()
         return self._loaded
 
     def demand(self, settings: Settings | None = None) -> P | None:
-        """Return the product's part, which is needed now, with new settings.
-
-        That it cannot be loaded, or does not take them, is a fault of the daemon.
-        """
+        """Return the product's part, with new settings. That it cannot be loaded or take them is a fault."""
         try:
             part = self.use()
             if settings is not None:
-                run_product("its settings cannot be applied", object, partial(part.take, settings))
+                run_product("its settings cannot be applied", object, lambda: part.take(settings))
         except ProductError as error:
             text = f"{self.name}: {error}; {REMEDY}"
             if text != self._fault:

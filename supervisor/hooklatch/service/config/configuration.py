@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -266,13 +265,14 @@ def read_product_table(document: TomlDocument, name: str, folder: str) -> TableE
     with document.at():
         try:
             product = load_product(PRODUCT_TABLES, name, MainTable)
-            read = partial(run_table_reader, product, document, name, folder)
-            return run_product("its reader fails", TableEffect, read, ConfigError)
+            return run_product(
+                "its reader fails", TableEffect, lambda: read_with(product, document, name, folder), ConfigError
+            )
         except ProductError as error:
             raise InvalidTableError(f"[{name}] has no effect: {error}", (name,)) from None
 
 
-def run_table_reader(product: MainTable, document: TomlDocument, name: str, folder: str) -> TableEffect:
+def read_with(product: MainTable, document: TomlDocument, name: str, folder: str) -> TableEffect:
     with document.at():
         check_brackets(name, document.content[name], product.struct)
         whole = msgspec.defstruct("File", [(name, product.struct)])

@@ -150,12 +150,8 @@ def read_stamp(path: str) -> Stamp:
 @limit_look
 def stamp_steps(path: str) -> Stamp:
     """Return mode and owner of each step on the way to a path, links followed."""
-    facts: list[int] = []
-    for folder, name in resolve_path(path, {}).steps:
-        with suppress(OSError):
-            status = os.lstat(os.path.join(folder, name))
-            facts += (status.st_mode, status.st_uid)
-    return tuple(facts)
+    found = [os.lstat(os.path.join(*step)) for step in resolve_path(path, {}).steps]
+    return tuple(fact for status in found for fact in (status.st_mode, status.st_uid))
 
 
 # The value changes with an entry: with what it is, its content, its mode and its owner.  The change time is a part of

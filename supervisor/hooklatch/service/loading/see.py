@@ -10,7 +10,6 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -222,7 +221,7 @@ def read_foreign_file(path: str, data: bytes) -> FileConfig:
         ProductError: the product cannot be loaded, or fails.
     """
     product = load_product(FILES, ".json", ForeignFile)
-    return run_product("its reader fails", FileConfig, partial(product.read, path, data), ConfigError)
+    return run_product("its reader fails", FileConfig, lambda: product.read(path, data), ConfigError)
 
 
 def is_declaring(name: str) -> bool:
