@@ -104,12 +104,12 @@ def temporary_folder() -> str:
 
 def run(arguments: Sequence[str], **options: Any) -> Run:
     """Run pytest in a process of its own; `options` are those of `subprocess.Popen`."""
-    environment = {**os.environ, "TMPDIR": temporary_folder()}
-    with tempfile.TemporaryDirectory(prefix="outcomes-") as folder:
+    # A folder for this run alone, which goes with it: what is in memory would stay there, and another run may clean up.
+    with tempfile.TemporaryDirectory(prefix="t-", dir=temporary_folder(), ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o711)  # some tests are about other users, who have folders of their own below it
         path = Path(folder, "outcomes.json")
-        process = subprocess.Popen(
-            [sys.executable, __file__, OUTCOMES, os.fspath(path), *arguments], **{"env": environment, **options}
-        )
+        command = [sys.executable, __file__, OUTCOMES, os.fspath(path), f"--basetemp={folder}/p", *arguments]
+        process = subprocess.Popen(command, **{"env": {**os.environ, "TMPDIR": folder}, **options})
         while True:
             try:
                 code = process.wait()
@@ -166,7 +166,7 @@ def title(text: str) -> None:
 
 def be_pytest(path: str, arguments: Sequence[str]) -> int:
     sys.path[0] = os.getcwd()  # as `python -m pytest` has it
-    return int(pytest.main(["-o", "tmp_path_retention_count=1", *arguments], plugins=[Outcomes(path)]))
+    return int(pytest.main([*arguments], plugins=[Outcomes(path)]))
 
 
 if __name__ == "__main__":

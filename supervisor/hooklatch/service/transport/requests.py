@@ -9,8 +9,7 @@ A forwarder copies a host's document into its line as the last of the params.  T
     {"jsonrpc":"2.0","id":1,"method":"host","params":{"host":…,"event":…,"environ":…,"budget":…,"document": ⟨bytes⟩ }}
 
 So the daemon reads the document alone.  Bytes that close the object early would make a JSON parser find another event.
-Here they make a document that is not JSON, and is refused.  A line that begins like a forwarder's, and has params that
-no forwarder writes or that are not valid, is read only if all parsers read it alike.
+Here they make a document that is not JSON, and is refused.
 """
 
 from __future__ import annotations
@@ -79,7 +78,12 @@ def read_line(line: bytes) -> IncomingRequest | Response:
         RpcError: the line is not JSON, or not a JSON-RPC 2.0 message. The text names the problem.
     """
     if line.startswith(FORWARDED_HEAD):
-        return read_forwarded_line(line) or read_unambiguous_message(line)
+        if (request := read_forwarded_line(line)) is not None:
+            return request
+        message = read_message(line)
+        if (fault := find_ambiguity(line)) is not None:  # a document may close the object early, and name a key again
+            raise RpcError(ErrorCode.INVALID_REQUEST, f"not a request: {fault}", request_id=1)
+        return message
     try:
         fire = FIRES.decode(line)
     except UNDECODABLE:
@@ -101,14 +105,6 @@ def read_forwarded_line(line: bytes) -> HostRequest | None:
     return HostRequest(forwarded.id, HostParams(params.host, document, params.event, params.environ, params.budget))
 
 
-def read_unambiguous_message(line: bytes) -> Request | Response:
-    """Parse a line that may hold a document as it came, which could close the object early and name a key again."""
-    message = read_message(line)
-    if (fault := find_ambiguity(line)) is not None:
-        raise RpcError(ErrorCode.INVALID_REQUEST, f"not a request: {fault}", request_id=1)
-    return message
-
-
 def read_host_params(params: msgspec.Raw) -> HostParams:
     """Return the params of a `host` that no forwarder sent, in which the document may be a text that holds it.
 
@@ -118,7 +114,7 @@ def read_host_params(params: msgspec.Raw) -> HostParams:
     if (fault := find_ambiguity(bytes(params))) is not None:
         raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
     event = convert_params(params, HostParams)
-    if not bytes(event.document).startswith(b'"'):
-        return event
-    text = msgspec.json.decode(event.document, type=str)
-    return msgspec.structs.replace(event, document=msgspec.Raw(text.encode()))
+    if bytes(event.document).startswith(b'"'):
+        text = msgspec.json.decode(event.document, type=str)
+        event = msgspec.structs.replace(event, document=msgspec.Raw(text.encode()))
+    return event
