@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.path_lookup import PathAbsent, PathFault
+from hooklatch.service.config.path_lookup import PathAbsent, PathFault, stamp_path
 from hooklatch.service.loading.see import ObservedFiles, SeenFile, read_files
 
 HOOK = '[[hook]]\nid = "{}"\nevent = "pre_tool_use"\ncommand = "exit 2"\n'
@@ -128,3 +128,17 @@ def test_a_file_behind_a_link_is_read_again_since_its_folders_have_other_owners(
     seen = read(main, ObservedFiles())
 
     assert (describe(seen, main), seen.stamps) == ("one", {})
+
+
+def test_the_watch_sees_who_may_write_behind_a_link(main: Path) -> None:
+    above = main.parent.parent / "above"
+    above.mkdir()
+    main.parent.rename(above / "config")
+    main.parent.symlink_to(above / "config")
+    before = stamp_path(str(main))
+
+    above.chmod(0o777)
+    unsafe = stamp_path(str(main))
+    above.chmod(0o755)
+
+    assert before == stamp_path(str(main)) != unsafe

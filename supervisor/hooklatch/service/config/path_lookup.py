@@ -20,7 +20,7 @@ from operator import attrgetter
 
 import msgspec
 
-from hooklatch.disks import is_plain, limit_look
+from hooklatch.disks import is_plain, limit_look, resolve_path
 from hooklatch.errors import describe_error, explain_error
 from hooklatch.service.config.file_safety import stamp_parent_folders
 
@@ -124,7 +124,8 @@ def is_passing(error: BaseException) -> bool:
 def stamp_path(path: str) -> Stamp:
     """Return a value that changes with what is at a path, or with the reason why it cannot be looked up.
 
-    It reads no content.  For an entry that exists: its own stamp, and mode and owner of each directory above.
+    It reads no content.  For an entry that exists: its own stamp, and mode and owner of each directory above, and of
+    each link on the way and each directory above its target.
     """
     try:
         return read_stamp(path)
@@ -143,7 +144,18 @@ def read_stamp(path: str) -> Stamp:
         return (-(error.errno or 0),)
     except ValueError:  # a name with a null byte
         return (-errno.EINVAL,)
-    return *stamp_status(status), *stamp_parent_folders(path)
+    return *stamp_status(status), *stamp_parent_folders(path), *(() if is_plain(path) else stamp_steps(path))
+
+
+@limit_look
+def stamp_steps(path: str) -> Stamp:
+    """Return mode and owner of each step on the way to a path, links followed."""
+    facts: list[int] = []
+    for folder, name in resolve_path(path, {}).steps:
+        with suppress(OSError):
+            status = os.lstat(os.path.join(folder, name))
+            facts += (status.st_mode, status.st_uid)
+    return tuple(facts)
 
 
 # The value changes with an entry: with what it is, its content, its mode and its owner.  The change time is a part of
