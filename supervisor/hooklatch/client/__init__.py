@@ -1,1 +1,1 @@
-"""The client: one pure core, and one shell each for trio, asyncio and threads."""
+"""The client: a core without I/O, and over it one client for trio and asyncio, one for threads, two for administrators."""
