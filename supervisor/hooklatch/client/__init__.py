@@ -1,1 +1,1 @@
-"""The client: a core without I/O, and over it one client for trio and asyncio, one for threads, two for administrators."""
+"""The client: a core without I/O, and clients over it: for trio and asyncio, for threads, for administrators."""
