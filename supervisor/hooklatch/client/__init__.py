@@ -1,1 +1,1 @@
-"""The client: one pure core, and one shell each for trio, asyncio and threads."""
+"""The client: a core without I/O, and clients over it: for trio and asyncio, for threads, for administrators."""

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["MAX_FINDINGS", "RecordFinding", "FindingKind", "VerifyReport", "ChainWitness"]
+__all__ = ["MAX_FINDINGS", "RecordFinding", "FindingKind", "VerifyReport", "ChainWitness", "format_seq_range"]
 
 FindingKind = Literal[
     "altered", "missing", "duplicated", "reordered", "torn", "retired", "fault", "anchor", "mark", "witness", "payload"
@@ -75,3 +75,8 @@ class VerifyReport(msgspec.Struct):
     notes: list[str] = []
     proves: str = PROVES
     does_not_prove: Sequence[str] = NOT_PROVED
+
+
+def format_seq_range(first: int, last: int) -> str:
+    """Return the subject of a sentence about these records, with its verb."""
+    return f"record {first} is" if first == last else f"records {first} to {last} are"

@@ -16,7 +16,14 @@ import msgspec
 
 from hooklatch.errors import locate_error
 from hooklatch.files import open_regular_file
-from hooklatch.record.findings import MAX_FINDINGS, ChainWitness, FindingKind, RecordFinding, VerifyReport
+from hooklatch.record.findings import (
+    MAX_FINDINGS,
+    ChainWitness,
+    FindingKind,
+    RecordFinding,
+    VerifyReport,
+    format_seq_range,
+)
 from hooklatch.record.payload_files import PayloadCheck
 from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, make_head, read_link
 from hooklatch.record.storage.mark import HighWaterMark, read_anchor, read_mark
@@ -366,7 +373,3 @@ class Check:
             text = "is missing" if is_after or result == "missing" else "is not the one that the witness saw"
             self.add_finding("witness", witness.seq, f"record {witness.seq} {text}")
         return {"seq": witness.seq, "hash": witness.hash, "result": result}
-
-
-def format_seq_range(first: int, last: int) -> str:
-    return f"record {first} is" if first == last else f"records {first} to {last} are"

@@ -19,7 +19,7 @@ from typing import Literal, TypedDict
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_port
 from hooklatch.errors import explain_error, format_install_command
 
 __all__ = ["add_dashboard"]
@@ -40,12 +40,6 @@ def add_dashboard(parser: Parser) -> None:
     parser.prints("cli.daemon.dashboard:DashboardReady")
     parser.add_argument("--port", metavar="N", type=parse_port, default=0, help="on 127.0.0.1 (default: a free one)")
     parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
-
-
-def parse_port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text[:6]) < 2**16):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535, or 0 for a free one")
-    return int(text)
 
 
 def run_dashboard(arguments: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_port
 from hooklatch.errors import format_install_command
 
 __all__ = ["add_listen"]
@@ -39,9 +39,7 @@ class ListenerSettings(TypedDict):
 def add_listen(parser: Parser) -> None:
     parser.runs(run_listen, example="hooklatch listen --port 7437", exits=(Exit.UNAVAILABLE,))
     parser.prints("cli.hosts.listen:ListenOutput", "cli.hosts.listen:ListenerSettings")
-    parser.add_argument(
-        "--port", metavar="N", type=parse_listen_port, default=0, help="on 127.0.0.1 (default: a free one)"
-    )
+    parser.add_argument("--port", metavar="N", type=parse_port, default=0, help="on 127.0.0.1 (default: a free one)")
     parser.add_argument(
         "--token-file",
         metavar="FILE",
@@ -50,12 +48,6 @@ def add_listen(parser: Parser) -> None:
     parser.add_argument(
         "--settings", action="store_true", help="print the hooks of Claude Code's settings that ask it, and exit"
     )
-
-
-def parse_listen_port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text[:6]) < 2**16):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535, or 0 for a free one")
-    return int(text)
 
 
 def run_listen(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,8 @@ import stat
 import tempfile
 from contextlib import suppress
 
+from hooklatch.directories import sync_folder
+
 __all__ = [
     "FileError", "back_up_file", "delete_file", "make_folders", "read_if_present", "remove_folders",
     "replace_file",
@@ -137,14 +139,6 @@ def copy_owner(fd: int, target: str, is_there: bool) -> None:
 def drop_file(path: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def back_up_file(path: str, data: bytes) -> str:

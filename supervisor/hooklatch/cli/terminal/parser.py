@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Row = tuple[str, str, str]  # a command, its module below `hooklatch.cli`, and its help
 
-__all__ = ["PROGRAM", "Parser", "add_log_options", "parse_duration"]
+__all__ = ["PROGRAM", "Parser", "add_log_options", "parse_duration", "parse_port"]
 
 PROGRAM = "hooklatch"
 GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # common to all commands
@@ -272,3 +272,10 @@ def parse_duration(text: str) -> float:
         return read_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def parse_port(text: str) -> int:
+    """Return a port of a command line; 0 stands for a free one."""
+    if not (text.isascii() and text.isdecimal() and int(text[:6]) < 2**16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535, or 0 for a free one")
+    return int(text)

@@ -1,1 +1,1 @@
-"""The commands that fire events: a single one, or recorded ones from a file of policy tests."""
+"""The commands that try hooks out: fire, check, dev, test, replay, and record cases."""

@@ -19,7 +19,7 @@ from hooklatch.fleet.logs.logs import HostLog, LogFinding, ReceivedBatch
 from hooklatch.fleet.logs.places import ChainPosition, SeenRecords
 from hooklatch.fleet.logs.trimming import TrimNote
 from hooklatch.fleet.reports import HostReport
-from hooklatch.record.findings import ChainWitness
+from hooklatch.record.findings import ChainWitness, format_seq_range
 from hooklatch.record.storage.chain import GENESIS
 from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
 
@@ -226,7 +226,7 @@ class HostCheck:
         for retired in self._retired.get(epoch, []):
             if (retired.kept_seq, retired.kept_prev[:32]) == (place.seq, place.prev) and retired.first_seq <= first:
                 text = (
-                    f"{format_range(first, end)} removed by retention before they were shipped, says record "
+                    f"{format_seq_range(first, end)} removed by retention before they were shipped, says record "
                     f"{retired.seq}"
                 )
                 self.add_finding("lost", f"{text} (epoch {epoch})", epoch, first)
@@ -239,7 +239,7 @@ class HostCheck:
             return False  # the range was removed while the log was read
         if trimmed is not None and last.seq < trimmed.seq:
             return self._follows(epoch, ChainPosition(trimmed.seq, trimmed.hash[:32], ""), place)
-        self.add_finding("missing", f"{format_range(first, end)} missing (epoch {epoch})", epoch, first)
+        self.add_finding("missing", f"{format_seq_range(first, end)} missing (epoch {epoch})", epoch, first)
         return False
 
     # -- epochs, the report, witnesses ---------------------------------------------------------------------------------
@@ -319,7 +319,3 @@ def agree_on_hash(text: str, other: str) -> bool:
     """Return whether two beginnings of a hash may be of one hash; too short ones never agree."""
     length = min(len(text), len(other))
     return length >= 16 and text[:length] == other[:length]
-
-
-def format_range(first: int, last: int) -> str:
-    return f"record {first} is" if first == last else f"records {first} to {last} are"
