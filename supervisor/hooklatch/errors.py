@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "DaemonUnreachableError", "HooklatchError", "InvalidPayloadError", "RequestFailedError", "SessionClosedError",
-    "UnreadableAnswerError", "format_install_command", "describe_error", "locate_error", "explain_error",
+    "DaemonUnreachableError", "HooklatchError", "InvalidPayloadError", "JournalError", "RequestFailedError",
+    "SessionClosedError", "UnreadableAnswerError", "describe_error", "explain_error", "format_install_command",
+    "locate_error",
 ]  # fmt: skip
 
 
@@ -107,3 +108,7 @@ class InvalidPayloadError(HooklatchError, ValueError):
 
 class SessionClosedError(HooklatchError, RuntimeError):
     """The session is closed; open another one."""
+
+
+class JournalError(OSError):
+    """The journal of shared state cannot be read or written.  The text says why, and what to do."""

@@ -212,11 +212,7 @@ class Machine:
         """Take a failure of a hook that counts; it passes unless the model denies."""
 
     def settle(
-        self,
-        verdict: DecisionVerdict,
-        hook: Hook | None = None,
-        reason: str | None = None,
-        cause: Cause = "policy",
+        self, verdict: DecisionVerdict, hook: Hook | None = None, reason: str | None = None, cause: Cause = "policy"
     ) -> None:
         self.verdict = verdict
         self.decider = hook

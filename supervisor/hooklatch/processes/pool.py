@@ -48,12 +48,7 @@ class Pool:
     """The pool of one build: it runs the callbacks of a source in its workers."""
 
     def __init__(
-        self,
-        source: wire.Source,
-        build: int,
-        zygote: ZygoteClient,
-        limits: PoolLimits,
-        code: wire.LoadCode = NO_CODE,
+        self, source: wire.Source, build: int, zygote: ZygoteClient, limits: PoolLimits, code: wire.LoadCode = NO_CODE
     ) -> None:
         self.source = source
         self.build = build

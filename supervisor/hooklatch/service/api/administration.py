@@ -51,10 +51,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def methods(self) -> MethodTable:
-        return {
-            "reload": ApiMethod(ReloadParams, self._reload),
-            "stop": ApiMethod(msgspec.Raw, self._stop),
-        }
+        return {"reload": ApiMethod(ReloadParams, self._reload), "stop": ApiMethod(msgspec.Raw, self._stop)}
 
     async def reload(
         self, accepts: LossAcceptance = LESS, on_commit: Callable[[list[str]], None] = lambda removed: None

@@ -28,6 +28,7 @@ from hooklatch.core.keyspace import (
     StoredValue,
     name_session_scope,
 )
+from hooklatch.errors import JournalError
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.registry.sessions import AgentSession, Sessions
@@ -72,7 +73,7 @@ class SharedState:
         try:
             for change in self._journal.open():
                 self._restore(change)
-        except OSError as error:
+        except JournalError as error:
             self.unreadable = f"the shared state of hooks cannot be read: {error}"
             logger.error("%s", self.unreadable)
             self.keyspace.clear()
@@ -142,13 +143,12 @@ class SharedState:
         Raises:
             RefusedStepError: the change could not be written, so it must not count.
         """
-        if (
-            self._journal is None or scope.namespace.layer == SESSION
-        ):  # those of a session's hooks end with it, and it with the daemon
+        # those of a session's hooks end with it, and it with the daemon
+        if self._journal is None or scope.namespace.layer == SESSION:
             return
         try:
             self._journal.append(self._journal.seal(scope, key, entry, now))
-        except OSError as error:
+        except JournalError as error:
             if self.unwritten is None:
                 logger.error("%s", error)
             self.unwritten = str(error)
@@ -158,9 +158,8 @@ class SharedState:
     def end_session(self, session_id: str, live: Sessions) -> None:
         """Forget the values of a session, and those of its hooks unless another session has inherited them."""
         for scope in self.keyspace.list_scopes(name_session_scope(session_id, is_claimed=False)):
-            with suppress(
-                RefusedStepError
-            ):  # the values end all the same; after a restart they are back until they expire
+            # the values end all the same; after a restart they are back until they expire
+            with suppress(RefusedStepError):
                 self._write(scope, "", None, read_boot_time())
             self.keyspace.end_scope(scope)
         unowned = [key for key in self.keyspace.usage() if key.layer == SESSION and live.get(key.within) is None]
@@ -184,7 +183,7 @@ class SharedState:
                     await self._rewrite(journal)
                 await trio.to_thread.run_sync(journal.sync)
                 self.unwritten = None
-            except OSError as error:
+            except JournalError as error:
                 self.unwritten = str(error)
                 logger.error("%s", error)
                 self._is_changed.set()  # try again
@@ -222,7 +221,7 @@ class SharedState:
         try:
             if self.unreadable is None:
                 journal.sync()
-        except OSError as error:
+        except JournalError as error:
             logger.error("%s", error)
         finally:
             journal.close()

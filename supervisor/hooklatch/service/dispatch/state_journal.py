@@ -20,18 +20,14 @@ from zlib import crc32
 import msgspec
 
 from hooklatch.core.keyspace import StateScope, StoredValue
-from hooklatch.errors import explain_error
+from hooklatch.errors import JournalError, explain_error
 from hooklatch.files import create_anew, open_regular
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
-__all__ = ["StateChange", "StateJournal", "JournalError", "seal_change"]
+__all__ = ["StateChange", "StateJournal", "seal_change"]
 
 MAX_FILE = 256 * 2**20  # bytes; it is rewritten long before
 HEADER = b"hooklatch kept state 1\n"
-
-
-class JournalError(OSError):
-    """The file cannot be read or written.  The text says why, and what to do."""
 
 
 class StateChange(msgspec.Struct, frozen=True, array_like=True):

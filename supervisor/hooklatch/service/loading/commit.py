@@ -151,10 +151,7 @@ class HookCommit:
 
 
 def list_manifests(
-    before: Manifests,
-    plan: ReloadPlan,
-    layers: BuiltLayers,
-    faults: Collection[str],
+    before: Manifests, plan: ReloadPlan, layers: BuiltLayers, faults: Collection[str]
 ) -> dict[str, list[ManifestHook]]:
     """Return the manifest of every good file, also of one without hooks; a file whose removal is accepted has none.
 

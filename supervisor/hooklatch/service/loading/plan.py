@@ -295,10 +295,7 @@ def list_all_configs(
 
 
 def select_active_plugins(
-    known: Mapping[str, Plugin],
-    had_hooks: set[str],
-    discovery: Discovery,
-    accepts: LossAcceptance,
+    known: Mapping[str, Plugin], had_hooks: set[str], discovery: Discovery, accepts: LossAcceptance
 ) -> tuple[list[Plugin], list[Diagnostic]]:
     """Return the plugins to load, and their diagnostics.
 

@@ -29,12 +29,7 @@ from hooklatch.service.config.path_lookup import Stamp, stamp_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
-from hooklatch.service.loading.build import (
-    BuildResults,
-    SourceBuilder,
-    prepare_version,
-    verify_fleet_files,
-)
+from hooklatch.service.loading.build import BuildResults, SourceBuilder, prepare_version, verify_fleet_files
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
 from hooklatch.service.loading.commit import ActiveHooks, HookCommit
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload

@@ -420,9 +420,8 @@ class Sources:
     def discard(self, unit: SourceBuild) -> None:
         """End the pool of a build that no fire uses."""
         logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
-        if (
-            self.pools.get((unit.source.location, unit.build)) is unit.pool
-        ):  # the same files built afresh have the same number
+        # the same files built afresh have the same number
+        if self.pools.get((unit.source.location, unit.build)) is unit.pool:
             del self.pools[unit.source.location, unit.build]
         self._end(unit.pool, unit.environment)
         unit.environment = None

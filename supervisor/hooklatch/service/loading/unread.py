@@ -259,9 +259,8 @@ def list_shadowing_modules(folder: str) -> list[tuple[str, str]]:
 def list_unread_entries(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
     """Report each entry of a folder of hooks that is neither read nor known not to be a guard."""
     listing = list_directory(folder)
-    for name in (
-        listing.names if isinstance(listing, DirectoryNames) else ()
-    ):  # one that cannot be listed is a diagnostic
+    # one that cannot be listed is a diagnostic
+    for name in listing.names if isinstance(listing, DirectoryNames) else ():
         path = os.path.join(folder, name)
         if NONE.fullmatch(name) is not None or name.endswith(ENDINGS):
             continue

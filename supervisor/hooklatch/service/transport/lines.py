@@ -14,12 +14,7 @@ from contextlib import suppress
 
 import trio
 
-from hooklatch.core.protocol import (
-    MAX_FRAME,
-    LineBuffer,
-    encode_notification,
-    read_ends,
-)
+from hooklatch.core.protocol import MAX_FRAME, LineBuffer, encode_notification, read_ends
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 
 __all__ = ["ReceiveBuffer", "LaggedTopics", "SendBuffer"]
