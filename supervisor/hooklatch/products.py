@@ -14,7 +14,7 @@ SystemExit.  Knows entry points, and no product.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, MetadataPathFinder, entry_points
 from typing import TypeVar
@@ -35,17 +35,18 @@ class ProductError(Exception):
 
 
 @cache
-def find_products(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group.  They are searched once, until `search_anew`.
+def find_products() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of each group.  The packages are read once for all groups, until `search_anew`.
 
     Raises:
         ProductError: the metadata of the installed packages cannot be read.
     """
     try:
-        return tuple(entry_points(group=group))
+        points = entry_points()
+        return {group: tuple(points.select(group=group)) for group in (COMMANDS, DAEMON, FILES, SOURCES, TABLES)}
     except CORRUPT as error:
         reason = getattr(error, "strerror", None) or error
-        raise ProductError(f"the entry points {group!r} of installed packages cannot be read: {reason}") from None
+        raise ProductError(f"the entry points of installed packages cannot be read: {reason}") from None
 
 
 def search_anew() -> None:
@@ -61,7 +62,7 @@ def list_products(group: str) -> list[str]:
     Raises:
         ProductError: the metadata of the installed packages cannot be read.
     """
-    return list(dict.fromkeys(point.name for point in find_products(group)))
+    return list(dict.fromkeys(point.name for point in find_products()[group]))
 
 
 def load_product(group: str, name: str, kind: type[T]) -> T:
@@ -70,7 +71,7 @@ def load_product(group: str, name: str, kind: type[T]) -> T:
     Raises:
         ProductError: no package names it, several do, or it cannot be loaded.
     """
-    point = choose_point(group, name, (point for point in find_products(group) if point.name == name))
+    point = choose_point(group, name, (point for point in find_products()[group] if point.name == name))
     return run_product(f"{point.value} cannot be loaded", kind, point.load)
 
 

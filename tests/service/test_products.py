@@ -46,9 +46,9 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
-    products.find_products.cache_clear()
+    products.search_anew()
     yield folder
-    products.find_products.cache_clear()
+    products.search_anew()
 
 
 def install(folder: Path, module: str, code: str) -> None:

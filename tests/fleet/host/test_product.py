@@ -20,9 +20,9 @@ PART, TABLE = "hooklatch.fleet.host.host", "hooklatch.fleet.settings"
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     """Search the installed packages anew, before and after."""
-    products.find_products.cache_clear()
+    products.search_anew()
     yield
-    products.find_products.cache_clear()
+    products.search_anew()
 
 
 def break_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
