@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import trio
 
 from hooklatch.core.health import (
     ActiveFaults,
@@ -31,7 +30,6 @@ from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.contributions import ContributionSlot, PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.looks import look_in_thread
 from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
@@ -50,6 +48,7 @@ from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.registry.visibility import list_allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
+from hooklatch.threads import in_thread, look_in_thread
 from hooklatch.version import VERSION
 from hooklatch_worker.sandbox.children import OWN
 
@@ -124,7 +123,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             session = select_viewed_session(self.sessions, connection, filters.session) or require_session(connection)
             filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
         try:
-            return await trio.to_thread.run_sync(query_record, self.record.folder, filters)
+            return await in_thread(query_record, self.record.folder, filters)
         except NoRecordError as error:
             raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
 
