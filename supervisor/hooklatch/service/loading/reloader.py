@@ -291,11 +291,11 @@ class Reloader:
     ) -> Callable[[], ObservedFiles]:
         """Return a function for a thread that reads every file once.
 
-        With `mends`, nothing is taken for unchanged by its stamp, since a write through a memory map shows in none,
-        and files of the fleet's bundle that are not as they were signed are written anew.
+        With `mends`, no file of hooks is taken for unchanged by its stamp, since a write through a memory map shows in
+        none, and files of the fleet's bundle that are not as they were signed are written anew.
         """
         plan, projects = self.active.plan, self._projects
-        before = msgspec.structs.replace(self._seen, stamps={}, packages=Discovery()) if mends else self._seen
+        before = msgspec.structs.replace(self._seen, stamps={}) if mends else self._seen
         active, fleet = ({}, None) if mends else (projects.active, plan.fleet)
         return partial(
             see, plan.main.path, plan.folder, self._list_known_files(), before,
