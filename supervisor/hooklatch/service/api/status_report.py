@@ -109,7 +109,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """List live sessions; on the agent socket only the client's own and those below it."""
         viewer = None if connection.is_admin else require_session(connection)
         visible = [session for session in self.sessions if viewer is None or viewer.has_below(session)]
-        return {"sessions": [describe_session(session, self.registries.view_of(session)) for session in visible]}
+        view_of, count = self.registries.view_of, self.statistics.count_all
+        return {"sessions": [describe_session(each, view_of(each), count(each.fired)) for each in visible]}
 
     async def _log(self, connection: Connection, raw: msgspec.Raw) -> LogAnswer:
         from hooklatch.record.storage.reading import (  # most daemons are never asked
@@ -292,7 +293,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {
             **status,
             "connections": len(self.bus.connections),
-            "fired": self.statistics.total_fired,
+            "fired": self.statistics.count_all(),
             "skipped": dict(self.statistics.skipped),
             "verdicts": dict(self.statistics.verdicts),
             "failures": dict(self.statistics.causes),
@@ -344,7 +345,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def describe_session(session: AgentSession, view: Snapshot) -> SessionStatus:
+def describe_session(session: AgentSession, view: Snapshot, fires: int) -> SessionStatus:
     return {
         "id": session.id,
         "parent": session.parent.id if session.parent else None,
@@ -355,7 +356,7 @@ def describe_session(session: AgentSession, view: Snapshot) -> SessionStatus:
         "plugins": sorted(allowed) if (allowed := list_allowed_plugins(session)) is not None else None,
         "connections": len(session.connections),
         "created_at": session.created_at,
-        "fires": session.fires,
+        "fires": fires,
         "hooks": len(session.own),
         "revision": view.revision,
         "digest": view.digest,
