@@ -196,7 +196,7 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
     try:
         read = msgspec.convert(table, HookTable)
     except msgspec.ValidationError as error:
-        hook_id, fault = written.get("id"), explain_validation_error(error, table, HookTable, "hook")
+        hook_id, fault = written.get("id"), explain_validation_error(error, cast("Any", table), HookTable, "hook")
         raise InvalidHookError(hook_id if isinstance(hook_id, str) else "", fault.reason, fault.path) from None
     return define_hooks(read, written, is_lenient=is_lenient)
 
