@@ -188,9 +188,10 @@ class SourceBuild:
         self.loaded = loaded
         # Of the bytes that were loaded, not of the present files: a file that changed since must count as changed.
         self._digests: dict[str, str | None] = dict.fromkeys(version.stamps.keys() - version.named, self.source.digest)
-        held, others = loaded.build.files if loaded.build is not None else {}, list_other_files(version, loaded)
+        held = loaded.build.files if loaded.build is not None else {}
+        others = list_other_files(version, loaded)
         self._digests |= {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
-        self.stamps = version.stamps | {path: stamp_path(path) for path in others}
+        self.stamps: dict[str, Stamp] = version.stamps | {path: stamp_path(path) for path in others}
         self.is_behind = False  # a file changed while it was loaded, so its stamp may be that of the new content
         for path in others:
             if path in held:
