@@ -228,7 +228,7 @@ async def test_a_change_holds_at_once_for_all_and_is_told_in_slices(monkeypatch:
     views = {office.registries.view_of(viewer) for viewer in viewers}
     told_at_once = len(office.published)
     monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 1)
-    await office.registries.wait_announced()
+    await office.registries.announcer.wait_announced()
 
     assert views == {office.registries.view}
     assert told_at_once == 1  # who looks at the global layers alone
@@ -246,7 +246,7 @@ async def test_who_joins_while_others_are_told_hears_only_what_comes_later(monke
 
     (said,) = office.heard_by(session)
     assert said.revision == began.revision
-    await office.registries.wait_announced()
+    await office.registries.announcer.wait_announced()
     assert len(office.heard_by(session)) == 1
 
 
@@ -259,7 +259,7 @@ async def test_what_is_told_late_is_one_announcement_of_all_that_has_changed(mon
         office.registries.register_global([gate(name, Layer.GLOBAL)])
     monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 1)
 
-    await office.registries.wait_announced()
+    await office.registries.announcer.wait_announced()
 
     (said,) = office.heard_by(session)
     assert (said.previous, said.added, said.digest) == (began, ["g", "h"], office.registries.view.digest)

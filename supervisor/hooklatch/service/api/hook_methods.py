@@ -200,7 +200,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _announce_change(self, session: AgentSession) -> ChangeAnswer:
         """Wait until subscribers are notified of a session's change, and return the resulting revision."""
-        await self.registries.wait_announced()
+        await self.registries.announcer.wait_announced()
         return {"revision": self.registries.view_of(session).revision}
 
     async def _store_change(self) -> ChangeAnswer:
@@ -209,7 +209,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         The answer acknowledges the change, so it must hold for every subscriber and after a restart.
         """
         self.state.state.switches = dict(self.registries.switches)
-        await self.registries.wait_announced()
+        await self.registries.announcer.wait_announced()
         await self.state.store()
         return self._report_revision()
 
