@@ -123,7 +123,7 @@ def recover_record(folder: str) -> Recovery:
 def find_gap(segments: list[SegmentFile], anchored: object, marked: object) -> float:
     """Return where a segment begins that a loss of power cut off from the one before it; infinity if none does.
 
-    It may have reached the disk, and the end of the one before it not.  What was on the disk is never behind such a gap.
+    It may have reached the disk, and the end of the one before it not.  What was synced is never behind it.
     """
     if not isinstance(anchored, tuple) or not isinstance(marked, HighWaterMark):
         return math.inf
