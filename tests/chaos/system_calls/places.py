@@ -38,7 +38,7 @@ NAMES = {
     )
     for name in dir(owner)
     if not name.startswith("__")
-} | {"fork_exec", "start_new_thread", "start_joinable_thread", "pidfd_send_signal", "set_wakeup_fd", "getrandbits"}  # fmt: skip
+} | {"fork_exec", "start_new_thread", "start_joinable_thread", "pidfd_send_signal", "set_wakeup_fd"}  # fmt: skip
 # What makes a system call without being one of those: a foreign function, or the making of an object.
 MAKERS = {"LIBC", "CDLL", "FileIO", "epoll", "socket", "mmap", "RustNotify", "super", "Popen", "scandir", "libc"}
 
