@@ -10,6 +10,7 @@ import errno
 import os
 import select
 import socket
+import stat
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -446,7 +447,6 @@ class Socket:
 
     kernel: Kernel
     listening: dict[str, ListeningEnd]
-    make_node: Callable[[str], None]
     timeout = None
     proto = 0
 
@@ -537,7 +537,7 @@ class Socket:
     def bind(self, path: str) -> None:
         if path in self.listening and not self.listening[path].is_closed:
             raise error(errno.EADDRINUSE)
-        self.make_node(path)
+        os.mknod(path, stat.S_IFSOCK | 0o600)
         self._path = path
 
     def listen(self, backlog: int = 128) -> None:

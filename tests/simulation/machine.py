@@ -24,8 +24,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -39,6 +39,7 @@ from simulation.loop import run_in_strand
 __all__ = ["USER", "install_machine"]
 
 USER = 1000
+DISK_FDS = 900_000  # the descriptors of the disk are above that
 FILES = 65_536  # RLIMIT_NOFILE
 MOUNTS = b"1 0 0:1 / / rw - tmpfs none rw\n"
 PAGE = 4096
@@ -308,7 +309,7 @@ class Machine:
                 raise Killed
             file = kernel.process.fds.get(fd)
             if file is None:
-                if isinstance(fd, int) and fd >= DAEMON_FDS and kernel.process is kernel.daemon:
+                if isinstance(fd, int) and DAEMON_FDS <= fd < DISK_FDS and kernel.process is kernel.daemon:
                     raise_error(errno.EBADF)
                 return real(fd, *arguments, **named)
             return act(fd, file, *arguments, **named)
@@ -410,8 +411,8 @@ class Machine:
 
     # -- the table ---------------------------------------------------------------------------------------------
 
-    def list_functions(self) -> Generator[tuple[Any, str, Any]]:
-        """Yield each function that is replaced: its module, its name, what stands there."""
+    def list_draws(self) -> Generator[tuple[Any, str, Any]]:
+        """Yield the functions of time and chance: before anything of the daemon is imported, which may bind them."""
         kernel = self.kernel
         yield time, "monotonic", lambda: kernel.now
         yield time, "monotonic_ns", lambda: int(kernel.now * 1e9)
@@ -422,6 +423,10 @@ class Machine:
         yield time, "sleep", kernel.sleep
         yield os, "urandom", lambda size: self.secrets.randbytes(size)
         yield random, "_urandom", lambda size: self.secrets.randbytes(size)
+
+    def list_functions(self) -> Generator[tuple[Any, str, Any]]:
+        """Yield each other function that is replaced: its module, its name, what stands there."""
+        kernel = self.kernel
         yield os, "getpid", lambda: kernel.process.pid
         yield os, "getppid", self.parent_pid
         for name in ("getuid", "geteuid", "getgid", "getegid"):
@@ -497,11 +502,17 @@ class Machine:
 
 
 @contextmanager
-def install_machine(machine: Machine) -> Generator[None]:
-    """Put the machine in place of the real one for the duration of the block."""
+def install_machine(machine: Machine, disk: AbstractContextManager[object]) -> Generator[None]:
+    """Put the machine, and its disk, in place of the real one for the duration of the block."""
     with ExitStack() as stack:
-        for replaced in (machine.list_functions, machine.list_parts):
-            for owner, name, value in replaced():
+
+        def replace(functions: Iterable[tuple[Any, str, Any]]) -> None:
+            for owner, name, value in functions:
                 stack.callback(setattr, owner, name, getattr(owner, name))
                 setattr(owner, name, value)
+
+        replace(machine.list_draws())
+        stack.enter_context(disk)
+        replace(machine.list_functions())  # over those of the disk, for descriptors that are not the disk's
+        replace(machine.list_parts())
         yield

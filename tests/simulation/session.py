@@ -18,7 +18,7 @@ __all__ = ["AgentOfWorld"]
 
 ACTIONS = ("deny", "deny", "deny", "allow", "ask", "mark", "slow:0.02", "slow:0.4", "print", "raise", "exit", "halt",
            "garbage", "hang")  # fmt: skip
-SERVED = ("deny", "deny", "garbage", "raise", "drop", "hang")
+SERVED = ("deny", "deny", "garbage", "illegal", "drop", "hang")
 OWN = ("s1", "s2", "s3")  # the hooks that a session registers by `run`, all of one file
 EVENTS = ("pre_tool_use",) * 8 + ("post_tool_use", "tool_result")
 TOOLS = ("Bash", "Bash", "Bash", "Edit", "Count")
@@ -178,7 +178,7 @@ class AgentOfWorld:
                 return {"verdict": "deny", "reason": f"v {payload['nonce']} v1"}
             case "garbage":
                 return 5
-            case "raise":
+            case "illegal":
                 return {"verdict": "no such verdict"}
             case "drop":
                 if self._client is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["BROKEN", "CONFIG", "FAILING", "GUARDS", "REFUSING", "source_text"]
 
-FAILING = {"raise": "crash", "exit": "crash", "hang": "timeout", "garbage": "protocol", "drop": "crash"}
+FAILING = {"raise": "crash", "exit": "crash", "hang": "timeout", "garbage": "protocol", "illegal": "protocol", "drop": "crash"}
 REFUSING = {"deny", "halt", *FAILING}
 GUARDS = ("a", "b")  # the operator's files with a gate's guard each
 BROKEN = "def (\n"
