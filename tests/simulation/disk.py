@@ -79,7 +79,7 @@ class Disk(Lookup):
     def become(self, tree: Tree) -> None:
         """Take what `image` has left: nothing is open, and no lock is held."""
         self.tree = tree
-        self._files.clear()
+        self.files.clear()
         self._locks.clear()
 
     def begin(self, call: str, path: str, fd: int | None = None) -> int | None:

@@ -18,7 +18,9 @@ from simulation.sources import FAILING, REFUSING
 
 __all__ = ["Asked", "Judge", "Known", "Versions"]
 
-ANSWERED_WITHIN = 12.0  # seconds in which a fire ends, without what it waits for a person
+# Seconds in which a fire ends, by its event's budget, without what it waits for a person.
+ANSWERED_WITHIN = {"pre_tool_use": 12.0}
+ANSWERED_WITHIN_ELSE = 34.0
 ASK_WAIT = 15.0
 # How long after a blow a gate may still be refused for these causes, which are no hook's word.
 EXCUSES = {
@@ -113,7 +115,7 @@ class Judge:
         self.decisions.add(decision["decision_id"])
         took = self._now() - asked.began
         is_asking = any(what == "ask" for what in asked.do.values())
-        if took > ANSWERED_WITHIN + (ASK_WAIT if is_asking else 0.0):
+        if took > ANSWERED_WITHIN.get(asked.event, ANSWERED_WITHIN_ELSE) + (ASK_WAIT if is_asking else 0.0):
             self._violate(f"C: it took {took:.1f} s: {shown}")
         if asked.event == "pre_tool_use":
             self._judge_gate(asked, decision, certain, shown)
@@ -151,8 +153,8 @@ class Judge:
             if not self._is_excused(cause, asked.began):
                 self._violate(f"B: {name} is blamed for a {cause}: {shown}")
         elif verdict == "deny" and not refusing and asked.must_deny is None and not is_counted:
-            is_ask = "ask" in words.values()
-            if not is_ask and not self._is_excused(cause, asked.began):
+            is_own = "ask" in words.values() or (cause == "unsettled" and list(words.values()).count("mark") > 1)
+            if not is_own and not self._is_excused(cause, asked.began):
                 self._violate(f"B: a gate is refused without a reason: {shown}")
 
     def _judge_words(
