@@ -30,7 +30,9 @@ class Refusal(Exception):
 class Client:
     """One connection. `run` reads; requests may be made from several tasks at once."""
 
-    def __init__(self, kernel: Kernel, path: str, *, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, path: str, *, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
+    ) -> None:
         self._kernel = kernel
         self._numbers = itertools.count(1)
         self._answers: dict[int, tuple[trio.Event, list[dict[str, Any]]]] = {}

@@ -1,10 +1,10 @@
 """The judge of decisions: what must always hold, whatever else happens.  Knows what hooks were told to do.
 
-    A  the verdict is what the hooks say, and an answer is to its own question
-    B  nobody is refused, or blamed, for what did not happen
-    C  each waiter gets an end, in time
-    E  what was acknowledged is in force
-    H  a notification costs nothing but itself
+A  the verdict is what the hooks say, and an answer is to its own question
+B  nobody is refused, or blamed, for what did not happen
+C  each waiter gets an end, in time
+E  what was acknowledged is in force
+H  a notification costs nothing but itself
 """
 
 from __future__ import annotations
@@ -51,6 +51,11 @@ class Known:
     is_certain: bool = False  # it is in force, and nothing about it changes now
     stamp: int = 0  # grows whenever something about it begins or ends to change
     match: str | None = None
+    registered: int = 1  # the version that its registration has found
+
+    @property
+    def lowest(self) -> int:
+        return max(self.versions.lowest, self.registered)
 
     @contextmanager
     def changing(self, *, is_certain: bool) -> Generator[None]:
@@ -84,12 +89,18 @@ class Judge:
         self.blows: dict[str, float] = {}  # when each kind of blow was dealt last
         self.decisions: set[str] = set()
         self.answers: dict[str, str] = {}  # of a person, by decision
-        self.totals: dict[str, int] = {}  # of the counting hook: the highest so far
+        self._totals: set[int] = set()  # that the counting hook has told
         self.counted = 0  # how often it was asked to count
 
     def blow(self, kind: str = "blow") -> None:
         """Note that the world does something now that may cost a gate its answer."""
         self.blows[kind] = self._now()
+
+    def forget_counts(self, *, is_zero: bool) -> None:
+        """Take note that counts begin at zero again, or where a loss of power has left them."""
+        self._totals = set()
+        if is_zero:
+            self.counted = 0
 
     def _is_excused(self, cause: str, began: float) -> bool:
         last = max(self.blows.values(), default=-1e9)
@@ -101,7 +112,7 @@ class Judge:
         for hook in hooks:
             if hook.event == event and hook.match in (None, tool):
                 asked.possible.append(hook)
-                asked.lowest[hook.name] = hook.versions.lowest
+                asked.lowest[hook.name] = hook.lowest
                 if hook.is_certain:
                     asked.certain[hook] = hook.stamp
         return asked
@@ -157,9 +168,7 @@ class Judge:
             if not is_own and not self._is_excused(cause, asked.began):
                 self._violate(f"B: a gate is refused without a reason: {shown}")
 
-    def _judge_words(
-        self, asked: Asked, name: str, what: str | None, verdict: str, reason: str, shown: str
-    ) -> None:
+    def _judge_words(self, asked: Asked, name: str, what: str | None, verdict: str, reason: str, shown: str) -> None:
         words = reason.split()
         known = next((hook for hook in asked.possible if hook.name == name), None)
         if known is None:
@@ -180,9 +189,8 @@ class Judge:
 
     def _judge_total(self, name: str, total: int, asked: Asked, shown: str) -> None:
         """Counts are exact: none is given twice, and none is skipped but by a fire without an answer."""
-        key = f"{name} {total}"
-        if key in self.decisions:
+        if total in self._totals:
             self._violate(f"G: the count {total} was given twice: {shown}")
-        self.decisions.add(key)
+        self._totals.add(total)
         if total > self.counted:
             self._violate(f"G: {total} counted, {self.counted} asked for: {shown}")

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
-__all__ = ["DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand"]
+__all__ = ["COMPUTE", "DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand"]
 
 allocate_lock, start_new_thread = _thread.allocate_lock, _thread.start_new_thread
 DAEMON_FDS = 500_000  # the first descriptor of the process whose other ones are real

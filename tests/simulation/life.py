@@ -157,6 +157,8 @@ class Lives:
                 one.end(-9)
             one.reap()
         world.ledger.restart(None if promised in (None, float("inf")) else promised)
+        if not world.is_kept or promised not in (None, float("inf")):
+            world.judge.forget_counts(is_zero=not world.is_kept)
         for agent in world.agents:
             agent.forget()
         world.repair()

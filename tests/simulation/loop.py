@@ -12,12 +12,33 @@ import outcome
 import trio
 import trio._core._run as core
 
-from simulation.descriptors import Socket
-from simulation.kernel import File, Kernel, Killed, Strand, Stuck
+from simulation.kernel import COMPUTE, File, Kernel, Killed, Process, Strand, Stuck
 
 __all__ = ["InputOutput", "SimulatedClock", "run_in_strand", "run_simulated"]
 
+DIVIDED = 0.12  # how much of what is given to threads is done in a strand, between whose calls others may run
 FOREVER = 12 * 3600.0  # trio waits a day where no deadline is set
+
+
+class Step:
+    """What is given to a thread, done at once: other than in a strand, nothing happens between its calls."""
+
+    def __init__(self, process: Process, function: Callable[[], object]) -> None:
+        self._process, self._function = process, function
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.on_end: Callable[[], None] = lambda: None
+        kernel = process.kernel
+        kernel.at(kernel.random.random() ** 3 * COMPUTE, self._run)
+
+    def _run(self) -> None:
+        try:
+            if self._process.is_dead:
+                raise Killed
+            self.result = self._function()
+        except BaseException as error:
+            self.error = error
+        self.on_end()
 
 
 class SimulatedClock(trio.abc.Clock):
@@ -119,13 +140,11 @@ async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments
     """Do what `trio.to_thread.run_sync` does, in a strand."""
     await trio.lowlevel.checkpoint_if_cancelled()
     task, is_waiting = trio.lowlevel.current_task(), True
-    strand = Strand(kernel.process, lambda: function(*arguments))
 
     def finish() -> None:
         if is_waiting:
             trio.lowlevel.reschedule(task)
-            io = core.GLOBAL_RUN_CONTEXT.runner.io_manager
-            io._has_woken = True
+            core.GLOBAL_RUN_CONTEXT.runner.io_manager._has_woken = True
 
     def abort(_: object) -> trio.lowlevel.Abort:
         nonlocal is_waiting
@@ -134,6 +153,8 @@ async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments
         is_waiting = False
         return trio.lowlevel.Abort.SUCCEEDED
 
+    step = Strand if kernel.random.random() < DIVIDED else Step
+    strand = step(kernel.process, lambda: function(*arguments))
     strand.on_end = finish
     await trio.lowlevel.wait_task_rescheduled(abort)
     if isinstance(strand.error, Killed):
@@ -143,7 +164,9 @@ async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments
     return strand.result
 
 
-def run_simulated(kernel: Kernel, main: Callable[[], Awaitable[Any]], seed: object, on_stuck: Callable[[str], None]) -> Any:
+def run_simulated(
+    kernel: Kernel, main: Callable[[], Awaitable[Any]], seed: object, on_stuck: Callable[[str], None]
+) -> Any:
     """Run a trio program on the simulated machine, with an order of tasks that the seed decides."""
     before = core.TheIOManager, core._ALLOW_DETERMINISTIC_SCHEDULING
     core.TheIOManager = lambda: InputOutput(kernel, on_stuck)  # type: ignore[assignment, misc]
@@ -153,7 +176,3 @@ def run_simulated(kernel: Kernel, main: Callable[[], Awaitable[Any]], seed: obje
         return trio.run(main, clock=SimulatedClock(kernel))
     finally:
         core.TheIOManager, core._ALLOW_DETERMINISTIC_SCHEDULING = before
-
-
-def is_simulated(stream: object) -> bool:
-    return isinstance(stream, Socket)

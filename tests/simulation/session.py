@@ -100,8 +100,9 @@ class AgentOfWorld:
         with self._served.changing(is_certain=True):
             lowest = world.versions["s"].written
             await client.call("register", hooks=[*tables, {"id": "v", "event": "pre_tool_use", "served": True}])
-            world.versions["s"].lowest = max(world.versions["s"].lowest, lowest)
-        for hook in self._hooks.values():
+        for one, hook in self._hooks.items():
+            hook.registered = max(hook.registered, lowest)
+            await client.call("enable", id=one)  # it may have been disabled before, which outlives a registration
             with hook.changing(is_certain=True):
                 pass
 

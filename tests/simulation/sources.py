@@ -4,12 +4,19 @@ from __future__ import annotations
 
 __all__ = ["BROKEN", "CONFIG", "FAILING", "GUARDS", "REFUSING", "source_text"]
 
-FAILING = {"raise": "crash", "exit": "crash", "hang": "timeout", "garbage": "protocol", "illegal": "protocol", "drop": "crash"}
+FAILING = {
+    "raise": "crash",
+    "exit": "crash",
+    "hang": "timeout",
+    "garbage": "protocol",
+    "illegal": "protocol",
+    "drop": "crash",
+}
 REFUSING = {"deny", "halt", *FAILING}
 GUARDS = ("a", "b")  # the operator's files with a gate's guard each
 BROKEN = "def (\n"
 
-HEAD = '''
+HEAD = """
 import os, time
 from hooklatch_worker import allow, amend, ask, deny, halt, hook
 
@@ -36,35 +43,35 @@ def act(event, name):
     if what in ("deny", "halt", "ask", "allow"):
         return dict(deny=deny, halt=halt, ask=ask, allow=allow)[what](said)
     return None
-'''
-GUARD = '''
+"""
+GUARD = """
 @hook("pre_tool_use")
 def {name}(event):
     return act(event, "{name}")
-'''
-NOTIFIED = '''
+"""
+NOTIFIED = """
 @hook("post_tool_use")
 def {name}(event):
     act(event, "{name}")
-'''
-AMENDING = '''
+"""
+AMENDING = """
 @hook("tool_result")
 def {name}(event):
     do = (event.payload.get("do") or {{}}).get("{name}", "pass")
     if do == "mark":
         return amend(tool_response={{"marked": f"{name} {{event.payload.get('nonce')}} v{{VERSION}}"}})
     return act(event, "{name}")
-'''
-COUNTING = '''
+"""
+COUNTING = """
 @hook("pre_tool_use", match="Count")
 def {name}(event):
     total = event.state.increment("n", once=True)
     return deny(f"{name} {{event.payload.get('nonce')}} v{{VERSION}} {{total}}")
-'''
-CALLED = '''
+"""
+CALLED = """
 def called(event):
     return act(event, event.config["id"])
-'''
+"""
 KINDS = {"a": GUARD, "b": GUARD, "n": NOTIFIED, "t": AMENDING, "c": COUNTING, "p": GUARD, "s": CALLED}
 
 CONFIG = """

@@ -53,7 +53,7 @@ class World:
         self.project_hook = Known("p", self.versions["p"])
         self.project_fault: str | None = None  # why each gate in the project must be denied
         self._fired = trio.Event()
-        self._stopped: dict[Process, None] = {}
+        self._of_project = trio.Lock()
         self.agents = [AgentOfWorld(self, f"agent-{n}", self.project if n == 0 else None) for n in range(4)]
         self._admin: Client | None = None
         self.has_failing_disk: Callable[[bool], None] = lambda _: None
@@ -69,7 +69,12 @@ class World:
         for error in group.exceptions:
             if isinstance(error, ExceptionGroup):
                 self.note_lost(error)
-            elif isinstance(error, Refusal) and error.name not in ("draining", "session_in_use", "overload", "not_found"):
+            elif isinstance(error, Refusal) and error.name not in (
+                "draining",
+                "session_in_use",
+                "overload",
+                "not_found",
+            ):
                 self.faults[f"refused: {error.name}"] += 1
 
     @property
@@ -84,6 +89,7 @@ class World:
         for folder in (self.config, f"{self.config}/hooks.d", self.project, f"{self.project}/.hooklatch",
                        f"{self.project}/.hooklatch/hooks.d"):  # fmt: skip
             os.makedirs(folder, mode=0o700)
+            sync(os.path.dirname(folder))
         self.write(f"{self.config}/hooks.toml", CONFIG.format(
             keep=draw.choice(("0.5", "64")), kept=draw.choice(("true", "false")), workers=draw.choice((2, 4)),
             calls=draw.choice((40, 10_000)), segment=draw.choice(("0.05", "0.2", "64")),
@@ -103,9 +109,7 @@ class World:
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.new~", path)
-        fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(fd)
-        os.close(fd)
+        sync(os.path.dirname(path))
 
     def repair(self) -> None:
         """Make each file whole, before a new daemon starts."""
@@ -120,6 +124,13 @@ class World:
 
     async def edit(self, name: str) -> None:
         """Write a new version of a file: in one step, or in two with a moment between them."""
+        if name == "p":
+            async with self._of_project:
+                await self._edit(name)
+        else:
+            await self._edit(name)
+
+    async def _edit(self, name: str) -> None:
         versions, draw = self.versions[name], self.random
         versions.highest += 1
         text = source_text(name, versions.highest)
@@ -137,6 +148,8 @@ class World:
                 file.seek(0)
                 file.truncate()
                 file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
         else:
             self.faults["file_edited"] += 1
             self.write(versions.path, text)
@@ -233,6 +246,10 @@ class World:
 
     async def trust(self) -> None:
         """Trust the project as it is."""
+        async with self._of_project:  # else it were unknown which of its versions is trusted
+            await self._trust()
+
+    async def _trust(self) -> None:
         versions = self.versions["p"]
         if versions.written != versions.highest or versions.is_broken:
             return
@@ -395,3 +412,10 @@ class World:
                     nursery.start_soon(event)  # and the next one may come meanwhile
                 else:
                     await event()
+
+
+def sync(folder: str) -> None:
+    """Have a folder's names on the disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(fd)
+    os.close(fd)
