@@ -193,10 +193,9 @@ def test_a_folder_that_cannot_be_written_costs_no_decision_and_is_said(tmp_path:
     assert findings(tmp_path) == []
 
 
-def test_it_is_tried_again_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_tried_again_after_a_while(tmp_path: Path) -> None:
     now = [0.0]
-    monkeypatch.setattr("hooklatch.record.payload_keeping.time.monotonic", lambda: now[0])
-    payloads = Payloads(str(tmp_path), FULL)
+    payloads = Payloads(str(tmp_path), FULL, clock=lambda: now[0], now=lambda: now[0])
     blocker = Path(payloads.folder)
     blocker.write_text("in the way")
 
@@ -255,3 +254,15 @@ def test_no_secret_lies_too_deep_in_the_json_of_a_text(tmp_path: Path, levels: i
 
     assert b"hunter2" not in line(tmp_path, entry)
     assert [*list_redacted_places(msgspec.json.decode(line(tmp_path, entry)))] == ["payload.tool_input.text"]
+
+
+def test_the_entry_of_the_folder_of_payloads_is_brought_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[str]()
+    monkeypatch.setattr("hooklatch.record.payload_keeping.sync_folder", synced.append)
+
+    with opened(tmp_path, FULL) as record:
+        kept(record, {"a": 1})
+
+    assert synced == [str(tmp_path / "payloads"), str(tmp_path)]

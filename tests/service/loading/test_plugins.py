@@ -225,6 +225,27 @@ async def test_a_whole_plugin_is_switched_by_its_name(tmp_path: Path, packages: 
         assert (await client.fire_tool("Bash"))["verdict"] == "deny"
 
 
+async def test_a_package_that_is_repaired_or_installed_is_found_by_a_reload(
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooklatch.service.config.path_lookup.TICK_NS", 0)  # each file is at rest once it is written
+    install(packages, "acme", "acme_repaired")
+    entry_points = packages / "acme_repaired-1.0.dist-info/entry_points.txt"
+    text = entry_points.read_text()
+    entry_points.write_bytes(b"\xff")
+    async with running_daemon(tmp_path) as daemon, daemon.session() as client, daemon.administrator() as admin:
+        await admin.call("reload")
+        assert (await client.fire_tool("Read"))["cause"] == "load"
+
+        entry_points.write_text(text)
+        await admin.call("reload")
+        assert (await client.fire_tool("Read"))["verdict"] == "pass"
+
+        install(packages, "more", "acme_more")
+        await admin.call("reload")
+        assert {hook.partition(".")[0] for hook in await ids(client)} == {"plugin/acme", "plugin/more"}
+
+
 async def test_a_change_of_a_plugin_is_announced(tmp_path: Path, packages: Path) -> None:
     module = install(packages, "acme", "acme_changing")
 

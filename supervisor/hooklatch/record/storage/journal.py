@@ -14,7 +14,6 @@ import ctypes
 import errno
 import logging
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -37,8 +36,9 @@ from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery
 
-__all__ = ["NO_SPACE", "Segment", "FORMAT", "ChainWriter", "Appender"]
+__all__ = ["NO_SPACE", "Clock", "Segment", "FORMAT", "ChainWriter", "Appender"]
 
+Clock = Callable[[], float]  # seconds
 FORMAT = 1
 MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # backoff in seconds before the next attempt with a new segment
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE from linux/falloc.h
@@ -75,6 +75,7 @@ class Segment:
         self._can_allocate = True
         self._spare = os.path.join(os.path.dirname(place.path), RESERVE_NAME)
         self.is_whole = True  # False: it ends in a partial line that could not be truncated
+        self.is_lost = False  # True: a sync of it failed, so a loss of power may leave a partial line at its end
 
     @property
     def reserve(self) -> int:
@@ -192,7 +193,7 @@ class ChainWriter:
     """A chain that is open for writing.  `closing` are ended segments that have not been synced since."""
 
     def __init__(
-        self, folder: str, recovery: Recovery, mark: MarkFile, *, clock: Callable[[], float], reserve: int
+        self, folder: str, recovery: Recovery, mark: MarkFile, *, clock: Clock, now: Clock, reserve: int
     ) -> None:
         """Continue the chain at the recovered end.
 
@@ -204,7 +205,7 @@ class ChainWriter:
         self.closing: list[Segment] = []
         self.is_folder_dirty = True
         self._mark = mark
-        self._clock = clock
+        self._clock, self.now = clock, now
         self._reserve = reserve
         self.head = make_head(recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
         if recovery.place is None:
@@ -236,13 +237,13 @@ class ChainWriter:
         self.seq, self.hash, self.head = seq, own, (head := ChainHead(seq, own[:WITNESS]))
         return head
 
-    def begin_segment(self, *, reason: str | None = None, skipped: tuple[int, int] | None = None) -> None:
-        """Begin the next segment, which the next sync brings to disk.  `skipped` are numbers that were never used.
+    def begin_segment(self, *, reason: str | None = None) -> None:
+        """Begin the next segment, which the next sync brings to disk.
 
         Raises:
             OSError: the segment could not be created; the current one stays open.
         """
-        self._begin(self.segment, reason=reason, skipped=skipped)
+        self._begin(self.segment, reason=reason)
 
     def _begin(
         self, before: Segment | None, *, reason: str | None = None, skipped: tuple[int, int] | None = None
@@ -251,7 +252,7 @@ class ChainWriter:
         header: dict[str, Any] = {"format": FORMAT, "name": place.name, "previous": None}
         if before is not None and self.head is not None:
             header["previous"] = {"name": before.place.name, "seq": self.head.seq, "hash": self.hash}
-            if not before.is_whole:
+            if before.is_lost or not before.is_whole:
                 header["previous"]["torn"] = True
         if reason is not None:
             header["reason"] = reason
@@ -306,7 +307,7 @@ class Appender:
         self._space = space
         self._note_mended = note_mended
         self._attempts = 0  # consecutive new segments that did not help
-        self._mend_at = 0.0  # time.monotonic of the next attempt
+        self._mend_at = 0.0  # the moment of the next attempt
 
     @property
     def is_sound(self) -> bool:
@@ -378,7 +379,7 @@ class Appender:
         """
         if self.broken is None:
             return
-        now = time.monotonic()
+        now = self._journal.now()
         if now < self._mend_at:
             raise RecordError(self.broken)
         was_fresh = self._journal.is_fresh

@@ -39,6 +39,7 @@ from hooklatch.service.loading.see import FleetFiles, ObservedFiles, list_watche
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError, read_source_version
 from hooklatch.service.loading.trust import project_hooks_folder, stamp_project
 from hooklatch.service.loading.unread import UsedPaths, find_unread_entries
+from hooklatch.threads import in_thread
 from hooklatch_worker.wire import Source
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ class Reloader:
     async def see(self, *, mends: bool = False) -> ObservedFiles:
         """Read all files in a thread, since the disk may be slow, and files long."""
         # A thread that mends files is not abandoned, or it would write after the next reload has begun.
-        return await trio.to_thread.run_sync(self.look(mends=mends), abandon_on_cancel=not mends)
+        return await in_thread(self.look(mends=mends), abandon_on_cancel=not mends)
 
     def look(
         self,
@@ -291,11 +292,11 @@ class Reloader:
     ) -> Callable[[], ObservedFiles]:
         """Return a function for a thread that reads every file once.
 
-        With `mends`, nothing is taken for unchanged by its stamp, since a write through a memory map shows in none,
-        and files of the fleet's bundle that are not as they were signed are written anew.
+        With `mends`, no file of hooks is taken for unchanged by its stamp, since a write through a memory map shows in
+        none, and files of the fleet's bundle that are not as they were signed are written anew.
         """
         plan, projects = self.active.plan, self._projects
-        before = msgspec.structs.replace(self._seen, stamps={}, packages=Discovery()) if mends else self._seen
+        before = msgspec.structs.replace(self._seen, stamps={}) if mends else self._seen
         active, fleet = ({}, None) if mends else (projects.active, plan.fleet)
         return partial(
             see, plan.main.path, plan.folder, self._list_known_files(), before,
