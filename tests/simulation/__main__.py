@@ -8,7 +8,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from simulation.run import main  # noqa: E402 - its place is on the path from here on
+from simulation.run import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

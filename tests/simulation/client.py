@@ -9,8 +9,8 @@ from typing import Any
 
 import trio
 
-from simulation.descriptors import Socket
 from simulation.kernel import Kernel, Process
+from simulation.library import Socket
 
 __all__ = ["Client", "ConnectionLost", "Refusal"]
 

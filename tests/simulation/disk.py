@@ -76,6 +76,12 @@ class Disk(Lookup):
         """Return what a new disk finds after a kill of all that use this one, or after a loss of power."""
         return self.tree.image(self._random if is_power_lost else None)
 
+    def become(self, tree: Tree) -> None:
+        """Be the disk that a new system finds: with what `image` has left, nothing open, and no lock held."""
+        self.tree = tree
+        self.files.clear()
+        self._locks.clear()
+
     def begin(self, call: str, path: str, fd: int | None = None) -> int | None:
         """Return the errno with which a call fails before it does anything."""
         self.before(call, path)

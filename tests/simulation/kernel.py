@@ -1,12 +1,13 @@
 """The kernel of the simulated machine: its time, processes, strands and descriptors.  Knows nothing of a daemon.
 
-One seed decides all: the kernel draws delays from its own `Random`, and runs what is due in the order of time and number.
+One seed decides all: the kernel draws delays from its own `Random`, and runs what is due in the order of time, then of
+number.
 
     loop        the trio loop of the process under test runs in the real main thread; `Kernel.run` is called by its I/O
                 manager when it waits, and moves the clock to the next thing that is due
     strand      blocking code (a worker, a zygote, what the daemon gives to a thread) runs in a real thread of its own,
-                but of all these threads and the loop only the one that has the baton runs.  It hands the baton back where
-                it waits: for a descriptor, for time, for a lock
+                but of all these threads and the loop only the one that has the baton runs.  It hands the baton back
+                where it waits: for a descriptor, for time, for a lock
 
 A process that is killed gets `Killed` at its next call of the kernel.
 """

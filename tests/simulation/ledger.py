@@ -20,7 +20,7 @@ DECODE = msgspec.json.Decoder(dict[str, object])
 class Ledger:
     """The record below `folder`. What is wrong is told by `violate`."""
 
-    def __init__(self, folder: str, digest: "hashlib._Hash", violate: Callable[[str], None]) -> None:
+    def __init__(self, folder: str, digest: hashlib._Hash, violate: Callable[[str], None]) -> None:
         self._folder, self._digest, self._violate = folder, digest, violate
         self.hashes: dict[int, str] = {}  # of the lines that were read, by their numbers
         self._decided: dict[str, int] = {}

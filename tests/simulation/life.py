@@ -1,8 +1,8 @@
 """The lives of daemons in the simulated world: each starts, serves, and is stopped, killed or loses its power.
 
-A killed daemon is a ghost: its descriptors are gone and its disk is as it was at that moment, whatever its tasks still do
-while they end.  The next daemon gets that disk.  In a quiet life nothing befalls it, and the scripts of `tests/model` are
-played on it, beside their oracle.
+A killed daemon is a ghost: its descriptors are gone and its disk is as it was at that moment, whatever its tasks still
+do while they end.  The next daemon gets that disk.  In a quiet life nothing befalls it, and the scripts of
+`tests/model` are played on it, beside their oracle.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from random import Random
 from typing import Any, Protocol
 
 import trio
+
 from hooklatch.service import daemon as daemon_module
 from hooklatch.service.daemon import Daemon, open_daemon
 from hooklatch.service.folders import DaemonOptions, StartError
 from hooklatch.service.service_manager import Notifier
-
 from model.play import play
 from model.scripts import STEP, decoded
 from simulation.client import Client, Refusal
@@ -76,7 +76,7 @@ class Lives:
         return process
 
     async def _life(self) -> None:
-        world, kernel = self._world, self._kernel
+        world = self._world
         process, promised = self._begin(), None
         world.judge.blow("start")
         ready, over, failure = trio.Event(), trio.Event(), list[str]()

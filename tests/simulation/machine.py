@@ -1,7 +1,7 @@
 """The machine: what the standard library's functions do in a process of the simulation, in one table.
 
-Guardian and zygote run their real loops, a worker its real `serve_calls`, each in a strand.  What is left out of them is
-what only a real process can show: confinement, descriptors 0 to 3, limits, warming up.
+Guardian and zygote run their real loops, a worker its real `serve_calls`, each in a strand.  What is left out of them
+is what only a real process can show: confinement, descriptors 0 to 3, limits, warming up.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from typing import Any
 
 import trio
 
-from simulation import descriptors
-from simulation.descriptors import MemoryFile, Pipe, ProcessHandle, Socket, TextFile, make_pair
+from simulation import library
+from simulation.descriptors import MemoryFile, Pipe, ProcessHandle, TextFile
 from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand
 from simulation.loop import run_in_strand
 
@@ -43,6 +43,7 @@ DISK_FDS = 900_000  # the descriptors of the disk are above that
 FILES = 65_536  # RLIMIT_NOFILE
 MOUNTS = b"1 0 0:1 / / rw - tmpfs none rw\n"
 PAGE = 4096
+REAL_SIGNAL = signal.signal
 WORDS_OF_STAT = 52
 
 
@@ -103,7 +104,7 @@ class PrintedText(io.TextIOBase):
 class NoBuild:
     """Stands in the list of builds so that the import system is taken over once, by the first worker."""
 
-    names: dict[str, bytes] = {}
+    names: tuple[str, ...] = ()
 
     def key_of(self, path: str) -> None:
         return None
@@ -283,7 +284,7 @@ class Machine:
     def set_signal(self, number: int, handler: Any) -> Any:
         if self.kernel.current is not None:
             return signal.SIG_DFL  # a strand's process: it has none that matter here
-        return self._real["signal"](number, handler)
+        return REAL_SIGNAL(number, handler)
 
     def set_wakeup_fd(self, fd: int, **_: object) -> int:
         if self.kernel.current is not None:
@@ -462,15 +463,15 @@ class Machine:
         yield subprocess, "Popen", lambda command, **named: StartedProgram(self, command, **named)
         context = SimpleNamespace(Process=lambda target, args: ForkedProcess(self, args))
         yield multiprocessing, "get_context", lambda method=None: context
-        epoll, poll = descriptors.make_watchers(kernel)
+        epoll, poll = library.make_watchers(kernel)
         yield select, "epoll", epoll
         yield select, "poll", poll
-        bound = type("SimulatedSocket", (Socket,), {"kernel": kernel})
-        Socket.kernel, Socket.listening = kernel, {}
+        bound = type("SimulatedSocket", (library.Socket,), {"kernel": kernel})
+        library.Socket.kernel, library.Socket.listening = kernel, {}
         yield socket, "socket", bound
-        yield socket, "socketpair", lambda family=1, kind=1, proto=0: make_pair(kernel, kind)
-        yield socket, "send_fds", descriptors.send_files
-        yield socket, "recv_fds", descriptors.receive_files
+        yield socket, "socketpair", lambda family=1, kind=1, proto=0: library.make_pair(kernel, kind)
+        yield socket, "send_fds", library.send_files
+        yield socket, "recv_fds", library.receive_files
 
         async def run_sync(
             function: Any, *arguments: Any, abandon_on_cancel: bool = False, limiter: Any = None, **_: Any
@@ -487,8 +488,8 @@ class Machine:
         from hooklatch_worker.runtime import child, guardian, importers
         from hooklatch_worker.sandbox import linux
 
-        library = Library()
-        yield linux, "LIBC", library
+        functions = Library()
+        yield linux, "LIBC", functions
         yield guardian, "fork_zygote", self.fork_zygote
         yield child, "rehearse_call", lambda *_: None
         importers.installed.append(NoBuild())  # type: ignore[arg-type]
@@ -496,9 +497,7 @@ class Machine:
         self.builds = importers.installed
         import hooklatch.service.loading.hints as hints
 
-        yield hints, "LIBC", library
-
-    _real: dict[str, Any] = {"signal": signal.signal}
+        yield hints, "LIBC", functions
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A run of the simulation: its arguments, the order in which the machine is put together, and what it says in the end."""
+"""A run of the simulation: its arguments, the order in which the machine is put together, and its result."""
 
 from __future__ import annotations
 

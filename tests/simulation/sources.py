@@ -1,4 +1,6 @@
-"""The files of hooks in the simulated world. Each function does what the payload says under its name, and tells who it is."""
+"""The files of hooks in the simulated world.  Each function does what the payload says under its name, and says who it
+is.
+"""
 
 from __future__ import annotations
 

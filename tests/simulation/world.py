@@ -47,7 +47,9 @@ class World:
         self.served = Versions("v", "")
         events = {"n": "post_tool_use", "t": "tool_result"}
         self.globals = {
-            name: Known(name, self.versions[name], events.get(name, "pre_tool_use"), match="Count" if name == "c" else None)
+            name: Known(
+                name, self.versions[name], events.get(name, "pre_tool_use"), match="Count" if name == "c" else None
+            )
             for name in ("a", "b", "n", "t", "c")
         }  # fmt: skip
         self.project_hook = Known("p", self.versions["p"])
@@ -408,7 +410,7 @@ class World:
                     self._fired = trio.Event()
                     goal -= 1 if self.fires < goal else 0  # where nothing can be fired, the world goes on
                 [event] = self.random.choices(events, weights)
-                if self.random.random() < 0.3 and event not in (self.edit,):
+                if self.random.random() < 0.3:
                     nursery.start_soon(event)  # and the next one may come meanwhile
                 else:
                     await event()
