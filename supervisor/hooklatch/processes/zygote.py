@@ -231,7 +231,7 @@ class ZygoteClient:
                 except trio.ClosedResourceError:
                     raise ZygoteLostError("the zygote is gone") from None
             except OSError as error:
-                zygote.kill()  # the kernel may only have had no memory: a zygote that is lost but lives has no successor
+                zygote.kill()  # it may live, if the kernel has no memory, and would have no successor
                 self._lose(zygote)
                 raise ZygoteLostError(f"the zygote is gone: {error.strerror}") from None
 
