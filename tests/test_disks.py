@@ -111,7 +111,7 @@ LOOKS = {
     "os.path.lexists", "os.path.isfile", "os.path.isdir", "os.path.islink", "os.path.realpath", "os.path.getmtime",
     "os.path.samefile", "open", "open_regular", "open_regular_file", "safety.read_safely",
 }  # fmt: skip
-# Functions that wait for a disk: from the event loop, `looked` and `in_thread` call them.
+# Functions that wait for a disk: from the event loop, `in_thread` calls them.
 WAITING = {
     "stamp_path", "look_up_path", "list_directory", "read_safely", "status_at", "is_written", "measure_quiet",
     "find_place", "find_real_path", "read_source_version", "prepare_version", "add_source_lock", "pin_files",
@@ -168,7 +168,7 @@ def test_the_service_looks_at_files_in_time_and_not_from_the_event_loop() -> Non
                 waiting.append(f"{name}:{call.lineno} {called}")
 
     assert not untimed, f"a disk may never answer: decorate what looks with limit_look of hooklatch/disks.py: {untimed}"
-    assert not waiting, f"the event loop would wait: use looked or in_thread of service/config/looks.py: {waiting}"
+    assert not waiting, f"the event loop would wait: use in_thread of hooklatch/threads.py: {waiting}"
     assert ours == OURS.keys(), "the list names what does not look"
     found = [within for _, within in calls(ast.parse("async def f():\n stamp_path(x)\n lambda: stamp_path(y)"))]
     assert found == ["async", "function"]

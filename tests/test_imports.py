@@ -21,7 +21,7 @@ WORKER = Path(hooklatch_worker.__file__).parent
 
 HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
-GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "products", "version"}
+GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "products", "threads", "version"}
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
 PRODUCTS = {"fleet", "environments", "metrics", "lsp", "guards", "dashboard", "importing", "bridges", "testing", "cli"}
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
@@ -38,7 +38,7 @@ BELOW = {
     "lsp": {"service", "core"},
     "hosts": {"core"},
     "bridges": {"client", "core", *GROUND},
-    "entry": {"credentials", "paths", "hosts"},
+    "entry": {"credentials", "paths", "hosts", "threads"},
     "dialects": {"hosts", "core"},
     "guards": {"shelltext"},
     "dashboard": {"client", "record", "core", *GROUND},
@@ -67,6 +67,7 @@ BELOW = {
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
     "directories": {"files"},
+    "threads": {"disks"},
 }
 # The rooms of each part, lowest first: a room imports itself and those before it.  What stands beside the rooms,
 # at the part's root, is free; that nothing goes round in a circle holds for all.

@@ -38,6 +38,7 @@ from hooklatch.service.config.settings import Settings
 from hooklatch.service.logs import LogHandler
 from hooklatch.service.registry import statistics
 from hooklatch.service.registry.statistics import BOUNDS_MS
+from hooklatch.threads import in_thread
 from hooklatch.version import VERSION
 
 if TYPE_CHECKING:
@@ -123,13 +124,13 @@ class MetricsPublisher(Contribution):
         page = Page(self.measured)
         try:
             while True:
-                await trio.to_thread.run_sync(lambda: write_whole(path, page.text()))
+                await in_thread(lambda: write_whole(path, page.text()))
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 await trio.sleep(WRITE_INTERVAL)
         finally:
             with trio.CancelScope(shield=True), suppress(OSError):  # a daemon that has ended must not look alive
-                await trio.to_thread.run_sync(remove, path)
+                await in_thread(remove, path)
 
 
 class Page:

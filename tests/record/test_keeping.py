@@ -193,10 +193,9 @@ def test_a_folder_that_cannot_be_written_costs_no_decision_and_is_said(tmp_path:
     assert findings(tmp_path) == []
 
 
-def test_it_is_tried_again_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_tried_again_after_a_while(tmp_path: Path) -> None:
     now = [0.0]
-    monkeypatch.setattr("hooklatch.record.payload_keeping.time.monotonic", lambda: now[0])
-    payloads = Payloads(str(tmp_path), FULL)
+    payloads = Payloads(str(tmp_path), FULL, clock=lambda: now[0], now=lambda: now[0])
     blocker = Path(payloads.folder)
     blocker.write_text("in the way")
 

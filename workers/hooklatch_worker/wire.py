@@ -22,7 +22,7 @@ __all__ = [
     "CallAnswered", "BuildFiles", "RunCall", "LoadCode", "HookDeclaration", "ForeignHook", "WorkerExited",
     "ForkWorker", "ForkFailed", "WorkerForked", "FrameError", "FrameReader", "FromWorker", "FromZygote", "Isolation",
     "LoadFailed", "SourceLoaded", "FollowingCall", "ZygoteReady", "Source", "StateResponse", "WorkerLimits",
-    "decode_from_worker", "decode_from_zygote", "encode_body", "encode_frame",
+    "decode_from_zygote", "encode_body", "encode_frame", "take_from_worker",
 ]  # fmt: skip
 
 ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to the strongest
@@ -272,14 +272,15 @@ def encode_frame(message: msgspec.Struct) -> bytearray:
     return data
 
 
-def decode_from_worker(data: bytes | bytearray | memoryview) -> FromWorker:
-    """Decode a message of a worker, which is not trusted.
+def take_from_worker(reader: FrameReader, data: bytes = b"") -> FromWorker | None:
+    """Take the next whole message of a worker, which is not trusted; None if there is none yet.
 
     Raises:
         FrameError: these bytes are not one of our messages.
     """
     try:
-        return FROM_WORKER.decode(data)
+        body = reader.take(data)
+        return FROM_WORKER.decode(body) if body is not None else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as error:
         raise FrameError(f"undecodable message: {error}") from None
 

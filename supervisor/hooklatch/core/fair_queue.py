@@ -19,8 +19,7 @@ as that line then is: the busiest key is refused first, and no entry is evicted 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Container, Hashable, Iterator
-from itertools import chain
+from collections.abc import Container, Hashable
 from typing import Generic, TypeVar
 
 __all__ = ["FairQueue"]
@@ -46,10 +45,6 @@ class FairQueue(Generic[K, T]):
 
     def __len__(self) -> int:
         return self.count
-
-    def __iter__(self) -> Iterator[T]:
-        """Return an iterator over all entries, in arbitrary order."""
-        return chain.from_iterable(self._lines.values())
 
     def waiting(self, key: K) -> int:
         line = self._lines.get(key)

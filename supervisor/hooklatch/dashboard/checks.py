@@ -15,6 +15,7 @@ from hooklatch.errors import describe_error
 from hooklatch.record.findings import ChainWitness, VerifyReport
 from hooklatch.record.storage.reading import NoRecordError
 from hooklatch.record.verify import verify_record
+from hooklatch.threads import in_thread
 
 __all__ = ["RecordVerification", "Checks"]
 
@@ -54,7 +55,7 @@ class Checks:
         """Run the requested checks until cancelled."""
         async for folder in self._receive:
             try:
-                self.last = await trio.to_thread.run_sync(self._check, folder, abandon_on_cancel=True)
+                self.last = await in_thread(self._check, folder, abandon_on_cancel=True)
             finally:
                 self.progress = None
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, get_args
 
-import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,6 +22,7 @@ from hooklatch.dashboard.samples import LENGTH
 from hooklatch.dashboard.site import DashboardSite
 from hooklatch.dashboard.sources import SourceFile, read_sources
 from hooklatch.record.storage.reading import KINDS, read_moment
+from hooklatch.threads import in_thread
 
 __all__ = ["PageHandlers"]
 
@@ -78,7 +78,7 @@ class PageHandlers:
         files: dict[str, list[SourceFile]] = {}
         for hook in answer.value["hooks"] if answer.value is not None else ():
             reading = partial(read_sources, hook["digests"] or {}, hook["origin"])
-            files[hook["name"]] = await trio.to_thread.run_sync(reading)
+            files[hook["name"]] = await in_thread(reading)
         return self._site.page(
             "hook.html", title=f"Hook {name}", place="hooks", status=404 if answer.fault else 200, name=name,
             answer=answer, files=files, log=log, entries=list_record_rows(log), samples=self._site.samples,

@@ -31,6 +31,7 @@ import trio
 from hooklatch.entry.asking import ForwarderProcess, NoAnswerError, read_entry_reply, request_answer
 from hooklatch.entry.refusals import MAX_FRAME, make_failure_output
 from hooklatch.hosts.find import find_host
+from hooklatch.threads import in_thread
 
 __all__ = ["ADDRESS", "Reply", "TokenError", "ask_for_reply", "read_token", "serve_listener", "make_listener_settings"]
 
@@ -136,7 +137,7 @@ async def ask_for_reply(event: str, document: bytes, environ: dict[bytes, bytes]
     wait = spec.wait if spec.kind != "notify" else 1.0
     entry = ForwarderProcess([HOST, event, "--kind", spec.kind, "--wait", f"{wait:.3f}", *place])
     with trio.move_on_after(wait + GRACE):
-        return await trio.to_thread.run_sync(ask_daemon, entry, document, environ, wait, abandon_on_cancel=True)
+        return await in_thread(ask_daemon, entry, document, environ, wait, abandon_on_cancel=True)
     return make_failed_reply(504, "late")
 
 

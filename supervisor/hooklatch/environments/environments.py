@@ -45,6 +45,7 @@ from hooklatch.processes.environment_slot import EnvironmentFaultError, Environm
 from hooklatch.processes.guardian import Interpreter
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.zygote import ForkError, ZygoteClient, run_zygote
+from hooklatch.threads import in_thread
 from hooklatch_worker.sandbox.safety import UnsafeFileError
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class SourceEnvironments:
                 if environment.lock is not None:
                     with suppress(FileNotFoundError):  # removed by hand
                         note_environment_use(environment.interpreter.prefix)
-            await trio.to_thread.run_sync(remove_unused_environments, self.folder)
+            await in_thread(remove_unused_environments, self.folder)
         except OSError as error:
             logger.warning("unused environments are not removed: %s", describe_error(error))
 
@@ -186,7 +187,7 @@ class SourceEnvironments:
             folder = os.path.join(self.folder, key)
             if (build := self._builds.get(key)) is not None:
                 self._wait_or_fail(build, may_make=may_make)
-            lock = await trio.to_thread.run_sync(lock_if_ready, folder)
+            lock = await in_thread(lock_if_ready, folder)
             if lock is None:
                 if not may_make:
                     raise EnvironmentFaultError(
@@ -232,9 +233,7 @@ class SourceEnvironments:
         for environment in list(self._environments.values()):
             if environment.interpreter.python == python:
                 try:
-                    is_current = await trio.to_thread.run_sync(
-                        partial(getattr, environment, "is_current"), abandon_on_cancel=True
-                    )
+                    is_current = await in_thread(partial(getattr, environment, "is_current"), abandon_on_cancel=True)
                 except TimeoutError:
                     continue
                 if is_current and environment.name in self._environments:  # else it was released during the look
@@ -363,7 +362,7 @@ class SourceEnvironments:
         )
 
     async def _make_locked(self, build: EnvironmentBuild, folder: str) -> None:
-        await trio.to_thread.run_sync(make_root, self.folder)
+        await in_thread(make_root, self.folder)
         use_lock = await wait_for_environment_lock(folder, fcntl.LOCK_SH)
         try:
             # Not the lock that users hold: if the directory was removed by hand, they run on, and one of them may wait

@@ -16,7 +16,6 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
-import trio
 
 import hooklatch
 import hooklatch_worker
@@ -25,6 +24,7 @@ from hooklatch.environments.commands import run_program
 from hooklatch.errors import describe_error
 from hooklatch.processes.environment_slot import EnvironmentFaultError
 from hooklatch.processes.guardian import Interpreter
+from hooklatch.threads import in_thread
 from hooklatch_worker.sandbox.children import OWN, isolated_command
 from hooklatch_worker.sandbox.safety import (
     UnsafeFileError,
@@ -170,7 +170,7 @@ async def inspect_in_thread(python: str, look: Callable[[str], T]) -> T:
     """
     lane = find_lane(f"interpreter {python}", f"the disk of {python}", LOOK_TIMEOUT)
     try:
-        return await trio.to_thread.run_sync(lane.look, partial(look, python), abandon_on_cancel=True)
+        return await in_thread(lane.look, partial(look, python), abandon_on_cancel=True)
     except FileNotFoundError as error:
         raise EnvironmentFaultError(f"{error.filename} does not exist; make the environment, or fix the path") from None
     except (UnsafeFileError, OSError) as error:

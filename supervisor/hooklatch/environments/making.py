@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 import msgspec
-import trio
 
 from hooklatch.environments.commands import CommandExit, ProgramOutput, run_program
 from hooklatch.environments.interpreter import SPARES, inspect_in_thread
 from hooklatch.environments.store import READY
 from hooklatch.processes.environment_slot import EnvironmentFaultError, Requirements
+from hooklatch.threads import in_thread
 from hooklatch_worker.sandbox.children import INSTALLER, OWN, filter_absolute_path, isolated_command
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file
 
@@ -138,7 +138,7 @@ async def make_environment(recipe: EnvironmentRecipe, folder: str, output: Progr
     Raises:
         EnvironmentFaultError: an installer failed; the text has the last lines of its output.
     """
-    list_path = await trio.to_thread.run_sync(prepare_folder, folder, recipe)
+    list_path = await in_thread(prepare_folder, folder, recipe)
     variables, python = INSTALLER.of(os.environ), os.path.join(folder, "bin", "python")
     uv = await inspect_in_thread("PATH", lambda _: find_uv())
     if uv is not None:
@@ -175,7 +175,7 @@ async def make_environment(recipe: EnvironmentRecipe, folder: str, output: Progr
         install.append("--require-hashes")
     if recipe.packages:
         await run_step(install, variables, folder, output, f"{installer} install")
-    await trio.to_thread.run_sync(sign_environment, folder, recipe, installer)
+    await in_thread(sign_environment, folder, recipe, installer)
     return installer
 
 

@@ -17,6 +17,7 @@ import trio
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.products import DAEMON, ProductError, load_product
+from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import EnvironmentStatus
@@ -166,7 +167,7 @@ class EnvironmentSlot:
         while True:
             await trio.sleep(wait)
             wait = TIDY_INTERVAL
-            if await trio.to_thread.run_sync(os.path.lexists, self._folder):
+            if await in_thread(os.path.lexists, self._folder):
                 await self._use().remove_unused()
 
     def roots(self) -> frozenset[int]:

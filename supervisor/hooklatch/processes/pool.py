@@ -125,7 +125,7 @@ class Pool:
             self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.following)]))
             raise
         ended = self._now()
-        self._queue.pace.add(ended - began)
+        self._queue.latest_seconds.append(ended - began)
         earlier: list[float] = []
         if call.following and (earlier := worker.silent_durations(answered, ended - began)):
             worker.calls += len(earlier)
@@ -206,7 +206,7 @@ class Pool:
         if self._busy:  # otherwise it is the first of at least two idle workers, which any session may have
             if not self._idle:
                 return None
-            if self._queue:
+            if self._queue.waiting:
                 self._serve_waiting()  # a worker may no longer have to be kept for another session
             if not self._queue.may_run(fire):
                 return None
@@ -261,7 +261,7 @@ class Pool:
         else:
             worker.deadline, worker.serving = math.inf, None
             self._idle.append(worker)
-            if not self._queue:
+            if not self._queue.waiting:
                 return
         self._serve_waiting()
         self._fill()
@@ -282,7 +282,7 @@ class Pool:
 
     def _serve_waiting(self) -> None:
         """Hand idle workers to waiting calls."""
-        while self._queue and (worker := self._next_idle()) and (waiter := self._queue.next()):
+        while self._queue.waiting and (worker := self._next_idle()) and (waiter := self._queue.next()):
             self._busy[self._idle.pop()] = waiter.fire
             waiter.serve(worker)
 
@@ -291,7 +291,7 @@ class Pool:
         room = self.limits.workers - len(self._idle) - len(self._busy) - self._starting
         if room <= 0 or self._is_closed or self.fault is not None:
             return
-        missing = SPARES + len(self._queue) - len(self._idle) - self._starting
+        missing = SPARES + len(self._queue.waiting) - len(self._idle) - self._starting
         for _ in range(min(missing, room)):
             self._starting += 1
             self.workers.spawn("start of a worker", self._start_one)
@@ -379,7 +379,7 @@ class Pool:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._busy or self._queue)
+        return bool(self._busy or self._queue.waiting)
 
     @property
     def isolation(self) -> IsolationStatus:
@@ -396,7 +396,7 @@ class Pool:
             "workers": len(self._idle) + len(self._busy),
             "busy": len(self._busy),
             "memory_bytes": sum(known) if known else None,
-            "waiting": len(self._queue),
+            "waiting": len(self._queue.waiting),
             "in_flight": sum(
                 (running := worker.hook) is not None and (running.name, running.owner) == (hook.name, hook.owner)
                 for worker in self._busy
@@ -411,7 +411,7 @@ class Pool:
             "idle": len(self._idle),
             "busy": len(self._busy),
             "starting": self._starting,
-            "waiting": len(self._queue),
+            "waiting": len(self._queue.waiting),
             "pids": [worker.pid for worker in self.live_workers()],
             **self.counts,
             "condemned": len(self._condemned),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from itertools import chain
 
 import trio
 
@@ -21,32 +20,11 @@ from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.worker import PoolWorker
 
-__all__ = ["SAMPLES", "CallQueue", "MedianDuration", "QueuedCall"]
+__all__ = ["SAMPLES", "CallQueue", "QueuedCall"]
 
 SHARED_FOR = 600.0  # seconds without a call after which no worker is kept for a session any more
 SAMPLES = 32  # calls per median; with fewer, the pace is unknown
 MARGIN = 4.0  # times the usual length that a call must have left, or its worker would be killed at the deadline
-
-
-class MedianDuration:
-    """The median duration of recent calls, which a few slow calls do not move."""
-
-    def __init__(self) -> None:
-        self._latest: deque[float] = deque(maxlen=SAMPLES)
-        self._added = 0
-        self._median = 0.0
-
-    def add(self, seconds: float) -> None:
-        self._latest.append(seconds)
-        self._added += 1
-
-    @property
-    def median(self) -> float:
-        """The median in seconds; 0 while too few calls were measured."""
-        if self._added >= SAMPLES:
-            self._median = sorted(self._latest)[SAMPLES // 2]
-            self._added = 0
-        return self._median
 
 
 class QueuedCall:
@@ -82,7 +60,10 @@ class QueuedCall:
 
 
 class CallQueue:
-    """The calls of one pool: those that have a worker, and those that wait for one."""
+    """The calls of one pool: those that have a worker, and those that are `waiting` for one.
+
+    `latest_seconds` are how long the latest calls occupied their workers. The code that ran a call appends it.
+    """
 
     def __init__(self, busy: Mapping[PoolWorker, FireContext], workers: int, capacity: int) -> None:
         """Make an empty queue. `busy` is the pool's own mapping: the fire that each busy worker works for."""
@@ -90,12 +71,15 @@ class CallQueue:
         self._workers = workers
         self._gates: FairQueue[str, QueuedCall] = FairQueue(capacity)
         self._notifications: FairQueue[str, QueuedCall] = FairQueue(capacity)
-        self.pace = MedianDuration()  # how long calls occupy their workers
+        self.waiting: dict[QueuedCall, None] = {}  # in the order of their arrival
+        self.latest_seconds: deque[float] = deque(maxlen=SAMPLES)
         self.latest: str | None = None  # the session whose call has arrived last
         self._shared_until = -math.inf
 
-    def __len__(self) -> int:
-        return self._gates.count + self._notifications.count
+    @property
+    def pace(self) -> float:
+        """The median duration of recent calls in seconds, which a few slow ones do not move; 0 while too few ended."""
+        return sorted(self.latest_seconds)[SAMPLES // 2] if len(self.latest_seconds) == SAMPLES else 0.0
 
     def note_session(self, share: str, now: float) -> None:
         """Note that a call has arrived, and is of another session than the one before it."""
@@ -127,14 +111,16 @@ class CallQueue:
     def wait(self, fire: FireContext, deadline: float) -> QueuedCall | CallOutcome:
         """Queue a call. Return its place, or the outcome of a call that gets none."""
         queue, share, now = self._queue(fire), fire.queue_key, trio.current_time()
-        expected = queue.ahead(share) * self.pace.median / self._workers
+        expected = queue.ahead(share) * self.pace / self._workers
         if expected > deadline - now:  # a low estimate: later calls and slower ones are not counted
             return CallOutcome(cause="overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
         waiter = QueuedCall(fire, deadline, now)
         # A full queue refuses a call of the session that has most in it, which need not be the one that came last.
         pushed_out = queue.put(share, waiter)
+        self.waiting[waiter] = None
         if pushed_out is None:
             return waiter
+        del self.waiting[pushed_out]
         own = queue.waiting(pushed_out.fire.queue_key)
         refused = CallOutcome(
             cause="overload",
@@ -148,14 +134,15 @@ class CallQueue:
     def leave(self, waiter: QueuedCall) -> None:
         """Remove a call that does not wait any longer."""
         self._queue(waiter.fire).remove(waiter.fire.queue_key, waiter)
+        self.waiting.pop(waiter, None)
 
     def next_deadline(self) -> float:
         """Return the earliest deadline of a waiting call."""
-        return min((waiter.deadline for waiter in chain(self._gates, self._notifications)), default=math.inf)
+        return min((waiter.deadline for waiter in self.waiting), default=math.inf)
 
     def expire(self, now: float) -> None:
         """Refuse the calls whose deadlines have passed."""
-        for waiter in [call for call in chain(self._gates, self._notifications) if call.deadline <= now]:
+        for waiter in [call for call in self.waiting if call.deadline <= now]:
             self.leave(waiter)
             waited = now - waiter.since
             waiter.serve(CallOutcome(cause="timeout", message=f"no worker became free within {waited:.1f} s"))
@@ -163,8 +150,9 @@ class CallQueue:
     def next(self) -> QueuedCall | None:
         """Return the next call for an idle worker, if any. Refuse those whose turn comes too late."""
         while waiter := self._next_gate() or self._next_notification():
+            del self.waiting[waiter]
             time_left = waiter.deadline - trio.current_time()
-            if MARGIN * self.pace.median <= time_left:
+            if MARGIN * self.pace <= time_left:
                 return waiter
             waiter.serve(
                 CallOutcome(cause="overload", message=f"its turn came {max(0.0, time_left):.1f} s before its deadline")
@@ -180,9 +168,9 @@ class CallQueue:
         return self._notifications.take() if self._notifications and not self._is_closed_to_notifications else None
 
     def refuse_all(self, failure: CallOutcome) -> None:
-        for queue in (self._gates, self._notifications):
-            while (waiter := queue.take()) is not None:
-                waiter.serve(failure)
+        for waiter in list(self.waiting):
+            self.leave(waiter)
+            waiter.serve(failure)
 
     def _queue(self, fire: FireContext) -> FairQueue[str, QueuedCall]:
         return self._gates if fire.spec.is_gate else self._notifications

@@ -23,6 +23,7 @@ import trio
 from hooklatch.errors import explain_error
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import PoolWorker
+from hooklatch.threads import in_thread
 from hooklatch_worker.sandbox import linux
 
 __all__ = ["watch_memory"]
@@ -115,7 +116,7 @@ async def check_exactly(pool: Pool, worker: PoolWorker, below: list[int]) -> Non
         return own, sum(read_memory_field(pid, "Pss:") for pid in pids) + measure_memory_files(pids)
 
     try:
-        own, total = await trio.to_thread.run_sync(measure)
+        own, total = await in_thread(measure)
     except (UnmeasuredError, PermissionError) as error:
         logger.error("a worker's limits are not enforced for the moment: %s", error, extra={"pid": worker.pid})
         return

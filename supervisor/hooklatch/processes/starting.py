@@ -20,6 +20,7 @@ import trio
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.worker import PoolWorker, SourceLoadError
 from hooklatch.processes.zygote import ZygoteClient, ZygoteLostError
+from hooklatch.threads import in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox.temporary import remove_tree
 
@@ -160,4 +161,4 @@ async def remove_scratch(worker: PoolWorker, isolation: wire.Isolation) -> None:
         return
     except OSError:
         with trio.move_on_after(REMOVAL_TIMEOUT, shield=True):
-            await trio.to_thread.run_sync(remove_tree, folder, abandon_on_cancel=True)
+            await in_thread(remove_tree, folder, abandon_on_cancel=True)

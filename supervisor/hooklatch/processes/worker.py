@@ -424,8 +424,8 @@ class PoolWorker:
             EOFError: the stream has ended.
             FrameError: it is too long, or not a message.
         """
-        body = self._reader.take() if self._reader.held else None
-        while body is None:
+        message = wire.take_from_worker(self._reader) if self._reader.held else None
+        while message is None:
             try:
                 data = self.process.socket.recv(2**16)
             except BlockingIOError:
@@ -435,8 +435,8 @@ class PoolWorker:
                 raise EOFError("its socket broke") from None
             if not data:
                 raise EOFError("its socket ended")
-            body = self._reader.take(data)
-        return wire.decode_from_worker(body)
+            message = wire.take_from_worker(self._reader, data)
+        return message
 
 
 def compute_deadline(hook: Hook, fire: FireContext, began: float) -> float:

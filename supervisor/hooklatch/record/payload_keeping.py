@@ -13,12 +13,9 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import trio
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
@@ -35,9 +32,11 @@ from hooklatch.record.payload_files import (
 from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.disk_space import DiskStage
+from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import PayloadStatus
+    from hooklatch.record.storage.journal import Clock
 
 __all__ = ["Payloads", "UnsyncedPayloads"]
 
@@ -72,13 +71,13 @@ class UnsyncedPayloads:
 class Payloads:
     """The payloads of one record, and the only writer to their folder."""
 
-    def __init__(self, record: str, settings: RecordSettings, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, record: str, settings: RecordSettings, *, clock: Clock, now: Clock) -> None:
         self.folder = payload_folder(record)
         self.fault: str | None = None
         self.kept = self.unkept = 0
         self.are_kept = settings.payloads == "full"
         self._settings = settings
-        self._clock = clock
+        self._clock, self._now = clock, now
         self._fd: int | None = None
         self._size = 0
         self._began_at = self._retry_at = 0.0
@@ -112,7 +111,7 @@ class Payloads:
     def _append(self, line: bytes, seq: int, stage: DiskStage) -> str | None:
         if stage >= DiskStage.LOW:
             return "the disk is getting full"
-        now = time.monotonic()
+        now = self._now()
         if self.fault is not None and now < self._retry_at:
             return UNWRITTEN
         try:
@@ -145,7 +144,7 @@ class Payloads:
         os.makedirs(self.folder, 0o700, exist_ok=True)
         path = PayloadFile.of(self.folder, seq).path
         self._fd = create_anew(path, os.O_APPEND)  # an older file of this number has only lines without an entry
-        self._size, self._began_at, self._is_folder_dirty = 0, time.monotonic(), True
+        self._size, self._began_at, self._is_folder_dirty = 0, self._now(), True
 
     def _end(self) -> None:
         if self._fd is not None:
@@ -186,7 +185,7 @@ class Payloads:
             bytes=size,
         )
         await durable(head)
-        await trio.to_thread.run_sync(remove_payload_files, [file.path for file in chosen])
+        await in_thread(remove_payload_files, [file.path for file in chosen])
 
     def status(self) -> PayloadStatus:
         """Return the fields of `status` for payloads."""

@@ -36,7 +36,7 @@ from hooklatch.record.redaction import Redactor, excerpt_payload
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.disk_space import DiskSpace, DiskStage
 from hooklatch.record.storage.faults import RecordFaults
-from hooklatch.record.storage.journal import Appender, ChainWriter
+from hooklatch.record.storage.journal import Appender, ChainWriter, Clock
 from hooklatch.record.storage.mark import Anchor, MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery, collect_host_facts, lock_record, recover_record
 from hooklatch.record.storage.removal import SegmentRemover
@@ -67,7 +67,8 @@ class RecordWriter:
         folder: str,
         settings: RecordSettings,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = lambda: time.time(),
+        now: Clock = time.monotonic,
         reserve: int = RESERVE,
         fdatasync: Callable[[int], None] = os.fdatasync,
         is_settled: bool = True,
@@ -76,7 +77,7 @@ class RecordWriter:
         """Open a record, repair its torn end, and record that this daemon has started.
 
         Without `is_settled` the settings are those of an earlier time: nothing is removed by them until `apply`.
-        `on_fault` is called with `fault`, `mended` or `acknowledged`.
+        `on_fault` is called with `fault`, `mended` or `acknowledged`.  `now` is the clock of waits and ages.
 
         Raises:
             RecordError: another process writes it, or it cannot be written.
@@ -86,7 +87,7 @@ class RecordWriter:
         self.is_synced_first = settings.durability == "sync"  # whether answers wait until their records are on disk
         self._settings = settings
         self._is_settled = is_settled
-        self._clock = clock
+        self._clock, self._now = clock, now
         self.redactor = Redactor(settings)
         self._space = DiskSpace(folder, settings, self._put)
         self._payloads: Payloads | None = None
@@ -107,7 +108,9 @@ class RecordWriter:
             stack.callback(self._mark.close)
             self._anchor = Anchor(self.folder, *recovered.anchored)
             stack.callback(self._anchor.close)
-            self._journal = ChainWriter(self.folder, recovered, self._mark, clock=self._clock, reserve=reserve)
+            self._journal = ChainWriter(
+                self.folder, recovered, self._mark, clock=self._clock, now=self._now, reserve=reserve
+            )
             stack.callback(self._journal.close)
             stack.callback(self._close_payloads)
             self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._take_unsynced_payloads)
@@ -168,7 +171,7 @@ class RecordWriter:
         if self._payloads is None and is_wanted:
             from hooklatch.record.payload_keeping import Payloads
 
-            self._payloads = Payloads(self.folder, self._settings, clock=self._clock)
+            self._payloads = Payloads(self.folder, self._settings, clock=self._clock, now=self._now)
 
     def _take_unsynced_payloads(self) -> UnsyncedPayloads | None:
         return self._payloads.take_unsynced() if self._payloads is not None else None
@@ -343,8 +346,8 @@ class RecordWriter:
             if self._space.stage < DiskStage.CRITICAL and self._appender.is_sound:
                 with suppress(OSError):
                     self._space.record_unrecorded()
-            if self._is_settled and time.monotonic() >= self._retention_at:
-                self._retention_at = time.monotonic() + RETENTION
+            if self._is_settled and self._now() >= self._retention_at:
+                self._retention_at = self._now() + RETENTION
                 await self._retire()
             await trio.sleep(LOOK)
 
@@ -414,7 +417,7 @@ class RecordWriter:
             "faults": self.faults,
             "warnings": warnings,
             "synced_seq": self._syncs.synced_seq,
-            "sync_age_s": round(time.monotonic() - self._syncs.synced_at, 3),
+            "sync_age_s": round(self._now() - self._syncs.synced_at, 3),
             "syncs": self._syncs.count,
             "payloads": self._payloads.status() if self._payloads is not None else NO_PAYLOADS,
             "shipping": self._remover.shipping(sizes) if self._settings.keep_unshipped_bytes is not None else None,

@@ -307,7 +307,9 @@ def make_listeners(parts: DaemonComponents, agent: socket.socket, admin: socket.
 def open_record(options: DaemonOptions, state: StateFile, bus: Bus) -> RecordWriter:
     try:
         folder = os.path.join(options.state_dir, "record")
-        return RecordWriter(folder, state.state.settings.record, is_settled=False, on_fault=bus.announce_fault)
+        return RecordWriter(
+            folder, state.state.settings.record, now=trio.current_time, is_settled=False, on_fault=bus.announce_fault
+        )
     except RecordError as error:
         raise StartError(str(error)) from None
 

@@ -9,10 +9,10 @@ import pytest
 
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.names import (
+    LIKE_A_NAME,
     AmbiguousNameError,
     UnknownNameError,
     full_hook_name,
-    is_like_a_name,
     is_name,
     name_whole_plugin,
     quote_name,
@@ -53,7 +53,7 @@ def test_no_two_hooks_share_a_name_and_a_gate_handed_down_keeps_its_own() -> Non
     assert len({name for name, _ in names}) == len(names) == (len(PLACES) - 1) * len(IDS)
     for name, hook_id in names:
         assert is_name(name)
-        assert is_like_a_name(name)
+        assert LIKE_A_NAME.match(name)
         assert strip_scope(name) == hook_id
         assert shlex.split(quote_name(name)) == [name]
 

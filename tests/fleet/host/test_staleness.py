@@ -201,7 +201,7 @@ async def test_no_way_of_firing_goes_around_it(tmp_path: Path, publisher: Publis
                 decision = await parent.fire("pre_tool_use", **payload)
             case _:
                 await parent.call("fire", event="pre_tool_use", payload=payload, wait=False)
-                await until(lambda: daemon.parts.statistics.total_fired > 0)
+                await until(lambda: daemon.parts.statistics.count_all() > 0)
                 async with daemon.administrator() as admin:
                     (decision,) = (await admin.call("log", kind="decision"))["records"]
 

@@ -65,7 +65,7 @@ async def test_explain_gives_who_would_fire_in_order_and_why_each_other_one_woul
         "guards:at_the_end": "it is a hook of stop",
     }
     assert answer["refusal"] is None
-    assert shared.parts.statistics.total_fired == 0
+    assert shared.parts.statistics.count_all() == 0
 
 
 async def test_explain_says_when_no_hook_is_asked_since_the_payload_cannot_be_matched(shared: Daemon) -> None:

@@ -320,13 +320,13 @@ async def test_an_adapters_own_bug_elsewhere_is_silence(daemon: Daemon, monkeypa
 
 async def test_a_canary_is_refused_by_the_daemon_itself_and_is_no_fire(daemon: Daemon) -> None:
     nonce = "ab" * 16
-    before = daemon.parts.statistics.fired
+    before = daemon.parts.statistics.count_all()
 
     answer = await told(daemon, "PreToolUse", {**call("Glob", pattern="*"), "hooklatch_canary": nonce})
 
     assert is_denied(answer)
     assert nonce in answer["result"]["stdout"]
-    assert daemon.parts.statistics.fired == before
+    assert daemon.parts.statistics.count_all() == before
 
 
 async def test_a_session_that_begins_in_a_project_without_trust_is_told_and_so_is_the_status(

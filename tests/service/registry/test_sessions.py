@@ -165,7 +165,7 @@ def gate(name: str, layer: Layer = Layer.SESSION, build: int = 1) -> Hook:
     return Hook(id=name, event="pre_tool_use", layer=layer, matcher=compile_matcher(None), target=target)
 
 
-def test_each_viewers_announcements_are_a_chain_that_only_grows() -> None:
+async def test_each_viewers_announcements_are_a_chain_that_only_grows() -> None:
     office = Office()
     one, two, child = office.open("one"), office.open("two"), office.open("child")
     began = {viewer: office.registries.view_of(viewer).revision for viewer in (None, one, two, child)}
@@ -185,7 +185,7 @@ def test_each_viewers_announcements_are_a_chain_that_only_grows() -> None:
         assert chain[-1].digest == office.registries.view_of(viewer).digest
 
 
-def test_a_change_of_nothing_is_not_announced() -> None:
+async def test_a_change_of_nothing_is_not_announced() -> None:
     office = Office()
     session = office.open("s")
     office.registries.register_own(session, [gate("a")])
@@ -199,7 +199,7 @@ def test_a_change_of_nothing_is_not_announced() -> None:
     assert len(office.published) == said
 
 
-def test_a_new_build_reaches_all_layers_in_one_revision_of_each_view() -> None:
+async def test_a_new_build_reaches_all_layers_in_one_revision_of_each_view() -> None:
     office = Office()
     parent, child = office.open("parent"), office.open("child")
     office.registries.register_own(parent, [gate("own")])
@@ -228,7 +228,7 @@ async def test_a_change_holds_at_once_for_all_and_is_told_in_slices(monkeypatch:
     views = {office.registries.view_of(viewer) for viewer in viewers}
     told_at_once = len(office.published)
     monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 1)
-    await office.registries.wait_announced()
+    await office.registries.announcer.wait_announced()
 
     assert views == {office.registries.view}
     assert told_at_once == 1  # who looks at the global layers alone
@@ -246,7 +246,7 @@ async def test_who_joins_while_others_are_told_hears_only_what_comes_later(monke
 
     (said,) = office.heard_by(session)
     assert said.revision == began.revision
-    await office.registries.wait_announced()
+    await office.registries.announcer.wait_announced()
     assert len(office.heard_by(session)) == 1
 
 
@@ -259,13 +259,13 @@ async def test_what_is_told_late_is_one_announcement_of_all_that_has_changed(mon
         office.registries.register_global([gate(name, Layer.GLOBAL)])
     monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 1)
 
-    await office.registries.wait_announced()
+    await office.registries.announcer.wait_announced()
 
     (said,) = office.heard_by(session)
     assert (said.previous, said.added, said.digest) == (began, ["g", "h"], office.registries.view.digest)
 
 
-def test_who_unsubscribed_costs_nothing_any_more() -> None:
+async def test_who_unsubscribed_costs_nothing_any_more() -> None:
     office = Office()
     session = office.open("s")
     office.registries.register_global([gate("g", Layer.GLOBAL)])
@@ -288,7 +288,7 @@ def test_a_session_that_has_ended_is_not_kept_for_what_it_was_told() -> None:
     assert ended() is None
 
 
-def test_naming_ever_other_plugins_keeps_only_so_many_views(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_naming_ever_other_plugins_keeps_only_so_many_views(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hooklatch.service.registry.registries.MAX_SHARED", 3)
     office = Office()
     session = office.open("s")

@@ -139,7 +139,7 @@ async def test_a_suspension_outlives_a_restart_and_not_its_time(tmp_path: Path) 
     assert decision["cause"] == "crash"
 
 
-def test_after_the_clock_was_set_back_it_says_when_it_will_end(tmp_path: Path) -> None:
+async def test_after_the_clock_was_set_back_it_says_when_it_will_end(tmp_path: Path) -> None:
     state = StateFile(str(tmp_path))
     tomorrow = round(time.time(), 3) + 86_400
     state.state.suspensions = [Suspension(None, tomorrow, tomorrow + 30, "rotating keys")]

@@ -22,6 +22,7 @@ from hooklatch.fleet.link.daemon_socket import DaemonSocket
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.service.service_manager import Notifier
+from hooklatch.threads import in_thread
 
 __all__ = ["LinkProcess", "LinkPaths", "check_link_settings"]
 
@@ -140,7 +141,7 @@ class LinkProcess:
         # Before the file is read: what changes while it is read is then seen as a change.
         self._check_requested, self._signature = trio.Event(), signature
         try:
-            settings = await trio.to_thread.run_sync(read_fleet, self._paths.config)
+            settings = await in_thread(read_fleet, self._paths.config)
         except CommandError as error:
             logger.warning("[fleet] stays as it was: %s", error)
             return

@@ -14,6 +14,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import format_count
+from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
@@ -111,7 +112,7 @@ class ExportRun:
         attempt = 0
         while True:
             try:
-                await trio.to_thread.run_sync(self._exporter.export, arrival)
+                await in_thread(self._exporter.export, arrival)
                 break
             except ExportError as error:
                 if not self._follows:

@@ -34,6 +34,7 @@ from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.sources import SourceBuild as Proven
 from hooklatch.service.loading.sources import UnitError, read_source_version
 from hooklatch.service.parts import DaemonComponents
+from hooklatch.threads import in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import children
 
@@ -186,7 +187,7 @@ class InProcessSource:
 
     async def _start(self) -> tuple[HookProcess, PoolWorker]:
         # The build that a worker has proven, but open: the person may change files while a debugger waits.
-        version = await trio.to_thread.run_sync(read_source_version, self._source)
+        version = await in_thread(read_source_version, self._source)
         build = self._proven.loaded.build or wire.BuildFiles()
         process = HookProcess(is_debugging=self._is_debugging, stdout=self._stdout)
         self._running = process, PoolWorker(process)
@@ -217,5 +218,5 @@ class InProcessSource:
             process, worker = self._running
             self._running = None
             process.kill()
-            await trio.to_thread.run_sync(process.started.wait)
+            await in_thread(process.started.wait)
             worker.close()

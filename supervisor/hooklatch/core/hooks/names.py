@@ -17,11 +17,12 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 __all__ = [
-    "AmbiguousNameError", "ResolvedName", "UnknownNameError", "strip_scope", "is_like_a_name", "is_name",
+    "AmbiguousNameError", "ResolvedName", "UnknownNameError", "LIKE_A_NAME", "strip_scope", "is_name",
     "read_full_name", "full_hook_name", "quote_name", "resolve_name", "name_whole_plugin",
 ]  # fmt: skip
 
 NAME = re.compile(r"(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*", re.DOTALL)
+# How a full name begins, as no id may.
 LIKE_A_NAME = re.compile(r"(?:fleet|builtin|plugin|global|project|parent|session)(?:/|:.*/)", re.DOTALL)
 
 
@@ -86,11 +87,6 @@ def quote_name(name: str) -> str:
 def is_name(text: str) -> bool:
     """Return whether a text is a full name, as opposed to an id."""
     return NAME.fullmatch(text) is not None
-
-
-def is_like_a_name(text: str) -> bool:
-    """Return whether a text starts like a full name, which no id may."""
-    return LIKE_A_NAME.match(text) is not None
 
 
 def strip_scope(name: str) -> str:

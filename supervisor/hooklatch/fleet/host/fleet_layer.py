@@ -59,6 +59,7 @@ from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.loading.see import FleetFiles, read_fleet
+from hooklatch.threads import in_thread
 
 __all__ = ["FleetLayer"]
 
@@ -203,7 +204,7 @@ class FleetLayer:
 
     async def _follow(self, texts: Sequence[str]) -> None:
         settings, policy = self._configured(), self._followed()
-        policy = await trio.to_thread.run_sync(advance_policy, settings, policy, texts)
+        policy = await in_thread(advance_policy, settings, policy, texts)
         if policy != self.policy:
             await self._keep(policy)
 
@@ -250,7 +251,7 @@ class FleetLayer:
         wanted = AppliedVersion(version, manifest.bundle)
         if self.active == wanted and policy.applied == envelope:
             return wanted
-        files = await trio.to_thread.run_sync(self._unpack, manifest, data)
+        files = await in_thread(self._unpack, manifest, data)
         applied = msgspec.structs.replace(policy, applied=envelope, key=key, lost="", may_go_back=False)
         fields = {"version": version, "bundle": manifest.bundle, "previous": read_version(self.policy.applied)}
 
@@ -275,7 +276,7 @@ class FleetLayer:
                 return
             versions = (find_applied_version(self.policy.applied), self.wanted)
             needed = {version.bundle for version in versions if version is not None}
-            await trio.to_thread.run_sync(clean_bundles, self.folder, needed, is_used)
+            await in_thread(clean_bundles, self.folder, needed, is_used)
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
@@ -320,7 +321,7 @@ class FleetLayer:
                 self.policy, self._fault, self._state.state.fleet = PolicyFile(), None, ""
                 await self._state.store()
                 try:
-                    await trio.to_thread.run_sync(remove_policy, self.folder)
+                    await in_thread(remove_policy, self.folder)
                 except OSError as error:
                     self.load()
                     raise PolicyRejectedError(
@@ -339,7 +340,7 @@ class FleetLayer:
 
     async def _keep(self, policy: PolicyFile) -> None:
         with trio.CancelScope(shield=True):  # a cancelled client must not leave the disk and this object different
-            await trio.to_thread.run_sync(write_policy, self.folder, policy)
+            await in_thread(write_policy, self.folder, policy)
             self.policy = policy
 
     def _format_error(self, error: Exception) -> str:

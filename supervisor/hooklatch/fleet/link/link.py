@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -52,7 +51,7 @@ class Link:
         record: str,
         *,
         report_every: float = EVERY,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = trio.current_time,
     ) -> None:
         self.state = LinkState(settings.host, settings.labels, VERSION)
         self._open_engine = open_engine

@@ -17,6 +17,7 @@ from hooklatch.fleet.reports import encode_report
 from hooklatch.record.storage.chain import list_segments
 from hooklatch.record.storage.reading import read_entries_of_kind
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
+from hooklatch.threads import in_thread
 
 __all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier"]
 
@@ -114,7 +115,7 @@ class HostReporter:
         """
         while True:
             self._change = trio.Event()
-            await trio.to_thread.run_sync(self._gauge.measure)
+            await in_thread(self._gauge.measure)
             try:
                 await await_answer(
                     engine.report(self._host, encode_report(self._state.make_report(self._clock(), time.time())))

@@ -18,6 +18,7 @@ from hooklatch.fleet.link.known import RECORD, SHIPPING, LinkState
 from hooklatch.fleet.link.outgoing import ShippingReader
 from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.record.storage.seeking import RecordChangedError
+from hooklatch.threads import in_thread
 
 __all__ = ["RecordShipper"]
 
@@ -73,7 +74,7 @@ class RecordShipper:
 
     async def _resume(self, engine: Engine) -> Resume | None:
         """Return where shipping continues; None if there is no record yet."""
-        newest = await trio.to_thread.run_sync(self._reader.newest)
+        newest = await in_thread(self._reader.newest)
         self._state.newest = newest
         if newest is None:
             self._state.set_fault(RECORD, f"there is no record in {self._reader.folder} yet: is the daemon running?")
@@ -83,7 +84,7 @@ class RecordShipper:
         if problem is not None and shipped is not None:
             resume = Resume(shipped.epoch + 1, is_rewritten=True, finding=problem)
         else:
-            resume = await trio.to_thread.run_sync(self._reader.compare, shipped)
+            resume = await in_thread(self._reader.compare, shipped)
         if resume.is_rewritten and shipped is not None:
             resume = await self._find_earlier_epoch(engine, shipped.epoch, newest.seq) or resume
         # The engine refuses numbers that it does not show: its log was emptied, and the stream remembers its last id.
@@ -101,7 +102,7 @@ class RecordShipper:
             await trio.sleep(max(0.0, self._may_begin_epoch_at - self._clock()))
             self._may_begin_epoch_at = self._clock() + NEW_EPOCH
         self._state.epoch = resume.epoch
-        await trio.to_thread.run_sync(self._reader.seek, resume)
+        await in_thread(self._reader.seek, resume)
         self._state.set_fault(RECORD, None)
         if not self._conflicts:
             self._state.set_fault(SHIPPING, None)
@@ -112,7 +113,7 @@ class RecordShipper:
         check_at, look_at = self._clock() + CHECK, self._clock() + LOOK_AGAIN
         while self._state.loss_count == loss_count:
             began = self._clock()
-            packed = await trio.to_thread.run_sync(reader.next) if reader.has_more() else None
+            packed = await in_thread(reader.next) if reader.has_more() else None
             for finding in reader.findings:
                 self._state.add_finding(finding)
             reader.findings = []
@@ -126,7 +127,7 @@ class RecordShipper:
             else:
                 await trio.sleep(LOOK)
             if self._clock() >= check_at:
-                await trio.to_thread.run_sync(reader.check)
+                await in_thread(reader.check)
                 check_at = self._clock() + CHECK
             if self._clock() >= look_at:
                 if (await self._newest_shipped(engine))[0] != self._acknowledged:
@@ -194,7 +195,7 @@ class RecordShipper:
                 shipped = ShippedHead(epoch, batch.last, find_newest_hash(batch.data, batch.last))
             except BatchError:
                 continue
-            resume = await trio.to_thread.run_sync(self._reader.compare, shipped)
+            resume = await in_thread(self._reader.compare, shipped)
             if not resume.is_rewritten and resume.finding is None:
                 self._state.add_finding(
                     f"epoch {newest} of this host's log is of another record: another machine has this host's name, or"

@@ -7,7 +7,6 @@ day.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -46,7 +45,7 @@ class RecordFaults:
         self._record = record
         self._notify = notify
         self._faults: list[str] = []
-        self._mended: list[tuple[float, str]] = []  # by time.monotonic
+        self._mended: list[tuple[float, str]] = []
 
     @property
     def unacknowledged(self) -> list[str]:
@@ -56,7 +55,7 @@ class RecordFaults:
     @property
     def over(self) -> list[str]:
         """Return the errors of the last day that are over."""
-        now = time.monotonic()
+        now = self._journal.now()
         return [f"over, and nothing is lost: {text}" for at, text in self._mended if now - at < MENDED]
 
     def take_over(self, unacknowledged: Iterable[str]) -> None:
@@ -80,7 +79,7 @@ class RecordFaults:
     def note_mended(self, error: str) -> None:
         """Record an error that is over; no answered decision was lost, so it needs no acknowledgement."""
         logger.warning("over, and nothing is lost: %s", error)
-        self._mended = [*self._mended, (time.monotonic(), error)][-MAX_FAULTS:]
+        self._mended = [*self._mended, (self._journal.now(), error)][-MAX_FAULTS:]
         self._record("mended", error)
         self._notify("mended", error)
 

@@ -14,7 +14,6 @@ import ctypes
 import errno
 import logging
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -37,8 +36,9 @@ from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery
 
-__all__ = ["NO_SPACE", "Segment", "FORMAT", "ChainWriter", "Appender"]
+__all__ = ["NO_SPACE", "Clock", "Segment", "FORMAT", "ChainWriter", "Appender"]
 
+Clock = Callable[[], float]  # seconds
 FORMAT = 1
 MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # backoff in seconds before the next attempt with a new segment
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE from linux/falloc.h
@@ -192,7 +192,7 @@ class ChainWriter:
     """A chain that is open for writing.  `closing` are ended segments that have not been synced since."""
 
     def __init__(
-        self, folder: str, recovery: Recovery, mark: MarkFile, *, clock: Callable[[], float], reserve: int
+        self, folder: str, recovery: Recovery, mark: MarkFile, *, clock: Clock, now: Clock, reserve: int
     ) -> None:
         """Continue the chain at the recovered end.
 
@@ -204,7 +204,7 @@ class ChainWriter:
         self.closing: list[Segment] = []
         self.is_folder_dirty = True
         self._mark = mark
-        self._clock = clock
+        self._clock, self.now = clock, now
         self._reserve = reserve
         self.head = make_head(recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
         if recovery.place is None:
@@ -306,7 +306,7 @@ class Appender:
         self._space = space
         self._note_mended = note_mended
         self._attempts = 0  # consecutive new segments that did not help
-        self._mend_at = 0.0  # time.monotonic of the next attempt
+        self._mend_at = 0.0  # the moment of the next attempt
 
     @property
     def is_sound(self) -> bool:
@@ -378,7 +378,7 @@ class Appender:
         """
         if self.broken is None:
             return
-        now = time.monotonic()
+        now = self._journal.now()
         if now < self._mend_at:
             raise RecordError(self.broken)
         was_fresh = self._journal.is_fresh

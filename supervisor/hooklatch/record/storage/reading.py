@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from hooklatch.core.hooks.names import is_like_a_name, strip_scope
+from hooklatch.core.hooks.names import LIKE_A_NAME, strip_scope
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
@@ -94,7 +94,7 @@ def list_needles(filters: Filters) -> list[bytes]:
         if (value := getattr(filters, key)) is not None
     ]
     if filters.hook is not None:
-        hook_id = strip_scope(filters.hook) if is_like_a_name(filters.hook) else filters.hook
+        hook_id = strip_scope(filters.hook) if LIKE_A_NAME.match(filters.hook) else filters.hook
         needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
     return needles
 

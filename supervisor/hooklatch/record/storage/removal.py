@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import trio
-
 from hooklatch.core.messages import ChainHead
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.chain import SegmentFile, list_segments
@@ -30,6 +28,7 @@ from hooklatch.record.storage.retention import (
     remove_segments,
 )
 from hooklatch.record.storage.syncing import RecordSync
+from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import ShippingStatus
@@ -72,9 +71,7 @@ class SegmentRemover:
         if missing is not None:
             self._note(missing)
             self._mark.save(reported_seq=list_segments(folder)[0].first)
-        retirement = await trio.to_thread.run_sync(
-            plan_retirement, folder, current, settings, now, self._mark.mark, self.shipped
-        )
+        retirement = await in_thread(plan_retirement, folder, current, settings, now, self._mark.mark, self.shipped)
         if retirement is None or not self._may_remove(retirement):
             return
         if retirement.unshipped is not None:
@@ -83,7 +80,7 @@ class SegmentRemover:
             await self._announce(retirement)
             if retirement.unshipped is not None:
                 self.lost.append(retirement.unshipped)
-        await trio.to_thread.run_sync(remove_segments, folder, [*retirement.leftover, *retirement.places])
+        await in_thread(remove_segments, folder, [*retirement.leftover, *retirement.places])
 
     def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> ShippingStatus:
         """Return what waits for the fleet's engine, and what this daemon removed before it was acknowledged."""
@@ -128,6 +125,6 @@ class SegmentRemover:
             self._mark.keep()
             raise
         await self._syncs.wait_for(head)
-        await trio.to_thread.run_sync(self._mark.save)
+        await in_thread(self._mark.save)
         if self._mark.mark.kept_seq != retirement.kept_seq:
             raise RecordError(f"{self._mark.path} does not say where the record begins")

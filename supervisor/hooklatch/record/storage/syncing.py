@@ -5,7 +5,6 @@ The sync runs in a thread.  Entries that are written in the meantime share the n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from hooklatch.directories import sync_folder
 from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.mark import Anchor, MarkFile
 from hooklatch.record.storage.recovery import RecordError
+from hooklatch.threads import in_thread
 
 __all__ = ["RecordSync"]
 
@@ -40,7 +40,7 @@ class RecordSync:
         take_payloads: Callable[[], Syncable | None] = lambda: None,
     ) -> None:
         self.synced_seq = 0
-        self.synced_at = time.monotonic()
+        self.synced_at = journal.now()
         self.count = 0
         self.trouble: str | None = None  # why the anchor or the mark cannot be written at the moment
         self._tampering: list[str] = []  # removals or replacements of the anchor or the mark, not yet reported
@@ -79,9 +79,7 @@ class RecordSync:
         fault = journal.segment.fault()
         fds = [segment.fd for segment in (*ended, journal.segment)]
         # These descriptors must stay open until the thread has ended: `closing` keeps them.
-        fault = (
-            await trio.to_thread.run_sync(self._sync, fds, is_folder_dirty, seq, own, self._take_payloads()) or fault
-        )
+        fault = await in_thread(self._sync, fds, is_folder_dirty, seq, own, self._take_payloads()) or fault
         for segment in ended:
             segment.close()
             journal.closing.remove(segment)
@@ -106,7 +104,7 @@ class RecordSync:
     def _settle(self, seq: int, fault: str | None) -> None:
         if fault is None:
             self.synced_seq = self._tried_seq = seq
-            self.synced_at = time.monotonic()
+            self.synced_at = self._journal.now()
             self.count += 1
         else:
             # What was written during the sync is in the same file, so it may be lost as well.

@@ -34,6 +34,7 @@ from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
+from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:
     from hooklatch.core.answers import ChangeAnswer, SettingsAnswer
@@ -140,7 +141,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             return cast("SettingsAnswer", run_product("its reader fails", dict, define, RpcError))
 
         try:
-            return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+            return await in_thread(read, abandon_on_cancel=True)
         except ProductError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
@@ -199,7 +200,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _announce_change(self, session: AgentSession) -> ChangeAnswer:
         """Wait until subscribers are notified of a session's change, and return the resulting revision."""
-        await self.registries.wait_announced()
+        await self.registries.announcer.wait_announced()
         return {"revision": self.registries.view_of(session).revision}
 
     async def _store_change(self) -> ChangeAnswer:
@@ -208,7 +209,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         The answer acknowledges the change, so it must hold for every subscriber and after a restart.
         """
         self.state.state.switches = dict(self.registries.switches)
-        await self.registries.wait_announced()
+        await self.registries.announcer.wait_announced()
         await self.state.store()
         return self._report_revision()
 
@@ -246,7 +247,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _accept_state(self, connection: Connection, params: AccountParams) -> AcceptedState:
         """Continue with the state that is there, or without one; until that is active, every gate denies."""
-        content = await trio.to_thread.run_sync(self.state.read_content)
+        content = await in_thread(self.state.read_content)
         if (fault := self.state.fault) is None:
             return self._report_acceptance(None, None)
         moved = self.state.accept(content)

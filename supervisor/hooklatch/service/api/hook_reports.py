@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -135,7 +136,10 @@ class HookReports(msgspec.Struct, frozen=True):
         session = select_viewed_session(self.parts.sessions, connection, params.session)
         view = self.parts.registries.view_of(session)
         catalogue = self.parts.registries.catalogue
-        find_count = self.parts.statistics.event if connection.is_admin or session is None else session.count_of
+        statistics = self.parts.statistics
+        find_count = statistics.event
+        if not connection.is_admin and session is not None:
+            find_count = partial(statistics.event_of, session.fired)
 
         def describe_event(name: str) -> EventStatus:
             return self._describe_event(catalogue[name], view, find_count(name))

@@ -144,14 +144,15 @@ class ApiMethods:
         return self._dispatcher.fire(params, session)
 
     def _answer(self, connection: Connection, request: IncomingRequest) -> Awaitable[object]:
-        method = self._find_method(connection.role, request.method)
+        role, name = connection.role, request.method
+        method = self._own[role].get(name) or self._load_method(role, name)
         if method is None or isinstance(request, FireRequest):
-            raise self._explain_refusal(connection, request.method)
+            raise self._explain_refusal(connection, name)
         if isinstance(request, HostRequest):
             return method.answer(connection, request.params)
-        if not connection.has_greeted and request.method not in WITHOUT_HELLO:
-            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
-        if request.method == "host":
+        if not connection.has_greeted and name not in WITHOUT_HELLO:
+            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{name} needs a hello first")
+        if name == "host":
             return method.answer(connection, read_host_params(request.params))
         params = request.params if method.params is msgspec.Raw else convert_params(request.params, method.params)
         return method.answer(connection, params)
@@ -165,10 +166,8 @@ class ApiMethods:
             tables[role] = {**{name: method for table in contributed for name, method in table.items()}, **own}
         return tables
 
-    def _find_method(self, role: Role, name: str) -> ApiMethod[Any] | None:
-        """Return a method of a role. The product whose name it begins with is loaded for it."""
-        if (method := self._own[role].get(name)) is not None:
-            return method
+    def _load_method(self, role: Role, name: str) -> ApiMethod[Any] | None:
+        """Return a method of the product whose name it begins with, which is loaded for it."""
         for product in self._products:
             if name.startswith(f"{product.name}_"):
                 product.load_methods()

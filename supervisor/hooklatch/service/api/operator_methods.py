@@ -18,7 +18,6 @@ from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.hook_methods import add_storage_warning
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations
 from hooklatch.service.config.file_safety import UnsafeFileError
-from hooklatch.service.config.looks import look_in_thread
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, PathFound, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.projects import ProjectRegistry
@@ -29,6 +28,7 @@ from hooklatch.service.registry.places import find_real_path, look_up_directory
 from hooklatch.service.registry.registries import FleetHookError, Registries, find_named_hook
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.connection import Connection
+from hooklatch.threads import look_in_thread
 
 if TYPE_CHECKING:
     from hooklatch.core.answers import (

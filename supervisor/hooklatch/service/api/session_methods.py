@@ -138,7 +138,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             promised_wait = session.ask_wait if len(session.connections) > 1 else self.asks.wait
             session.ask_wait = min(promised_wait, self.asks.wait)
             if len(session.connections) > 1 or session.children:  # they may still skip events that a new hook is on
-                await self.registries.wait_announced()
+                await self.registries.announcer.wait_announced()
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
         answer: HelloAnswer = {
@@ -176,7 +176,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             check_live(session)
             self._change_settings(session, params, directory)
             self.registries.take_settings(session)
-        await self.registries.wait_announced()
+        await self.registries.announcer.wait_announced()
         warnings = await self.projects.warnings(session.places)
         return {"revision": self.registries.view_of(session).revision, "warnings": warnings}
 
@@ -217,7 +217,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _renew_permissions(self, connection: Connection) -> None:
         """Forbid clients to skip the events whose decisions a connection watches, and permit it once none does."""
         self.registries.permit_anew(None if connection.is_admin else connection.session)
-        await self.registries.wait_announced()
+        await self.registries.announcer.wait_announced()
 
     async def _open(
         self, connection: Connection, hello: HelloParams, dialect: Dialect | None

@@ -48,8 +48,7 @@ class SkippedFires(msgspec.Struct, frozen=True):
         if unskippable := params.events.keys() - harmless:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"{min(unskippable)!r} is not an event that may be skipped")
         for event, count in params.events.items():
-            self.statistics.fired(event, session.fired, count)
-            self.statistics.skipped[event] += count
+            self.statistics.count_skipped(event, session.fired, count)
         if params.events:
             self.record.append_skipped(params.events, session=session.id, run=session.run, host=session.terms.host)
         return {}

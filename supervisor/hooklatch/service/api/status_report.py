@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import trio
 
 from hooklatch.core.health import (
     ActiveFaults,
@@ -31,7 +30,6 @@ from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.contributions import ContributionSlot, PolicySlot
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.looks import look_in_thread
 from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
@@ -50,6 +48,7 @@ from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.registry.visibility import list_allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
+from hooklatch.threads import in_thread, look_in_thread
 from hooklatch.version import VERSION
 from hooklatch_worker.sandbox.children import OWN
 
@@ -110,7 +109,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """List live sessions; on the agent socket only the client's own and those below it."""
         viewer = None if connection.is_admin else require_session(connection)
         visible = [session for session in self.sessions if viewer is None or viewer.has_below(session)]
-        return {"sessions": [describe_session(session, self.registries.view_of(session)) for session in visible]}
+        view_of, count = self.registries.view_of, self.statistics.count_all
+        return {"sessions": [describe_session(each, view_of(each), count(each.fired)) for each in visible]}
 
     async def _log(self, connection: Connection, raw: msgspec.Raw) -> LogAnswer:
         from hooklatch.record.storage.reading import (  # most daemons are never asked
@@ -124,7 +124,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             session = select_viewed_session(self.sessions, connection, filters.session) or require_session(connection)
             filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
         try:
-            return await trio.to_thread.run_sync(query_record, self.record.folder, filters)
+            return await in_thread(query_record, self.record.folder, filters)
         except NoRecordError as error:
             raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
 
@@ -293,7 +293,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {
             **status,
             "connections": len(self.bus.connections),
-            "fired": self.statistics.total_fired,
+            "fired": self.statistics.count_all(),
             "skipped": dict(self.statistics.skipped),
             "verdicts": dict(self.statistics.verdicts),
             "failures": dict(self.statistics.causes),
@@ -345,7 +345,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def describe_session(session: AgentSession, view: Snapshot) -> SessionStatus:
+def describe_session(session: AgentSession, view: Snapshot, fires: int) -> SessionStatus:
     return {
         "id": session.id,
         "parent": session.parent.id if session.parent else None,
@@ -356,7 +356,7 @@ def describe_session(session: AgentSession, view: Snapshot) -> SessionStatus:
         "plugins": sorted(allowed) if (allowed := list_allowed_plugins(session)) is not None else None,
         "connections": len(session.connections),
         "created_at": session.created_at,
-        "fires": session.fires,
+        "fires": fires,
         "hooks": len(session.own),
         "revision": view.revision,
         "digest": view.digest,

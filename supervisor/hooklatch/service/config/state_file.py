@@ -29,6 +29,7 @@ from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, look_up_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_witness import BEGIN, NOTHING, StateWitness
+from hooklatch.threads import in_thread
 
 __all__ = ["StateFileContent", "ManifestHook", "SavedState", "StateFile"]
 
@@ -188,7 +189,7 @@ class StateFile:
 
     async def _store(self, data: bytes) -> None:
         try:
-            await trio.to_thread.run_sync(self._write, data)
+            await in_thread(self._write, data)
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             reason = explain_error(error)
             self.unwritten = f"{self.path}: {reason}; {LOST}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
@@ -45,7 +46,7 @@ from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
-from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.registry.statistics import TOGETHER, Statistics
 from hooklatch_worker.author.call_context import EmittedTelemetry
 
 if TYPE_CHECKING:
@@ -59,15 +60,18 @@ REFUSED_FIELDS = (
     "tool_input",
     "tool_use_id",
 )  # of the refused payload, which the event about the refusal repeats
+NOWHERE = ExtraProjects()
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
 class ProjectResolver(Protocol):
-    """The finder of the projects in which a fire is."""
+    """The finder of the projects in which a fire is.
 
-    def settled(self, session: AgentSession | None, envelope: EnvelopeParams) -> ExtraProjects | None:
-        """Return the projects if that needs no waiting."""
-        ...
+    While no project is `trusted`, it has nothing to look up for a fire of a session, or of a client that names none.
+    """
+
+    @property
+    def trusted(self) -> Mapping[str, object]: ...
 
     async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
         """Return the projects, with their hooks up to date, within `limit` seconds."""
@@ -218,8 +222,13 @@ class Dispatcher:
     async def _decide(self, fire: Fire, plan: DialectPlan | None) -> FireDecision:
         """Decide a fire.  A step that only some fires need is a function of its own, which the others never enter."""
         spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
-        self._statistics.fired(spec.name, session.fired if session is not None else None)
-        projects = self._projects.settled(session, params.envelope) or await self._resolve_projects(fire)
+        statistics = self._statistics
+        statistics.fired.append((spec.name, session.fired if session is not None else None, time.time()))
+        if len(statistics.fired) >= TOGETHER:
+            statistics.add_up()
+        projects = NOWHERE
+        if self._projects.trusted or (session is None and params.envelope.session_id is not None):
+            projects = await self._resolve_projects(fire)
         view = self.registries.view_of(session, params.plugins)
         if projects.folders:
             view = self.registries.with_projects(view, projects.folders)
@@ -320,7 +329,7 @@ class Dispatcher:
             return await self._projects.settle(fire.session, params.envelope, limit)
         with self._uncancelled():
             return await self._projects.settle(fire.session, params.envelope, limit)
-        return ExtraProjects()  # the daemon is stopping, which cancelled the block
+        return NOWHERE  # the daemon is stopping, which cancelled the block
 
     async def refuse(
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: AgentSession | None
@@ -331,7 +340,9 @@ class Dispatcher:
         decision = decisions.refuse_fire(
             spec, cause, message, decision_id=fire.decision_id, revision=revision, payload=fire.payload
         )
-        return await self._publish(fire, decision)
+        decision = await self._publish(fire, decision)
+        self._statistics.add_up()  # it is not among those that were fired
+        return decision
 
     async def _publish(self, fire: Fire, decision: FireDecision) -> FireDecision:
         """Record a decision, count it and notify subscribers.  After that it is final.
@@ -349,7 +360,7 @@ class Dispatcher:
         except RecordError as error:
             denial = deny_unrecorded(decision, str(error))
             decision = replace(denial, record=record.append_refusal(denial, facts))
-        self._statistics.decided(decision)
+        self._statistics.decided.append((decision.event, decision.verdict, decision.cause, decision.duration_ms))
         if self._audience.watching:
             self._audience.decided(fire, decision)
         return decision

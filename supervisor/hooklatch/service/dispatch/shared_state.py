@@ -32,6 +32,7 @@ from hooklatch.errors import JournalError
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.registry.sessions import AgentSession, Sessions
+from hooklatch.threads import in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import StateRequest
 
@@ -181,7 +182,7 @@ class SharedState:
             try:
                 if not journal.is_in_place() or journal.size > 4 * self.keyspace.total.bytes + SLACK:
                     await self._rewrite(journal)
-                await trio.to_thread.run_sync(journal.sync)
+                await in_thread(journal.sync)
                 self.unwritten = None
             except JournalError as error:
                 self.unwritten = str(error)
@@ -197,11 +198,11 @@ class SharedState:
                     lines.append(journal.seal(scope, key, entry, read_boot_time()))
                 if number % SLICE == 0:
                     await trio.lowlevel.checkpoint()
-            fd = await trio.to_thread.run_sync(journal.write_beside, b"".join(lines))
+            fd = await in_thread(journal.write_beside, b"".join(lines))
             journal.replace_by(fd)
         finally:
             journal.give_up_rewriting()
-        await trio.to_thread.run_sync(journal.sync_folder)
+        await in_thread(journal.sync_folder)
 
     def warnings(self, settings: Settings) -> list[str]:
         """Return a warning if [state] has changed and the daemon does not apply that yet."""

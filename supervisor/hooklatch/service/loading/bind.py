@@ -304,15 +304,12 @@ def make_fleet_builder(
 NOTHING = PythonTarget(Source("file", ""), 0, "")  # the target of a hook that could not be made
 
 
-class HookBinder:
+class HookBinder(msgspec.Struct, frozen=True):
     """The maker of hooks from the current builds; `faults` say why a source has none."""
 
-    def __init__(
-        self, catalogue: Catalogue, units: Mapping[str, SourceBuild], faults: Mapping[str, Diagnostic] | None = None
-    ) -> None:
-        self.catalogue = catalogue
-        self.units = units
-        self._faults = faults or {}
+    catalogue: Catalogue
+    units: Mapping[str, SourceBuild]
+    faults: Mapping[str, Diagnostic] = {}
 
     def bind(
         self,
@@ -324,7 +321,7 @@ class HookBinder:
         origin: DeclarationSite | None = None,
     ) -> Hook:
         """Return the hook of a definition; without a `target`, its target is looked up, relative to `folder`."""
-        problem, spec = None, self.catalogue.get(definition.event)
+        problem, spec = None, self.catalogue.specs.get(definition.event)
         if target is None:
             target, problem = self._find_target(definition, folder)
         config, matcher, where, amends = definition.config, definition.matcher, definition.where, definition.amends
@@ -366,7 +363,7 @@ class HookBinder:
 
     def explain_unloaded(self, location: str) -> str:
         """Return why a source has no build."""
-        fault = self._faults.get(location)
+        fault = self.faults.get(location)
         return str(fault) if fault is not None else f"{location} is not loaded"
 
 

@@ -145,7 +145,7 @@ class HookCommit:
 
     async def finish(self, *, is_stored: bool) -> None:
         """Wait until subscribers know of a commit, and then for the disk: it is active already."""
-        await self._registries.wait_announced()
+        await self._registries.announcer.wait_announced()
         if is_stored:
             await self._state.store()
 

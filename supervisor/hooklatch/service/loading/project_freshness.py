@@ -21,9 +21,6 @@ from hooklatch.service.registry.sessions import AgentSession
 __all__ = ["ProjectFreshness"]
 
 
-NOWHERE = ExtraProjects()
-
-
 class ProjectFreshness:
     """The projects of a fire, with their hooks brought up to date.
 
@@ -37,18 +34,13 @@ class ProjectFreshness:
         file_watch: FileWatch,
         take_settings: Callable[[AgentSession], None],
     ) -> None:
+        self.trusted = projects.trusted  # the mapping itself, which each later change is a change of
         self._projects = projects
         self._files = files
         self._file_watch = file_watch
         self._take_settings = take_settings
         self._session_starts = SessionStarts()
         self._turn = trio.Lock()
-
-    def settled(self, session: AgentSession | None, envelope: EnvelopeParams) -> ExtraProjects | None:
-        """Return the projects of a fire at once, if no project is trusted and there is nothing to look up."""
-        if session is None and envelope.session_id is not None:
-            return None
-        return None if self._projects.trusted else NOWHERE
 
     async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
         """Find the projects of a fire, and bring their hooks up to date."""

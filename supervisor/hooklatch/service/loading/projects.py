@@ -16,7 +16,6 @@ from contextlib import contextmanager
 
 import trio
 
-from hooklatch.service.config.looks import look_at_path
 from hooklatch.service.config.path_lookup import PathFound, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading import trust
@@ -28,6 +27,7 @@ from hooklatch.service.registry.places import (
     look_up_directory,
 )
 from hooklatch.service.registry.sessions import AgentSession, Sessions
+from hooklatch.threads import look_at_path
 
 __all__ = ["ProjectRegistry"]
 

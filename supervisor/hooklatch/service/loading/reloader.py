@@ -39,6 +39,7 @@ from hooklatch.service.loading.see import FleetFiles, ObservedFiles, list_watche
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError, read_source_version
 from hooklatch.service.loading.trust import project_hooks_folder, stamp_project
 from hooklatch.service.loading.unread import UsedPaths, find_unread_entries
+from hooklatch.threads import in_thread
 from hooklatch_worker.wire import Source
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ class Reloader:
     async def see(self, *, mends: bool = False) -> ObservedFiles:
         """Read all files in a thread, since the disk may be slow, and files long."""
         # A thread that mends files is not abandoned, or it would write after the next reload has begun.
-        return await trio.to_thread.run_sync(self.look(mends=mends), abandon_on_cancel=not mends)
+        return await in_thread(self.look(mends=mends), abandon_on_cancel=not mends)
 
     def look(
         self,

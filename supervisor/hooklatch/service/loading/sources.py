@@ -38,8 +38,8 @@ from hooklatch.processes.worker import SourceLoadError
 from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.looks import look_in_thread
 from hooklatch.service.config.path_lookup import LATE, TICK_NS, Stamp, is_passing, stamp_path, status_at
+from hooklatch.threads import look_in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.wire import MAX_BUILD, Source, SourceLoaded
 

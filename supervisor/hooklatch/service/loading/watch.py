@@ -14,10 +14,10 @@ from functools import partial
 
 import trio
 
-from hooklatch.service.config.looks import look_in_thread
 from hooklatch.service.config.path_lookup import Stamp, stamp_path
 from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, measure_quiet
 from hooklatch.service.loading.reloader import Reloader, UnsettledError
+from hooklatch.threads import look_in_thread
 
 __all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch", "ReloadHint"]
 

@@ -7,7 +7,6 @@ Knows snapshots and their subscribers, and not the reasons of changes.
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
@@ -128,8 +127,8 @@ class Announcer:
 
     def notify_some(self) -> None:
         """Notify subscribers for one slice of time, in the order in which they became due."""
-        until = time.monotonic() + SLICE
-        while self._outdated and time.monotonic() < until:
+        until = trio.current_time() + SLICE
+        while self._outdated and trio.current_time() < until:
             self._notify(self._outdated.popitem(last=False)[0])
         if not self._outdated:
             self._announcements.clear()

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from hooklatch.disks import is_plain, limit_look
-from hooklatch.service.config.looks import look_at_path
+from hooklatch.threads import look_at_path
 
 __all__ = [
     "ResolvedDirectory", "find_similar_folders", "dash_path", "find_place", "find_nearest_folders",

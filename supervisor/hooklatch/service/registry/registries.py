@@ -9,7 +9,7 @@ is rebuilt when it is next used: by a fire, a report, an announcement.  Sessions
     commit  ─▶  a new epoch  ─▶  a snapshot of an older epoch is rebuilt when it is used
        └─▶  subscribers are notified (`announcing`)
 
-A change waits for `wait_announced` before it is acknowledged.
+A change waits for `announcer.wait_announced` before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Registries:
         self._revision = self.view.revision  # the highest of any view
         self._epoch = 1  # the number of changes so far to what sessions share
         self._shared: dict[VisibilityScope, Snapshot] = {}  # of the current epoch
-        self._announcer = Announcer(self, publish, permits)
+        self.announcer = Announcer(self, publish, permits)
 
     @property
     def epoch(self) -> int:
@@ -112,26 +112,19 @@ class Registries:
 
     def follow(self, session: AgentSession | None) -> Snapshot:
         """Return the snapshot of a viewer, and announce every change of it from now on."""
-        return self._announcer.follow(session) if session is not None else self.view
+        return self.announcer.follow(session) if session is not None else self.view
 
     def permit(self, session: AgentSession) -> None:
         """Notify a session's clients of the events that they may skip, now and at each change."""
-        self._announcer.permit(session)
+        self.announcer.permit(session)
 
     def permit_anew(self, ancestor: AgentSession | None) -> None:
         """Notify clients anew of the events that they may skip, after a change of something else than hooks.
 
         They are the clients of a session and of its descendants, or of all sessions.
         """
-        self._announcer.outdate_below(ancestor)
-        self._announcer.notify_some()
-
-    async def wait_announced(self) -> None:
-        """Wait until each subscriber has all changes so far, some of them in each turn of the loop.
-
-        After that, no client skips an event that has a hook by now.
-        """
-        await self._announcer.wait_announced()
+        self.announcer.outdate_below(ancestor)
+        self.announcer.notify_some()
 
     def set_global(
         self,
@@ -282,7 +275,7 @@ class Registries:
         """Apply a session's new plugins, personality and working directory."""
         self._outdate(session)
         self._hand_down(session)
-        self._announcer.notify_some()
+        self.announcer.notify_some()
 
     def register_own(self, session: AgentSession, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
@@ -319,18 +312,18 @@ class Registries:
     def _commit_global(self, *, hands_down: bool = False) -> SnapshotDiff:
         self._epoch += 1
         self._shared.clear()
-        self._announcer.forget_pairs()
+        self.announcer.forget_pairs()
         old = self.view
         new = Snapshot(self._revision + 1, apply_switches([*self._files, *self._api.values()], self.switches))
         change = compare_snapshots(old, new)
         if not (change.is_empty and old.digest == new.digest):
             self._revision += 1
             self.view = new
-            self._announcer.publish(None, make_announcement(old, new, change))
+            self.announcer.publish(None, make_announcement(old, new, change))
         if hands_down:
             self._hand_down_all()
-        self._announcer.outdate_below(None)
-        self._announcer.notify_some()
+        self.announcer.outdate_below(None)
+        self.announcer.notify_some()
         return change
 
     def _hand_down_all(self) -> None:
@@ -352,7 +345,7 @@ class Registries:
 
     def _outdate(self, session: AgentSession) -> None:
         session.epoch = 0
-        self._announcer.outdate(session)
+        self.announcer.outdate(session)
 
     def _renew(self, session: AgentSession) -> None:
         session.epoch, session.unlisted = self._epoch, None
@@ -364,7 +357,8 @@ class Registries:
         if new.revision <= old.revision:
             # Only this session changed, or it shares an older snapshot again: its revisions must never go back.
             self._revision += 1
-            new = Snapshot(self._revision, own, shared)
+            new = new if own else Snapshot(self._revision, own, shared)
+            new.revision = self._revision
         session.view = new
 
     def _shared_by(self, scope: VisibilityScope) -> Snapshot:

@@ -20,7 +20,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.registry.admission import FairQueueKey
 from hooklatch.service.registry.places import ResolvedDirectory, look_up_directory
-from hooklatch.service.registry.statistics import UNTIMED, EventCount, Fires
+from hooklatch.service.registry.statistics import Fires
 
 __all__ = ["AgentSession", "Sessions", "SessionTerms", "make_session_id"]
 
@@ -87,17 +87,7 @@ class AgentSession:
         self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
         self.left_count = 0
         self.created_at = time.time()
-        self.fired: Fires = {}
-
-    @property
-    def fires(self) -> int:
-        """Return how many events it has fired."""
-        return sum(count for count, _ in self.fired.values())
-
-    def count_of(self, event: str) -> EventCount:
-        """Return how often the session has fired an event, and the time of the last fire."""
-        count, last = self.fired.get(event, (0, None))
-        return EventCount(count, last, {**UNTIMED, "count": count})
+        self.fired: Fires = {}  # as far as they are added up
 
     @property
     def child_token(self) -> str:

@@ -1,7 +1,7 @@
 """Counts and timings of fires and calls.
 
-The numbers of a fire are appended to a list, and added up when a figure is read, or together with many others. Adding
-up many costs a seventh of adding each, and the fire goes through one function in place of seven.
+The numbers of a fire are appended to lists, and added up when a figure is read, or together with many others. Adding
+up many costs a seventh of adding each, and the fire enters no function for it in place of seven.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.messages import Cause, FireDecision
+from hooklatch.core.messages import Cause
 from hooklatch.service.registry.failure_log import Failures
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ __all__ = ["BOUNDS_MS", "EventCount", "Fires", "CallStatistics", "Statistics", "
 MAX_HOOKS = 4096  # hooks whose timings are kept: sessions bring new hook names without end
 BOUNDS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
 SAMPLES = 512  # latest durations of a hook, for its percentiles
-TOGETHER = 256  # calls, or decisions, that are added up at once
+TOGETHER = 256  # fires that are added up at once
 
 Fires = dict[str, tuple[int, float | None]]  # by event: how often it was fired, and when last
 NEVER = (0, None)
@@ -85,37 +86,34 @@ UNCALLED: Final = CallStatistics()
 class Statistics:
     """The figures of `status`, `hooks` and `events`, counted since the daemon's start.
 
-    `calls` have ended and are not added up yet. The code that ran a call appends it.
+    `fired`, `calls` and `decided` are not added up yet. The code that fires, calls or decides appends to them, and
+    calls `add_up` for every `TOGETHER` fires.  A fire has the counts of its session, if it has one, and its time.
     """
 
     def __init__(self) -> None:
+        self.fired: list[tuple[str, Fires | None, float]] = []
         self.calls: list[tuple[Hook, Cause, float]] = []
+        self.decided: list[tuple[str, str, Cause | None, float]] = []
         self.abandoned = 0
         self.dropped: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()  # events of the fired ones to which no hook listened
-        self._fired: Fires = {}
-        self._decided: list[tuple[str, str, Cause | None, float]] = []  # not added up yet
+        self._fires: Fires = {}
         self._hooks: dict[tuple[str, str], CallStatistics] = {}  # by the session that registered it, and its name
         self._failures = Failures()
         self._events: dict[str, CallStatistics] = {}
         self._decisions: dict[tuple[str, str, str], int] = {}
 
-    def fired(self, event: str, fires: Fires | None, count: int = 1) -> None:
-        """Count a fire, or several, among all and among those of its session."""
-        now = time.time()
-        self._fired[event] = (self._fired.get(event, NEVER)[0] + count, now)
-        if fires is not None:
-            fires[event] = (fires.get(event, NEVER)[0] + count, now)
-        if len(self.calls) >= TOGETHER:
-            self._add_up()
+    def count_skipped(self, event: str, fires: Fires, count: int) -> None:
+        """Count events that a client did not fire as fired, and as skipped."""
+        self.add_up()
+        count_fires(event, (self._fires, fires), count, time.time())
+        self.skipped[event] += count
 
-    def decided(self, decision: FireDecision) -> None:
-        self._decided.append((decision.event, decision.verdict, decision.cause, decision.duration_ms))
-        if len(self._decided) >= TOGETHER:
-            self._add_up()
-
-    def _add_up(self) -> None:
+    def add_up(self) -> None:
         """Add up what has been appended since the last time."""
+        fired, self.fired = self.fired, []
+        for event, own, moment in fired:
+            count_fires(event, (self._fires,) if own is None else (self._fires, own), 1, moment)
         calls, self.calls = self.calls, []
         for hook, cause, duration_ms in calls:
             statistics = self._hooks.get((hook.owner, hook.name))
@@ -126,36 +124,36 @@ class Statistics:
             statistics.add(cause, duration_ms)
             if cause == "policy":
                 self._failures.note_success(hook)
-        decided, self._decided = self._decided, []
+        decided, self.decided = self.decided, []
         for event, verdict, reason, duration_ms in decided:
-            fires = self._events.get(event)
-            if fires is None:
-                fires = self._events[event] = CallStatistics()
-            fires.add(reason, duration_ms)
+            statistics = self._events.get(event)
+            if statistics is None:
+                statistics = self._events[event] = CallStatistics()
+            statistics.add(reason, duration_ms)
             key = event, verdict, reason or "none"
             self._decisions[key] = self._decisions.get(key, 0) + 1
 
     @property
     def failures(self) -> Failures:
         """Return the last failures of each hook."""
-        self._add_up()
+        self.add_up()
         return self._failures
 
     @property
     def _statistics(self) -> dict[tuple[str, str], CallStatistics]:
-        self._add_up()
+        self.add_up()
         return self._hooks
 
     @property
     def event_statistics(self) -> dict[str, CallStatistics]:
         """Return the durations of the decisions on each event."""
-        self._add_up()
+        self.add_up()
         return self._events
 
     @property
     def decisions(self) -> dict[tuple[str, str, str], int]:
         """Return how many decisions there were, by event, verdict and cause."""
-        self._add_up()
+        self.add_up()
         return self._decisions
 
     @property
@@ -188,15 +186,28 @@ class Statistics:
         return self._statistics.get((owner, hook), UNCALLED).timings()
 
     def event(self, name: str) -> EventCount:
-        return EventCount(*self._fired.get(name, NEVER), self.event_statistics.get(name, UNCALLED).timings())
+        timings = self.event_statistics.get(name, UNCALLED).timings()
+        return EventCount(*self._fires.get(name, NEVER), timings)
+
+    def event_of(self, fires: Fires, name: str) -> EventCount:
+        """Return how often a session has fired an event, and the time of the last fire."""
+        self.add_up()
+        count, last = fires.get(name, NEVER)
+        return EventCount(count, last, {**UNTIMED, "count": count})
 
     def events(self) -> dict[str, HookTimings]:
         """Return the timings of every event that was fired."""
         return {name: statistics.timings() for name, statistics in self.event_statistics.items()}
 
-    @property
-    def total_fired(self) -> int:
-        return sum(count for count, _ in self._fired.values())
+    def count_all(self, fires: Fires | None = None) -> int:
+        """Return how many events were fired, in all or by the session with these counts."""
+        self.add_up()
+        return sum(count for count, _ in (self._fires if fires is None else fires).values())
+
+
+def count_fires(event: str, all_fires: Iterable[Fires], count: int, moment: float) -> None:
+    for fires in all_fires:
+        fires[event] = (fires.get(event, NEVER)[0] + count, moment)
 
 
 def find_percentile(ordered: list[float], fraction: float) -> float:

@@ -23,7 +23,7 @@ Note = Callable[[str, dict[str, Any]], None]
 class Suspensions:
     """The suspensions of the operator, kept across restarts.
 
-    A suspension ends by the monotonic clock, so setting the clock back does not prolong it.
+    A suspension ends by the clock of the event loop, so setting the clock back does not prolong it.
     """
 
     def __init__(self, state: StateFile, note: Note) -> None:
@@ -38,7 +38,7 @@ class Suspensions:
     @property
     def active(self) -> Sequence[Suspension]:
         """Return the suspensions that have not ended."""
-        now = time.monotonic()
+        now = trio.current_time()
         return [suspension for suspension, end in self.ends.items() if end > now]
 
     def restore(self) -> None:
@@ -49,12 +49,12 @@ class Suspensions:
             if now < saved.since:  # the clock was set back, so the duration counts again from now
                 suspension = Suspension(saved.hook, now, round(now + saved.until - saved.since, 3), saved.reason)
             if suspension.until > now:
-                self.ends[suspension] = time.monotonic() + suspension.until - now
+                self.ends[suspension] = trio.current_time() + suspension.until - now
         self._changed.set()
 
     def seconds_left(self, suspension: Suspension) -> float:
         """Return the number of seconds until a suspension ends."""
-        return max(self.ends[suspension] - time.monotonic(), 0.0)
+        return max(self.ends[suspension] - trio.current_time(), 0.0)
 
     async def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
         """Suspend a hook, a plugin or (None) everything, replacing an earlier suspension of the same.
@@ -66,7 +66,7 @@ class Suspensions:
         now = time.time()
         suspension = Suspension(hook, round(now, 3), round(now + seconds, 3), text)
         self._drop(hook)
-        self.ends[suspension] = time.monotonic() + seconds
+        self.ends[suspension] = trio.current_time() + seconds
         logger.warning("suspended", extra={"hook": hook or "*", "seconds": round(seconds), "reason": text})
         self._note("suspended", {"hook": hook or "*", "until": suspension.until, "reason": text})
         await self._store()
@@ -94,10 +94,10 @@ class Suspensions:
         task_status.started()
         while True:
             self._changed = trio.Event()
-            timeout = min(self.ends.values(), default=math.inf) - time.monotonic()
+            timeout = min(self.ends.values(), default=math.inf) - trio.current_time()
             with trio.move_on_after(max(timeout, 0)):
                 await self._changed.wait()
-            ended = [suspension for suspension, end in self.ends.items() if end <= time.monotonic()]
+            ended = [suspension for suspension, end in self.ends.items() if end <= trio.current_time()]
             for suspension in ended:
                 self._end(suspension, "its time is over")
             if ended:

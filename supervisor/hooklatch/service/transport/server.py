@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 
 import trio
@@ -107,24 +107,30 @@ class Listener:
             stream.close()
             raise
 
-    async def _serve(self, stream: socket.socket) -> None:
-        """Serve one client, if it may connect."""
-        with stream:
+    def _serve(self, stream: socket.socket) -> Awaitable[None]:
+        """Return the service of one client, which closes the connection; if it may not connect, there is none."""
+        with ExitStack() as refused:
+            refused.callback(stream.close)
             is_gone = False
             try:
                 self._peers.check(stream)
             except RpcError as error:
                 logger.warning("connection refused: %s", error)
                 refuse_connection(stream, error)
-                return
+                return serve_nothing()
             except PeerGoneError:
                 is_gone = True
                 if not self._peers.accepts_gone(trio.current_time()):
-                    return
+                    return serve_nothing()
             connection = self._connect(stream)
             if is_gone:
                 connection.serve_last_event()
-            await connection.run()
+            refused.pop_all()
+            return connection.run()
+
+
+async def serve_nothing() -> None:
+    """Serve a client that was refused, or is gone."""
 
 
 def reserve_descriptor(spare: ExitStack) -> None:

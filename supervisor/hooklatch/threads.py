@@ -1,4 +1,4 @@
-"""Looks at files from the event loop, which must never wait for a disk.
+"""Threads beside the event loop, which must never wait for a disk.  Nothing else starts one for a call of a task.
 
 A path on a disk that may not answer is looked at in a thread.  Each look there has a time limit (`hooklatch/disks.py`),
 so the thread ends too.
@@ -7,21 +7,32 @@ so the thread ends too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import trio
 
 from hooklatch.disks import find_disk, look_here
 
-__all__ = ["look_in_thread", "look_at_path"]
+__all__ = ["in_thread", "look_in_thread", "look_at_path"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 LIMITERS = trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]]("of looks")
+
+
+async def in_thread(
+    function: Callable[[*Ts], T],
+    *args: *Ts,
+    abandon_on_cancel: bool = False,
+    limiter: trio.CapacityLimiter | None = None,
+) -> T:
+    """Return the result of a function that may wait.  Where it is abandoned, a cancelled caller leaves it to run on."""
+    return await trio.to_thread.run_sync(function, *args, abandon_on_cancel=abandon_on_cancel, limiter=limiter)
 
 
 async def look_in_thread(look: Callable[[], T]) -> T:
     """Return the result of a function that looks at any number of paths, and changes no state of the loop."""
-    return await trio.to_thread.run_sync(look, abandon_on_cancel=True)
+    return await in_thread(look, abandon_on_cancel=True)
 
 
 async def look_at_path(look: Callable[[str], T], path: str, *, is_tree: bool = False) -> T:
@@ -38,4 +49,4 @@ async def look_at_path(look: Callable[[str], T], path: str, *, is_tree: bool = F
         LIMITERS.set(limiters := {})
     # One look at a time for each disk that may not answer: a silent one must not take the threads of all others.
     limiter = limiters.setdefault(disk, trio.CapacityLimiter(1))
-    return await trio.to_thread.run_sync(look, path, abandon_on_cancel=True, limiter=limiter)
+    return await in_thread(look, path, abandon_on_cancel=True, limiter=limiter)
