@@ -20,4 +20,4 @@ def test_quarantines_that_a_new_build_ends_are_told_in_their_order() -> None:
 
     breakers.release_replaced("/g.py", 2)
 
-    assert told == [f"h{number}" for number in range(8)]
+    assert told == [f"global/h{number}" for number in range(8)]
