@@ -38,7 +38,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
     zygote: ZygoteClient
     code: wire.LoadCode
     first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
-    loading: set[PoolWorker] = set()
+    loading: dict[PoolWorker, None] = {}
     started: int = 0
 
     async def start(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
@@ -58,7 +58,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
 
     async def _start_once(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
         worker = PoolWorker(await self.zygote.fork(self.source, limits.worker), may_emit=limits.may_emit)
-        self.loading.add(worker)
+        self.loading[worker] = None
         try:
             with trio.fail_after(limits.load_timeout):
                 loaded = await worker.load(msgspec.structs.replace(self.code, is_open=self.first is None))
@@ -75,7 +75,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
                 raise ZygoteLostError("the zygote died while the worker imported") from None
             raise
         finally:
-            self.loading.discard(worker)
+            self.loading.pop(worker, None)
         self.started += 1
         return worker, loaded
 

@@ -38,7 +38,7 @@ class SkipPermissions:
         self.is_allowed = True  # the operator's setting
         self._bus = bus
         self._is_in_project = is_in_project
-        self.late: set[Connection] = set()  # whose withdrawal is not in the kernel yet
+        self.late: dict[Connection, None] = {}  # whose withdrawal is not in the kernel yet
 
     def notify(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> bool:
         """Notify a session's clients of the events that they may skip now. Return whether there are any clients."""
@@ -57,15 +57,15 @@ class SkipPermissions:
         """Wait until every withdrawal is in the kernel, or its connection is cut off."""
         # Shielded, as all announcements of a change are: it is active even if the client that made it leaves.
         with trio.CancelScope(shield=True):
-            late = set(self.late)
+            late = [*self.late]
             with trio.move_on_after(TIMEOUT):
                 for connection in late:
                     await connection.wait_all_sent()
-                    self.late.discard(connection)
-            for connection in late & self.late:
+                    self.late.pop(connection, None)
+            for connection in [connection for connection in late if connection in self.late]:
                 logger.warning("client reads nothing, cut off before a change", extra={"connection": connection.number})
                 connection.close()
-                self.late.discard(connection)
+                self.late.pop(connection, None)
 
     def _list_skippable(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> frozenset[str]:
         if not self.is_allowed or session.terms.dialect is not None or self._is_in_project(session):
@@ -81,7 +81,7 @@ class SkipPermissions:
         connection.may_skip = events
         is_sent = connection.send_all(encode_permit(events, revision))
         if not is_sent and not before <= events:  # a late line that only adds events does no harm
-            self.late.add(connection)
+            self.late[connection] = None
 
 
 def encode_permit(events: Iterable[str], revision: int | None) -> bytes:
