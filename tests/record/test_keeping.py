@@ -254,3 +254,15 @@ def test_no_secret_lies_too_deep_in_the_json_of_a_text(tmp_path: Path, levels: i
 
     assert b"hunter2" not in line(tmp_path, entry)
     assert [*list_redacted_places(msgspec.json.decode(line(tmp_path, entry)))] == ["payload.tool_input.text"]
+
+
+def test_the_entry_of_the_folder_of_payloads_is_brought_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[str]()
+    monkeypatch.setattr("hooklatch.record.payload_keeping.sync_folder", synced.append)
+
+    with opened(tmp_path, FULL) as record:
+        kept(record, {"a": 1})
+
+    assert synced == [str(tmp_path / "payloads"), str(tmp_path)]

@@ -288,7 +288,7 @@ def test_a_partial_line_within_the_record_is_a_note_and_not_waited_for(
 
     assert report.ok
     assert report.ranges == [(1, 8)]
-    assert report.notes == [f"{segments(explained)[0].name} ends in a partial line, as the next segment records"]
+    assert report.notes == [f"{segments(explained)[0].name} ends in a partial line, as a segment after it records"]
 
 
 def test_a_line_that_was_changed_before_an_explained_partial_line_is_missing_too(explained: Path) -> None:

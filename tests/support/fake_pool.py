@@ -103,15 +103,11 @@ class FakeUnit(SourceBuild):
     version = 0
     now: Callable[[], int]
 
-    @property
-    def is_untouched(self) -> bool:
-        return self.version == self.now()
-
     def is_like(self, other: SourceBuild) -> bool:
         return isinstance(other, FakeUnit) and self.version == other.version
 
-    def newer(self) -> SourceVersion | None:
-        return None if self.is_untouched else read_source_version(self.source)
+    def read_newer(self) -> SourceVersion | None:
+        return None if self.version == self.now() else read_source_version(self.source)
 
 
 class FakeSources(Sources):

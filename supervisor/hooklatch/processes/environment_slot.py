@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Environment", "EnvironmentFaultError", "EnvironmentProduct", "EnvironmentSlot", "Environments", "Requirements",
-    "RequirementsError", "read_requirements", "add_lock_file",
+    "RequirementsError", "SCRIPT_BLOCK", "add_lock_file", "load_environments",
 ]  # fmt: skip
 
-BEGIN = b"# /// script"
+SCRIPT_BLOCK = b"# /// script"  # how a block of requirements begins
 FIRST_TIDY, TIDY_INTERVAL = 600.0, 6 * 3600.0  # seconds; not at the start, when nothing is in use yet
 
 
@@ -118,16 +118,6 @@ def load_environments() -> EnvironmentProduct:
         raise EnvironmentFaultError(str(error)) from None
 
 
-def read_requirements(code: bytes) -> Requirements | None:
-    """Return the requirements of a file, None if it has no block.
-
-    Raises:
-        RequirementsError: its block cannot be read, or names a package that cannot be required.
-        EnvironmentFaultError: the product that reads blocks cannot be loaded.
-    """
-    return load_environments().read_block(code) if BEGIN in code else None
-
-
 def add_lock_file(requirements: Requirements, data: bytes) -> Requirements:
     """Return requirements with the content of their lock file.
 
@@ -183,17 +173,18 @@ class EnvironmentSlot:
         if self._loaded is not None:
             await self._loaded.settle()
 
-    async def acquire(
-        self, python: str | None, requirements: Requirements | None, *, may_make: bool
-    ) -> Environment | None:
-        """Return the environment of a source, None if it needs none.  The caller must `release` it.
+    async def acquire(self, python: str | None, requirements: Requirements | None, *, may_make: bool) -> Environment:
+        """Return the environment of a source that needs one: with its interpreter, or for its requirements.
+
+        The caller must `release` it.
 
         Raises:
             EnvironmentFaultError: it is not there yet, or must not be used, or cannot be used.
         """
         if requirements is not None:
             return await self._use().acquire_required(requirements, may_make=may_make)
-        return await self._use().acquire_named(python) if python is not None else None
+        assert python is not None, "a source that needs none"
+        return await self._use().acquire_named(python)
 
     def release(self, environment: Environment) -> None:
         """Give up an environment.  Its zygote ends with its last user."""

@@ -52,6 +52,7 @@ class Pool:
     ) -> None:
         self.source = source
         self.build = build
+        self.name = f"{source.location} (build {build})"
         self.limits = limits
         self.fault: str | None = None  # why no worker of this build may decide any more
         self._starter = WorkerStarter(source, zygote, code)

@@ -61,6 +61,7 @@ class UnsyncedPayloads:
                 os.fdatasync(fd)
             if self._folder is not None:
                 sync_folder(self._folder)
+                sync_folder(os.path.dirname(self._folder))  # which has its entry
         except OSError as error:
             logger.warning("payloads cannot be synced: %s", error.strerror or error)
         finally:

@@ -133,7 +133,7 @@ class Check:
         self._last: ChainLink | None = None
         self._unreadable = 0  # lines since the last valid record
         self._place: SegmentFile | None = None
-        self._torn: RecordFinding | None = None  # a torn end, which the next segment may explain
+        self._torn: list[RecordFinding] = []  # torn ends, which one of the next two segments may explain
         self._skipped: tuple[int, int] | None = None  # as declared by the current segment
         self._first_skipped: tuple[int, int] | None = None  # as declared by the first segment
         self._kept: RetiredEntry | None = None  # the last `retired` record
@@ -150,11 +150,10 @@ class Check:
 
     def take(self, place: SegmentFile, line: bytes) -> None:
         """Check the next line."""
-        is_first = place != self._place
-        self._place = place
+        before, self._place = self._place, place
         link = read_link(line) if line.endswith(b"\n") else None
-        if is_first:
-            self._begin(place, link, line)
+        if place != before:
+            self._begin(place, link, line, before.name if before is not None else None)
         if link is None:
             self._take_unreadable(line)
             return
@@ -166,15 +165,17 @@ class Check:
         if link.kind in REPORTED or link.kind == "retired":
             self._take_report(link, line)
 
-    def _begin(self, place: SegmentFile, link: ChainLink | None, line: bytes) -> None:
-        torn, self._torn = self._torn, None
-        if torn is not None:
-            previous = DOCUMENTS.decode(line).get("previous") if link is not None else None
+    def _begin(self, place: SegmentFile, link: ChainLink | None, line: bytes, before: str | None) -> None:
+        torn, self._torn = self._torn, []
+        previous = DOCUMENTS.decode(line).get("previous") if torn and link is not None else None
+        for finding in torn:
             if isinstance(previous, dict) and cast("dict[str, object]", previous).get("torn") is True:
-                self._report.notes.append(f"{torn.segment} ends in a partial line, as the next segment records")
+                self._report.notes.append(f"{finding.segment} ends in a partial line, as a segment after it records")
                 self._unreadable = 0
+            elif finding.segment == before:  # one that was only just ended is in the same sync as the next
+                self._torn.append(finding)
             else:
-                self._keep_finding(torn)
+                self._keep_finding(finding)
         self._skipped = None
         if link is not None and link.kind == "segment":
             self._skipped = read_skipped_range(DOCUMENTS.decode(line))
@@ -186,7 +187,7 @@ class Check:
         if not line.endswith(b"\n"):
             text = f"{len(line)} bytes {after} lack a newline: a crash left them, or the end was cut off"
             name = self._place.name if self._place is not None else None
-            self._torn = RecordFinding("torn", None, name, text)
+            self._torn.append(RecordFinding("torn", None, name, text))
             return
         self._unreadable += 1
         seq = self._last.seq + self._unreadable if self._last is not None else None
@@ -271,8 +272,8 @@ class Check:
         """Finish the check and return the report."""
         report, last = self._report, self._last
         report.segments = segments
-        if self._torn is not None:
-            self._keep_finding(self._torn)
+        for finding in self._torn:
+            self._keep_finding(finding)
         if self._first is not None:
             self._check_beginning(self._first)
         if last is None:

@@ -318,6 +318,7 @@ class RecordWriter:
 
     def _replace_segment(self, fault: str) -> bool:
         """Begin a segment in place of one whose sync failed, which is never synced again."""
+        self._journal.segment.is_lost = True
         try:
             self._journal.begin_segment(reason=fault)
         except OSError as error:
@@ -433,7 +434,7 @@ class RecordWriter:
             self._put("stopped", encode_fields(fields, self.redactor), from_reserve=True)
         self._appender.is_closed = True
         self._syncs.end()
-        fault = self._syncs.once_blocking()
+        fault = self._appender.unsynced if self._journal.segment.is_lost else self._syncs.once_blocking()
         if fault is not None:
             logger.error("%s", fault)
         else:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.service.config.file_safety import MAX_FILE, UnsafeFileError, read_safely
+from hooklatch.service.config.file_safety import MAX_FILE, UnsafeFileError, make_private, read_safely
 from hooklatch.service.folders import StartError, make_runtime_dir
 from support.daemons import Daemon, running_daemon
 from support.strangers import NOBODY, as_nobody, as_root, folder_for_all
@@ -359,3 +359,19 @@ async def test_no_daemon_starts_in_the_folder_of_another_users() -> None:
             assert "is not a directory of this user" in said
             async with daemon.session() as client:
                 assert (await client.call("ping")) == {}
+
+
+def test_the_entries_of_directories_that_are_made_are_brought_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[str]()
+    monkeypatch.setattr("hooklatch.service.config.file_safety.sync_folder", synced.append)
+
+    make_private(str(tmp_path / "home" / "state"))
+    make_private(str(tmp_path / "home" / "state"))
+
+    assert synced == [str(tmp_path / "home"), str(tmp_path)]
+    with monkeypatch.context() as patched:
+        patched.chdir(tmp_path)
+        make_private("relative")
+    assert synced[2:] == [str(tmp_path)]

@@ -75,6 +75,7 @@ class Segment:
         self._can_allocate = True
         self._spare = os.path.join(os.path.dirname(place.path), RESERVE_NAME)
         self.is_whole = True  # False: it ends in a partial line that could not be truncated
+        self.is_lost = False  # True: a sync of it failed, so a loss of power may leave a partial line at its end
 
     @property
     def reserve(self) -> int:
@@ -236,13 +237,13 @@ class ChainWriter:
         self.seq, self.hash, self.head = seq, own, (head := ChainHead(seq, own[:WITNESS]))
         return head
 
-    def begin_segment(self, *, reason: str | None = None, skipped: tuple[int, int] | None = None) -> None:
-        """Begin the next segment, which the next sync brings to disk.  `skipped` are numbers that were never used.
+    def begin_segment(self, *, reason: str | None = None) -> None:
+        """Begin the next segment, which the next sync brings to disk.
 
         Raises:
             OSError: the segment could not be created; the current one stays open.
         """
-        self._begin(self.segment, reason=reason, skipped=skipped)
+        self._begin(self.segment, reason=reason)
 
     def _begin(
         self, before: Segment | None, *, reason: str | None = None, skipped: tuple[int, int] | None = None
@@ -251,7 +252,7 @@ class ChainWriter:
         header: dict[str, Any] = {"format": FORMAT, "name": place.name, "previous": None}
         if before is not None and self.head is not None:
             header["previous"] = {"name": before.place.name, "seq": self.head.seq, "hash": self.hash}
-            if not before.is_whole:
+            if before.is_lost or not before.is_whole:
                 header["previous"]["torn"] = True
         if reason is not None:
             header["reason"] = reason

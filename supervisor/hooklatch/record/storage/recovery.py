@@ -1,7 +1,8 @@
 """The recovery of a record from its last writer: lock it, repair a torn end, find its head, and choose the next number.
 
-Only what a crash can leave behind is repaired: bytes after the last valid record.  They are moved to a file beside the
-segment, never discarded.  Any other damage is left as it is and reported.
+Only what a crash can leave behind is repaired: bytes after the last valid record, and segments after a gap behind the
+newest record that was on disk.  They are moved to a file beside the segment, never discarded.  Any other damage is left
+as it is and reported.
 
 The next number follows from a comparison of the record's end with its anchor and its mark, which is pure:
 
@@ -15,11 +16,13 @@ A number is never used twice: replies may already name the number and the hash o
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import stat
 from collections.abc import Callable
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -28,7 +31,7 @@ from hooklatch.directories import sync_folder
 from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_tail, set_aside
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.reading import read_entries_of_kind
-from hooklatch.record.storage.retention import find_missing_beginning, read_retired
+from hooklatch.record.storage.retention import find_missing_beginning, read_retired, read_segment_header
 from hooklatch.record.storage.slots import SlotError
 from hooklatch.version import VERSION
 
@@ -93,10 +96,11 @@ def recover_record(folder: str) -> Recovery:
     anchored, marked = read_or_explain(read_anchor, folder), read_or_explain(read_mark, folder)
     recovery = Recovery()
     segments = list_segments(folder)
+    gap = find_gap(segments, anchored, marked)
     while segments:
         place = segments.pop()
         tail = read_tail(place)
-        if tail is None:
+        if tail is None or place.first >= gap:
             move_away(place, recovery)
             continue
         if tail.torn:
@@ -114,6 +118,22 @@ def recover_record(folder: str) -> Recovery:
     recovery.seq, recovery.skipped = resumption.seq, resumption.skipped
     recovery.mark = make_recovered_mark(folder, recovery, marked)
     return recovery
+
+
+def find_gap(segments: list[SegmentFile], anchored: object, marked: object) -> float:
+    """Return where a segment begins that a loss of power cut off from the one before it; infinity if none does.
+
+    It may have reached the disk, and the end of the one before it not.  What was synced is never behind it.
+    """
+    if not isinstance(anchored, tuple) or not isinstance(marked, HighWaterMark):
+        return math.inf
+    through = max(cast("tuple[int, str]", anchored)[0], marked.seq)
+    for before, place in pairwise(segments):
+        if place.first > through + 1:
+            header, tail = read_segment_header(place), read_tail(before)
+            if header is None or tail is None or header[0].prev != tail.link.hash:
+                return place.first
+    return math.inf
 
 
 def read_or_explain(reader: Callable[[str], T], folder: str) -> T | str:

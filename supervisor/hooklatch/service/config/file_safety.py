@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from hooklatch.directories import sync_folder
 from hooklatch.disks import limit_look
 from hooklatch_worker.sandbox import safety
 from hooklatch_worker.sandbox.safety import MAX_FILE, UnsafeFileError, check_folders, stamp_parent_folders
@@ -25,9 +26,14 @@ def make_private(path: str) -> None:
 
     Raises:
         UnsafeFileError: the directory, or one above it, belongs to another user or is writable by others.
-        OSError: the directory cannot be created.
+        OSError: the directory cannot be created, or its entry may not be on the disk.
     """
+    made = [os.path.abspath(path)]
+    while not os.path.lexists(made[-1]):
+        made.append(os.path.dirname(made[-1]))
     os.makedirs(path, mode=0o700, exist_ok=True)
+    for above in made[1:]:
+        sync_folder(above)
     check_folders(path)
     if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
         os.chmod(path, 0o700)

@@ -36,8 +36,8 @@ from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
 from hooklatch_worker.wire import ForeignHook, Source
 
 __all__ = [
-    "BuildResults", "SourceBuilder", "aim_at_build", "aim_at_nothing", "is_below", "prepare_version",
-    "verify_fleet_files",
+    "BuildResults", "SourceBuilder", "aim_at_build", "aim_at_nothing", "find_wanted_version", "is_below",
+    "prepare_version", "verify_fleet_files",
 ]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.sources")
@@ -312,10 +312,12 @@ def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
             signed or trusted.
     """
     location = version.source.location
-    version = add_named_files(version, plan.named.get(location, ()))
-    version = msgspec.structs.replace(
-        pin_imports(version, plan.fleet), python=plan.pythons.get(location), may_make=location in plan.wanted
-    )
+    fleet = plan.fleet if plan.fleet is not None and is_below(location, plan.fleet.root or "-") else None
+    if paths := plan.named.get(location):
+        version = add_named_files(version, paths)
+    if fleet is not None:
+        version = pin_imports(version, fleet)
+    version = msgspec.structs.replace(version, python=plan.pythons.get(location), may_make=location in plan.wanted)
     version = msgspec.structs.replace(version, required=version.find_requirements())
     for project in plan.projects:
         root = project_hooks_folder(project.folder)
@@ -323,14 +325,22 @@ def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
             pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
             compare_pins(version, pins)
             version = msgspec.structs.replace(version, folder=root, pins=pins)
-    is_of_fleet = plan.fleet is not None and is_below(location, plan.fleet.root or "-")
-    if is_of_fleet and version.required is not None:
+    if fleet is not None and version.required is not None:
         text = (
             "it requires packages, which no signature covers; remove its requirements: a fleet's hooks import from the"
             " daemon's environment"
         )
         raise UnitError(Diagnostic(location, 0, text))
     return version
+
+
+def find_wanted_version(source: Source, unit: SourceBuild | None, plan: ReloadPlan) -> SourceVersion | UnitError | None:
+    """Return the version of a source to build, or why there is none; None if its build has it."""
+    try:
+        newer = unit.read_newer() if unit is not None else read_source_version(source)
+        return prepare_version(newer, plan) if newer is not None else None
+    except UnitError as error:
+        return error
 
 
 def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
@@ -348,14 +358,12 @@ def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
             raise UnitError(Diagnostic(path, 0, f"it is not what was trusted with {location}"))
 
 
-def pin_imports(version: SourceVersion, fleet: FleetFiles | None) -> SourceVersion:
-    """Return a version with what its workers may import, if it is of the fleet's bundle.
+def pin_imports(version: SourceVersion, fleet: FleetFiles) -> SourceVersion:
+    """Return a version of the fleet's bundle with what its workers may import.
 
     Raises:
         UnitError: it is not what was signed.
     """
-    if fleet is None or not is_below(version.source.location, fleet.root or "-"):
-        return version
     pins = {os.path.join(fleet.root, name): digest for name, digest in fleet.pins.items()}
     if pins.get(version.source.location) != version.source.digest:
         raise UnitError(Diagnostic(version.source.location, 0, "it is not what was signed"))

@@ -29,14 +29,14 @@ from hooklatch.service.config.path_lookup import Stamp, stamp_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
-from hooklatch.service.loading.build import BuildResults, SourceBuilder, prepare_version, verify_fleet_files
+from hooklatch.service.loading.build import BuildResults, SourceBuilder, find_wanted_version, verify_fleet_files
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
 from hooklatch.service.loading.commit import ActiveHooks, HookCommit
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
 from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.see import FleetFiles, ObservedFiles, list_watched_paths, read_files, see
-from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError, read_source_version
+from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError
 from hooklatch.service.loading.trust import project_hooks_folder, stamp_project
 from hooklatch.service.loading.unread import UsedPaths, find_unread_entries
 from hooklatch.threads import in_thread
@@ -243,7 +243,10 @@ class Reloader:
             folders = [project.folder for project in plan.projects]
             # Projects last: what is written during the look at the other entries still counts.
             unread, trees = await self._sources.look(
-                lambda: (find_unread_entries(uses), {folder: stamp_project(folder) for folder in folders})
+                lambda: (
+                    find_unread_entries(uses, {plan.folder: seen.listing}),
+                    {folder: stamp_project(folder) for folder in folders},
+                )
             )
             is_changed = known is not None and await self.stamps() != known
             if candidate is not None:
@@ -338,30 +341,26 @@ class Reloader:
         Raises:
             UnitError: the source cannot be loaded.
         """
+        location, units = source.location, self._sources.units
         async with self._lock:
-            unit = await self._find_or_build(source)
+            unit = units.get(location)
+            wanted = await self._sources.look(partial(find_wanted_version, source, unit, self.active.plan))
+            if wanted is not None and unit is not None and location in self._commit.list_used(self.active.plan):
+                await self._reload()  # the watch has not noticed the change yet, and only a reload moves all hooks
+                if location in self.active.built.faults:
+                    raise UnitError(self.active.built.faults[location])
+                # It may have changed again, which is for another reload.
+                unit, wanted = units.get(location), None
+            if unit is None and wanted is None:
+                wanted = await self._sources.look(partial(find_wanted_version, source, None, self.active.plan))
+            if isinstance(wanted, UnitError):
+                raise wanted
+            if wanted is not None:
+                unit = await self._sources.build(wanted, self.active.plan.limits_of(source))
+                self._sources.adopt(unit)
+            assert unit is not None, "without a build there is a version to build"
             unit.requested_at = trio.current_time()
             return unit
-
-    async def _find_or_build(self, source: Source) -> SourceBuild:
-        location, units = source.location, self._sources.units
-        unit = units.get(location)
-        in_thread, is_used = self._sources.look, location in self._commit.list_used(self.active.plan)
-        if unit is not None and is_used and not await in_thread(partial(is_untouched, unit)):
-            await self._reload()  # the watch has not noticed the change yet
-            if location in self.active.built.faults:
-                raise UnitError(self.active.built.faults[location])
-            # It may have changed again. Only another reload may take that, since it moves all hooks to the new build.
-            if (unit := units.get(location)) is not None:
-                return unit
-        newer = await in_thread(unit.read_newer) if unit is not None else None
-        if unit is not None and newer is None:
-            return unit
-        active = self.active.plan
-        version = await in_thread(lambda: prepare_version(newer or read_source_version(source), active))
-        unit = await self._sources.build(version, active.limits_of(source))
-        self._sources.adopt(unit)
-        return unit
 
     def digests(self) -> dict[str, str]:
         """Return the sha256 of all files that declare hooks, and of those that each source was loaded from."""
@@ -377,10 +376,6 @@ class Reloader:
         if hook.origin is not None and hook.origin.file in self.active.plan.digests:
             digests[hook.origin.file] = self.active.plan.digests[hook.origin.file]
         return digests
-
-
-def is_untouched(unit: SourceBuild) -> bool:
-    return unit.is_untouched
 
 
 def list_shrunk(before: ReloadPlan, now: ReloadPlan) -> list[str]:

@@ -23,13 +23,14 @@ from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error, locate_error
 from hooklatch.files import open_regular_file
 from hooklatch.processes.environment_slot import (
+    SCRIPT_BLOCK,
     Environment,
     EnvironmentFaultError,
     EnvironmentSlot,
     Requirements,
     RequirementsError,
     add_lock_file,
-    read_requirements,
+    load_environments,
 )
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
@@ -86,8 +87,10 @@ class SourceVersion(msgspec.Struct, frozen=True):
         Raises:
             UnitError: the block is wrong, or an interpreter is named beside it.
         """
+        if SCRIPT_BLOCK not in self.code:
+            return None
         try:
-            requirements = read_requirements(self.code)
+            requirements = load_environments().read_block(self.code)
         except RequirementsError as error:
             raise UnitError(Diagnostic(self.source.location, error.line, str(error))) from None
         except EnvironmentFaultError as error:
@@ -106,8 +109,8 @@ class SourceVersion(msgspec.Struct, frozen=True):
 VERSION = ".".join(map(str, sys.version_info[:3]))
 
 
-def read_source_version(source: Source) -> SourceVersion:
-    """Read the present version of a source.
+def read_source_version(source: Source, stamp: Stamp | None = None) -> SourceVersion:
+    """Read the present version of a source; its `stamp` was read just now, if it is given.
 
     Raises:
         UnitError: it is missing, unsafe, or cannot be read.
@@ -115,7 +118,7 @@ def read_source_version(source: Source) -> SourceVersion:
     began_ns = time.time_ns()
     if source.kind != "file":
         return SourceVersion(source, b"", {}, began_ns)
-    before = stamp_path(source.location)  # before the code: a change in between must make the stamp look old
+    before = stamp or stamp_path(source.location)  # before the code: a change in between must make the stamp look old
     try:
         code = read_safely(source.location)
     except FileNotFoundError:
@@ -186,9 +189,9 @@ class SourceBuild:
         # Of the bytes that were loaded, not of the present files: a file that changed since must count as changed.
         self._digests: dict[str, str | None] = dict.fromkeys(version.stamps.keys() - version.named, self.source.digest)
         held = loaded.build.files if loaded.build is not None else {}
+        others = list_other_files(version, loaded)
         self._digests |= {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
-        others = [path for path in {**held, **loaded.files} if path not in version.stamps]
-        self.stamps = version.stamps | {path: stamp_path(path) for path in others}
+        self.stamps: dict[str, Stamp] = version.stamps | {path: stamp_path(path) for path in others}
         self.is_behind = False  # a file changed while it was loaded, so its stamp may be that of the new content
         for path in others:
             if path in held:
@@ -200,13 +203,6 @@ class SourceBuild:
         # The sha256 of each file from which the build was loaded.
         self.digests = {path: digest for path, digest in self._digests.items() if digest is not None}
         self.requested_at = -math.inf  # the moment at which a client last named it
-
-    @property
-    def is_untouched(self) -> bool:
-        """Return whether no file was written, so that none needs to be read for a comparison."""
-        if self.is_behind or self.pool.fault is not None or not self._has_environment():
-            return False
-        return all(stamp_path(path) == known for path, known in self.stamps.items())
 
     def is_like(self, other: SourceBuild) -> bool:
         """Return whether both were loaded from the same files, each of them known, in the same way."""
@@ -224,16 +220,16 @@ class SourceBuild:
     def read_newer(self) -> SourceVersion | None:
         """Return the present version, or None if its files and environment still are those that were loaded.
 
-        A new mtime alone is not a new version.
+        A new mtime alone is not a new version.  If no file was written, none is read.
 
         Raises:
             UnitError: the source cannot be read.
         """
-        if self.is_untouched:
+        now, is_usable = self.read_stamps(), self.pool.fault is None and self._has_environment()
+        if now == self.stamps and is_usable and not self.is_behind:
             return None
-        now = self.read_stamps()
-        version = read_source_version(self.source)
-        if self.pool.fault is not None or version.source != self.source or not self._has_environment():
+        version = read_source_version(self.source, now[self.source.location] if self.source.kind == "file" else None)
+        if version.source != self.source or not is_usable:
             return version
         others = ((path, digest) for path, digest in self._digests.items() if path not in version.stamps)
         if any(known is None or self._digest(path) != known for path, known in others):
@@ -274,6 +270,12 @@ class SourceBuild:
             return digest_source(path)
         except (UnsafeFileError, OSError, ValueError):
             return None
+
+
+def list_other_files(version: SourceVersion, loaded: SourceLoaded) -> list[str]:
+    """Return the files that were loaded for a version, except those that were read for it."""
+    held = loaded.build.files if loaded.build is not None else {}
+    return [path for path in {**held, **loaded.files} if path not in version.stamps]
 
 
 @limit_look
@@ -347,7 +349,7 @@ class Sources:
             version.code, version.folder, wire.BuildFiles(version.named, {}, list(version.named)), pins=version.pins
         )
         pool = Pool(source, self._builds, zygote, limits, code)
-        spec = ChildSpec(build_name(source, pool.build), pool.run, reports_start=True, below=pool.workers)
+        spec = ChildSpec(pool.name, pool.run, reports_start=True, below=pool.workers)
         self._importing += 1
         try:
             loaded = await self.supervisor.start(spec)
@@ -364,7 +366,8 @@ class Sources:
         finally:
             self._importing -= 1
         try:
-            return await self.look(partial(SourceBuild, version, pool, loaded, environment))
+            make = partial(SourceBuild, version, pool, loaded, environment)
+            return await self.look(make) if list_other_files(version, loaded) else make()
         except BaseException:
             self._end(pool, environment)
             raise
@@ -377,11 +380,13 @@ class Sources:
         return msgspec.structs.replace(limits, load_timeout=min(limits.load_timeout, max(2.0, self._loaded_by - now)))
 
     async def _find_environment(self, version: SourceVersion) -> Environment | None:
+        if version.python is None and version.required is None:
+            return None
         try:
             environment = await self.environments.acquire(version.python, version.required, may_make=version.may_make)
         except EnvironmentFaultError as error:
             raise UnitError(Diagnostic(version.source.location, 0, str(error)), is_passing=True) from None
-        if environment is not None and version.required is not None and version.required.lock:
+        if version.required is not None and version.required.lock:
             try:
                 await self.look(partial(watch_lock, environment, version))
             except BaseException:
@@ -428,7 +433,7 @@ class Sources:
 
     def _end(self, pool: Pool, environment: Environment | None) -> None:
         self.ended.update(pool.counts)
-        self.supervisor.end(build_name(pool.source, pool.build))
+        self.supervisor.end(pool.name)
         self._release(environment)
 
     def _release(self, environment: Environment | None) -> None:
@@ -457,7 +462,3 @@ def has_changed_since(path: str, began_ns: int) -> bool:
     except (OSError, ValueError):
         return False
     return began_ns - TICK_NS < changed_ns <= time.time_ns()
-
-
-def build_name(source: Source, build: int) -> str:
-    return f"{source.location} (build {build})"

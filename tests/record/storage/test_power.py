@@ -1,0 +1,157 @@
+"""A loss of power takes what no sync has brought to the disk, file by file: the rest is whole, nothing is hidden."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from hooklatch.record.storage.mark import read_mark
+from hooklatch.record.verify import verify_record
+from support.pools import until
+from support.records import (
+    Beside,
+    decided,
+    found_beyond_faults,
+    kinds,
+    lines,
+    opened,
+    records,
+    running,
+    segments,
+)
+
+
+def rotated(folder: Path, rotations: int) -> Beside:
+    """Leave segments of which none is known to be on the disk but the first two entries; give anchor and mark."""
+    with opened(folder) as record:
+        beside = Beside(folder)
+        for number in range(rotations):
+            decided(record, number)
+            decided(record, number)
+            record._journal.begin_segment()
+        decided(record, rotations)
+    last = segments(folder)[-1]
+    last.write_bytes(b"".join(last.read_bytes().splitlines(keepends=True)[:-1]))  # it did not stop
+    return beside
+
+
+def cut(path: Path, count: int) -> None:
+    os.truncate(path, path.stat().st_size - count)
+
+
+@pytest.mark.parametrize("rotations", [1, 2])
+@pytest.mark.parametrize("is_whole_line", [False, True], ids=["within a line", "a whole line"])
+def test_what_reached_the_disk_behind_a_gap_is_set_aside(tmp_path: Path, rotations: int, is_whole_line: bool) -> None:
+    beside = rotated(tmp_path, rotations)
+    first, *later = segments(tmp_path)
+    behind = [path.read_bytes() for path in later]
+    cut(first, len(lines(tmp_path)[3]) if is_whole_line else 7)
+    beside.restore()
+
+    with opened(tmp_path) as record:
+        decided(record)
+        assert record.status()["faults"] == []
+
+    asides = [(tmp_path / one["to"]).read_bytes() for one in records(tmp_path) if one["kind"] == "recovered"]
+    assert sorted(asides[:rotations]) == sorted(behind)
+    assert [path.name for path in segments(tmp_path)] == [first.name, "0000000000010001.jsonl"]
+    assert verify_record(str(tmp_path)).ok
+
+
+def test_a_gap_before_what_was_on_the_disk_is_told_and_left(tmp_path: Path) -> None:
+    rotated(tmp_path, 2)  # anchor and mark name the last entry: only a change by others explains a gap
+    first, *later = segments(tmp_path)
+    cut(first, len(lines(tmp_path)[3]))
+    behind = [path.read_bytes() for path in later]
+
+    with opened(tmp_path):
+        pass
+
+    assert all(path.read_bytes().startswith(whole) for path, whole in zip(later, behind, strict=True))
+    assert "recovered" not in kinds(tmp_path)
+    assert "missing" in {finding.what for finding in found_beyond_faults(tmp_path)}
+
+
+def test_a_gap_that_reaches_into_what_was_on_the_disk_is_told_at_the_start(tmp_path: Path) -> None:
+    with opened(tmp_path):
+        pass
+    beside = rotated(tmp_path, 1)
+    first, last = segments(tmp_path)
+    cut(first, sum(map(len, lines(tmp_path)[2:6])))
+    behind = last.read_bytes()
+    beside.restore()
+
+    with opened(tmp_path) as record:
+        faults = record.status()["faults"]
+
+    assert faults[0].startswith("records 3 to 3 are missing from the end")
+    assert last.with_name(f"{last.name}.torn-1").read_bytes() == behind
+
+
+@pytest.mark.parametrize("gone", ["anchor", "mark"])
+def test_without_anchor_or_mark_no_gap_is_explained(tmp_path: Path, gone: str) -> None:
+    beside = rotated(tmp_path, 1)
+    first, last = segments(tmp_path)
+    cut(first, 7)
+    behind = last.read_bytes()
+    beside.restore()
+    (tmp_path / "anchor" if gone == "anchor" else tmp_path.with_name(tmp_path.name + ".mark")).unlink()
+
+    with opened(tmp_path) as record:
+        assert record.status()["faults"]
+
+    assert last.read_bytes().startswith(behind)
+
+
+@pytest.mark.parametrize("is_rotated", [False, True], ids=["its segment", "the one before too"])
+async def test_a_line_that_is_torn_after_a_failed_sync_is_explained_and_its_entries_are_missing(
+    tmp_path: Path, is_rotated: bool
+) -> None:
+    fails = False
+
+    def sync(fd: int) -> None:
+        if fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        os.fdatasync(fd)
+
+    async with running(tmp_path, fdatasync=sync) as record:
+        await until(lambda: record.status()["synced_seq"] == 2)
+        fails = True
+        decided(record)
+        if is_rotated:
+            record._journal.begin_segment()
+        await until(lambda: record.status()["faults"])
+        fails = False
+        await until(lambda: record.status()["synced_seq"] > 3)
+        decided(record)
+    torn, *_ = segments(tmp_path)
+    cut(torn, 7)
+
+    report = verify_record(str(tmp_path))
+
+    assert [finding.what for finding in report.findings] == ["missing", "fault"]
+    assert report.notes == [f"{torn.name} ends in a partial line, as a segment after it records"]
+
+
+async def test_a_segment_whose_sync_failed_is_not_called_whole_by_a_stop(tmp_path: Path) -> None:
+    fails = False
+
+    def sync(fd: int) -> None:
+        if fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        os.fdatasync(fd)
+
+    async with running(tmp_path, fdatasync=sync) as record:
+        await until(lambda: record.status()["synced_seq"] == 2)
+        fails = True
+        record._journal.folder = str(tmp_path / "gone")  # no other segment can be begun
+        decided(record)
+        await until(lambda: record.status()["faults"])
+        fails = False
+
+    mark = read_mark(str(tmp_path))
+    assert mark is not None
+    assert not mark.is_closed

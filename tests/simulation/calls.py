@@ -1,0 +1,403 @@
+"""The functions of the system that a disk in memory stands in for, and how a call finds its way to one of the two.
+
+`Calls.install` has the one list of them.  What hooklatch has bound elsewhere, as a default or in a closure, is replaced
+there too.
+"""
+
+from __future__ import annotations
+
+import _io
+import _pyio
+import builtins
+import ctypes
+import errno
+import fcntl
+import importlib
+import io
+import itertools
+import operator
+import os
+import posix
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from typing import Any, ClassVar, TypeGuard
+
+from simulation.inodes import Inode, SymbolicLink
+from simulation.lookup import OutsideError, UnknownCallError, make_error
+
+__all__ = ["Calls", "Entry", "Listing"]
+
+PATHS = [  # of which some take a descriptor too
+    "access", "chmod", "chown", "listdir", "lstat", "mkdir", "mkfifo", "mknod", "open", "readlink", "remove",
+    "rmdir", "scandir", "stat", "statvfs", "truncate", "unlink", "utime",
+]  # fmt: skip
+DESCRIPTORS = [
+    "close", "dup", "dup2", "fchmod", "fchown", "fdatasync", "fstat", "fstatvfs", "fsync", "ftruncate", "lseek",
+    "posix_fallocate", "pread", "pwrite", "read", "write",
+]  # fmt: skip
+TWO_PATHS = ["link", "rename", "replace", "symlink"]
+QUIET = {  # with what they answer
+    "device_encoding": None, "get_blocking": True, "get_inheritable": False, "isatty": False, "posix_fadvise": None,
+    "set_blocking": None, "set_inheritable": None,
+}  # fmt: skip
+REFUSED = [
+    "chdir", "chroot", "copy_file_range", "eventfd_read", "eventfd_write", "execv", "execve", "fchdir", "fpathconf",
+    "getxattr", "lchown", "listxattr", "lockf", "login_tty", "pathconf", "posix_spawn", "posix_spawnp", "preadv",
+    "pwritev", "readv", "removexattr", "sendfile", "setxattr", "splice", "tcgetpgrp", "tcsetpgrp", "ttyname",
+    "writev",
+]  # fmt: skip
+BINDING = ("hooklatch", "tempfile", "tokenize", "shutil")  # modules that bind functions of the table elsewhere
+OPENAT2 = 437
+KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
+
+
+class Entry:
+    """What os.scandir yields; of a descriptor, its path is the name."""
+
+    def __init__(self, name: str, path: str, inode: Inode, dir_fd: int | None = None) -> None:
+        self.name, self.path = name, path
+        self._inode, self._dir_fd = inode, dir_fd
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def inode(self) -> int:
+        return self._inode.number
+
+    def is_symlink(self) -> bool:
+        return isinstance(self._inode, SymbolicLink)
+
+    def is_junction(self) -> bool:
+        return False
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return self._is(stat.S_IFDIR, is_followed=follow_symlinks)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return self._is(stat.S_IFREG, is_followed=follow_symlinks)
+
+    def _is(self, kind: int, *, is_followed: bool) -> bool:
+        try:
+            mode = self.stat().st_mode if is_followed and self.is_symlink() else self._inode.mode
+        except FileNotFoundError:
+            return False
+        return stat.S_IFMT(mode) == kind
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self.path, dir_fd=self._dir_fd, follow_symlinks=follow_symlinks)
+
+
+class Listing:
+    """What os.scandir returns."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = iter(entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self._entries
+
+    def __next__(self) -> Entry:
+        return next(self._entries)
+
+    def __enter__(self) -> Listing:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._entries = iter(())
+
+
+Function = Callable[..., Any]
+
+
+class Calls:
+    """The functions that stand in for those of the system, for one disk."""
+
+    installed: ClassVar[list[Calls]] = []  # one at most, in all of the process
+    bindings: ClassVar[dict[str, list[Binding]]] = {}
+
+    def __init__(self, disk: Any) -> None:
+        """Make them for a disk, which has a method for each function that it answers."""
+        self._disk = disk
+        self._files = disk.files
+        self._before: list[tuple[object, str, object]] = []
+        self._instead: dict[object, object] = {}
+
+    def install(self) -> None:
+        """Put them in place of those of the system."""
+        assert not self.installed, "another disk is installed"
+        self.installed.append(self)
+        makers: dict[str, Callable[[str, Function], Function]] = {
+            **dict.fromkeys(PATHS, self._make_path_call),
+            **dict.fromkeys(DESCRIPTORS, self._make_descriptor_call),
+            **dict.fromkeys(TWO_PATHS, self._make_two_paths_call),
+            **dict.fromkeys(QUIET, self._make_quiet_call),
+            **dict.fromkeys(REFUSED, self._make_refusal),
+            "umask": lambda name, real: self._disk.umask,
+        }
+        for name, make in makers.items():
+            if (real := getattr(posix, name, None)) is not None:
+                made = make(name, real)
+                self._put(posix, name, made)
+                self._put(os, name, made)
+        self._put(fcntl, "flock", self._make_descriptor_call("flock", fcntl.flock))
+        self._put(fcntl, "fcntl", self._make_descriptor_call("fcntl", fcntl.fcntl))
+        self._put(fcntl, "lockf", self._make_refusal("lockf", fcntl.lockf))
+        self._put(fcntl, "ioctl", self._make_refusal("ioctl", fcntl.ioctl))
+        opened = self._make_open(builtins.open)
+        for module in (builtins, io, _io):
+            self._put(module, "open", opened)
+        for module in (io, _io):
+            self._put(module, "FileIO", self._make_file_type(io.FileIO))
+            self._put(module, "open_code", self._make_open_code(io.open_code))
+        for module_name, name, make in (
+            ("hooklatch.record.storage.journal", "FALLOCATE", self._make_fallocate),
+            ("hooklatch.disks", "SYSCALL", self._make_syscall),
+        ):
+            module = importlib.import_module(module_name)
+            self._put(module, name, make(getattr(module, name)))
+        rebind(self._instead, self.bindings)
+        for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            functions.update(made for real, made in self._instead.items() if real in functions)  # type: ignore[misc]
+
+    def uninstall(self) -> None:
+        """Put those of the system back."""
+        self.installed.remove(self)
+        for where, name, real in reversed(self._before):
+            setattr(where, name, real)
+        rebind({made: real for real, made in self._instead.items()}, self.bindings)
+        for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            functions.difference_update(self._instead.values())  # type: ignore[arg-type]
+
+    def _put(self, where: object, name: str, made: object) -> None:
+        real = getattr(where, name)
+        self._before.append((where, name, real))
+        if isinstance(real, BuiltinFunctionType):
+            self._instead[real] = made
+        setattr(where, name, made)
+
+    def _begin(self, call: str, path: str, fd: int | None, *names: object) -> None:
+        number = self._disk.begin(call, path, fd)
+        if number is not None:
+            raise make_error(number, *names)
+
+    def _make_path_call(self, call: str, real: Function) -> Function:
+        disk, files, method = self._disk, self._files, getattr(self._disk, call)
+
+        def function(path: Any = None, *arguments: Any, dir_fd: int | None = None, **named: Any) -> Any:
+            if isinstance(path, int):
+                if path not in files:
+                    return real(path, *arguments, **named)
+                self._begin(call, files[path].path, path, path)
+                return method(path, *arguments, **named)
+            if dir_fd is not None:
+                named["dir_fd"] = dir_fd
+            if path is None or not disk.leads_here(path := os.fspath(path), dir_fd):
+                return real(path, *arguments, **named)
+            self._begin(call, disk.describe(path, dir_fd), None, path)
+            try:
+                return method(path, *arguments, **named)
+            except OutsideError as outside:
+                named.pop("dir_fd", None)
+                return real(outside.path, *arguments, **named)
+
+        return function
+
+    def _make_descriptor_call(self, call: str, real: Function) -> Function:
+        files, method, begin = self._files, getattr(self._disk, call), self._disk.begin
+        if call == "close":  # never fails
+
+            def close(fd: int) -> None:
+                if (file := files.get(fd)) is None:
+                    return real(fd)
+                begin(call, file.path, fd)
+                return method(fd)
+
+            return close
+
+        def function(fd: Any, *arguments: Any, **named: Any) -> Any:
+            if type(fd) is not int:
+                fd = fd if isinstance(fd, int) else fd.fileno()
+            if (file := files.get(fd)) is None:
+                return real(fd, *arguments, **named)
+            if (number := begin(call, file.path, fd)) is not None:
+                raise make_error(number)
+            return method(fd, *arguments, **named)
+
+        return function
+
+    def _make_two_paths_call(self, call: str, real: Function) -> Function:
+        disk, method = self._disk, getattr(self._disk, call)
+
+        def function(src: Any, dst: Any, *arguments: Any, **named: Any) -> Any:
+            src, dst = os.fspath(src), os.fspath(dst)
+            fds = named.get("src_dir_fd"), named.get("dst_dir_fd", named.get("dir_fd"))
+            here = disk.leads_here(src, fds[0]), disk.leads_here(dst, fds[1])
+            if not here[1] and (call == "symlink" or not here[0]):
+                return real(src, dst, *arguments, **named)
+            if call != "symlink" and not all(here):
+                raise make_error(errno.EXDEV, src, dst)
+            self._begin(call, disk.describe(dst, fds[1]), None, src, dst)
+            try:
+                return method(src, dst, *arguments, **named)
+            except OSError as error:
+                raise make_error(error.errno or 0, src, dst) from None
+            except OutsideError as outside:
+                raise UnknownCallError(f"{call} from {src} to {dst}, of which one leads out: {outside}") from None
+
+        return function
+
+    def _make_quiet_call(self, call: str, real: Function) -> Function:
+        def function(fd: Any, *arguments: Any) -> Any:
+            return QUIET[call] if fd in self._files else real(fd, *arguments)
+
+        return function
+
+    def _make_refusal(self, call: str, real: Function) -> Function:
+        def function(*arguments: Any, **named: Any) -> Any:
+            for one in (*arguments[:2], *named.values()):
+                if isinstance(one, (int, str, bytes, os.PathLike)) and self._disk.leads_here(one):
+                    raise UnknownCallError(f"{call} of {one!r} is not simulated")
+            return real(*arguments, **named)
+
+        return function
+
+    # -- what is not a function of os ----------------------------------------------------------------------------
+
+    def _make_open(self, real: Function) -> Function:
+        def function(
+            file: Any, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+            newline: str | None = None, closefd: bool = True, opener: Any = None,
+        ) -> Any:  # fmt: skip
+            file = file if isinstance(file, int) else os.fspath(file)
+            if not self._disk.leads_here(file):
+                return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            raw_mode = mode.replace("b", "").replace("t", "")
+            try:
+                raw = _pyio.FileIO(file, raw_mode, closefd, opener)
+            except OutsideError as outside:
+                return real(outside.path, mode, buffering, encoding, errors, newline, closefd, opener)
+            if buffering == 0:
+                return raw
+            kind = io.BufferedRandom if "+" in mode else io.BufferedReader if "r" in mode else io.BufferedWriter
+            buffered = kind(raw, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)  # type: ignore[arg-type]
+            if "b" in mode:
+                return buffered
+            text = io.TextIOWrapper(buffered, encoding, errors, newline, line_buffering=buffering == 1)
+            text.mode = mode  # type: ignore[misc]
+            return text
+
+        return function
+
+    def _leads_here(self, file: Any) -> bool:
+        return bool(self._disk.leads_here(file if isinstance(file, int) else os.fspath(file)))
+
+    def _make_open_code(self, real: Function) -> Function:
+        return lambda path: open(path, "rb") if self._leads_here(path) else real(path)
+
+    def _make_file_type(self, real: type[io.FileIO]) -> type[io.FileIO]:
+        leads_here = self._leads_here
+
+        class RoutedFileIO(real):  # type: ignore[misc,valid-type]
+            def __new__(cls, file: Any, *arguments: Any, **named: Any) -> Any:
+                if leads_here(file):
+                    return _pyio.FileIO(file, *arguments, **named)
+                return super().__new__(cls, file, *arguments, **named)
+
+        return RoutedFileIO
+
+    def _make_fallocate(self, real: Function) -> Function:
+        def fallocate(fd: int, mode: int, start: Any, length: Any) -> int:
+            if fd not in self._files:
+                return int(real(fd, mode, start, length))
+            if mode != KEEP_SIZE:
+                raise UnknownCallError(f"fallocate of {self._files[fd].path} in mode {mode}")
+            try:
+                self._begin("fallocate", self._files[fd].path, fd)
+                self._disk.allocate(fd, start.value, length.value)
+            except OSError as error:
+                ctypes.set_errno(error.errno)
+                return -1
+            return 0
+
+        return fallocate
+
+    def _make_syscall(self, real: Function) -> Function:
+        def syscall(number: int, dir_fd: int, path: bytes, how: Any, size: int) -> int:
+            text = os.fsdecode(path)
+            if not self._disk.leads_here(text):
+                return int(real(number, dir_fd, path, how, size))
+            if number != OPENAT2:
+                raise UnknownCallError(f"system call {number} of {text}")
+            try:
+                if stat.S_ISLNK(os.lstat(text).st_mode) or os.path.realpath(text) != text:
+                    raise make_error(errno.ELOOP, text)
+                return os.open(text, os.O_PATH | os.O_CLOEXEC)
+            except OSError as error:
+                ctypes.set_errno(error.errno)
+                return -1
+
+        return syscall
+
+
+Binding = tuple[
+    ModuleType | FunctionType, str
+]  # what has bound functions of the system: a name of a module, a function
+
+
+def rebind(instead: dict[object, object], known: dict[str, list[Binding]]) -> None:
+    """Replace functions that modules, defaults and closures have bound; `known` has those of modules seen before."""
+    for name in [name for name in sys.modules if name not in known and name.partition(".")[0] in BINDING]:
+        known[name] = [one for one in bindings_of(sys.modules[name]) if replace_bound(one, instead, is_asked=True)]
+    for binding in itertools.chain.from_iterable(known.values()):
+        replace_bound(binding, instead)
+
+
+def bindings_of(module: ModuleType) -> Iterator[Binding]:
+    """Yield what may have bound a function: all names of a module, its functions with those below, and methods."""
+    for name, value in list(vars(module).items()):
+        yield module, name
+        for function in [*vars(value).values()] if isinstance(value, type) else [value]:
+            if isinstance(function, FunctionType):
+                yield function, ""
+                yield from ((one, "") for one in map(contents_of, function.__closure__ or ()) if is_function(one))
+
+
+def replace_bound(binding: Binding, instead: dict[object, object], *, is_asked: bool = False) -> bool:
+    """Replace the functions that are bound there, or only return whether there are some."""
+    where, name = binding
+    if isinstance(where, ModuleType):
+        before: Sequence[object] = (getattr(where, name),)
+    else:
+        cells = where.__closure__ or ()
+        before = (*(where.__defaults__ or ()), *(where.__kwdefaults__ or {}).values(), *map(contents_of, cells))
+    after = [instead.get(one, one) if isinstance(one, (BuiltinFunctionType, FunctionType)) else one for one in before]
+    if is_asked or all(map(operator.is_, before, after)):
+        return not all(map(operator.is_, before, after))
+    if isinstance(where, ModuleType):
+        setattr(where, name, after[0])
+        return True
+    if where.__defaults__:
+        where.__defaults__ = tuple(after[: len(where.__defaults__)])
+        del after[: len(where.__defaults__)]
+    for name in where.__kwdefaults__ or ():
+        where.__kwdefaults__[name] = after.pop(0)
+    for cell, value in zip(cells, after, strict=True):
+        if contents_of(cell) is not value:
+            cell.cell_contents = value
+    return True
+
+
+def is_function(value: object) -> TypeGuard[FunctionType]:
+    return isinstance(value, FunctionType)
+
+
+def contents_of(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None

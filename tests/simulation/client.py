@@ -1,0 +1,142 @@
+"""A client of the simulated world: a process of its own that speaks the protocol over a simulated socket."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from simulation.kernel import Kernel, Process
+from simulation.library import Socket
+
+__all__ = ["Client", "ConnectionLost", "Refusal"]
+
+
+class ConnectionLost(Exception):
+    """The daemon is gone, or has hung up."""
+
+
+class Refusal(Exception):
+    """The daemon answered with an error. `name` is the error's."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(json.dumps(error, sort_keys=True))
+        self.name = str((error.get("data") or {}).get("name", error.get("code")))
+
+
+class Client:
+    """One connection. `run` reads; requests may be made from several tasks at once."""
+
+    def __init__(
+        self, kernel: Kernel, path: str, *, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
+    ) -> None:
+        self._kernel = kernel
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, tuple[trio.Event, list[dict[str, Any]]]] = {}
+        self._on_call = on_call
+        self._sending = trio.Lock()
+        self.is_stalled = False  # it reads nothing
+        self.announcements: list[dict[str, Any]] = []
+        self.heard = trio.Event()
+        self.is_over = False
+        self.process = Process(kernel, kernel.init, "client")
+        with kernel.acting_as(self.process):
+            self.socket = Socket()
+            try:
+                self.socket.connect(path)
+            except OSError as error:
+                self.process.end(0)
+                raise ConnectionLost(str(error)) from None
+            self.socket.setblocking(False)
+
+    async def run(self) -> None:
+        """Read what the daemon sends, until the end."""
+        buffer = bytearray()
+        async with trio.open_nursery() as nursery:
+            try:
+                while True:
+                    while self.is_stalled:
+                        await trio.sleep(0.05)
+                    try:
+                        data = self.socket.recv(2**16)
+                    except BlockingIOError:
+                        await trio.lowlevel.wait_readable(self.socket)
+                        continue
+                    if not data:
+                        break
+                    buffer += data
+                    while (end := buffer.find(b"\n")) >= 0:
+                        line = json.loads(bytes(buffer[:end]))
+                        del buffer[: end + 1]
+                        if line.get("method") == "call":
+                            nursery.start_soon(self._answer, line)
+                        elif "method" in line:
+                            self.announcements.append(line["params"])
+                            self.heard.set()
+                        elif line.get("id") in self._answers:
+                            done, answer = self._answers.pop(line["id"])
+                            answer.append(line)
+                            done.set()
+            except (OSError, trio.ClosedResourceError):
+                pass
+            finally:
+                self.end()
+                nursery.cancel_scope.cancel()
+
+    async def _answer(self, line: dict[str, Any]) -> None:
+        assert self._on_call is not None
+        result = await self._on_call(line["params"])
+        try:
+            await self.send({"jsonrpc": "2.0", "id": line["id"], "result": result})
+        except ConnectionLost:
+            return
+
+    async def send(self, line: dict[str, Any]) -> None:
+        rest = memoryview(json.dumps(line).encode() + b"\n")
+        async with self._sending:
+            while rest:
+                try:
+                    rest = rest[self.socket.send(rest) :]
+                except BlockingIOError:
+                    try:
+                        await trio.lowlevel.wait_writable(self.socket)
+                    except (OSError, trio.ClosedResourceError):
+                        raise ConnectionLost("closed") from None
+                except OSError as error:
+                    raise ConnectionLost(str(error)) from None
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a request. Return its result.
+
+        Raises:
+            Refusal: it was answered with an error.
+            ConnectionLost: there is no answer, and will be none.
+        """
+        if self.is_over:
+            raise ConnectionLost("closed")
+        number, done, answer = next(self._numbers), trio.Event(), list[dict[str, Any]]()
+        self._answers[number] = done, answer
+        try:
+            await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            await done.wait()
+        finally:
+            self._answers.pop(number, None)
+        if not answer:
+            raise ConnectionLost("closed")
+        if "error" in answer[0]:
+            raise Refusal(answer[0]["error"])
+        result: dict[str, Any] = answer[0]["result"]
+        return result
+
+    def end(self) -> None:
+        """Close the socket, as the end of the process does."""
+        if not self.is_over:
+            self.is_over = True
+            trio.lowlevel.notify_closing(self.socket)
+            self.process.end(0)
+            self.heard.set()
+            for done, _ in self._answers.values():
+                done.set()

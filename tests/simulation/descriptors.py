@@ -1,0 +1,337 @@
+"""What descriptors of the simulated machine stand for: sockets, pipes, files in memory, processes, sets of them.
+
+Bytes that are sent arrive at once, later, or in parts, but in their order.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from simulation.kernel import File, Kernel, Process
+
+__all__ = [
+    "ListeningEnd", "MemoryFile", "PacketEnd", "Pipe", "ProcessHandle", "SocketEnd", "StreamEnd", "TextFile", "Watched",
+    "events_of", "make_error",
+]  # fmt: skip
+
+ROOM = 2**17  # bytes that a socket holds for its reader
+SHORT, LATE = 0.02, 0.05  # how often a send is short, or arrives later
+DELAY = 0.003  # seconds that what arrives later takes at most
+
+
+def make_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+class SocketEnd(File):
+    """One end of a connection. `peer` is the process at the other end, as it was when this connected."""
+
+    is_packets = False
+
+    def __init__(self, kernel: Kernel, owner: Process) -> None:
+        super().__init__(kernel)
+        self.other: SocketEnd | None = None
+        self.owner = owner
+        self.room = ROOM
+        self.is_eof = self.is_shut = self.is_closed = self.is_reset = False
+        self._last = 0.0  # when the last thing that was sent to this arrives
+        self._pending = 0  # bytes that were sent to this and have not arrived
+
+    def is_hung_up(self) -> bool:
+        return self.is_eof and self.is_shut
+
+    def arrive(self, action: Callable[[], None]) -> None:
+        """Have something arrive at this end after all that was sent before."""
+        kernel, when = self.kernel, self.kernel.now
+        if kernel.random.random() < LATE:
+            when += kernel.random.random() ** 2 * DELAY
+        if when <= kernel.now and self._last <= kernel.now:
+            action()
+        else:
+            self._last = max(when, self._last)
+            kernel.at(self._last - kernel.now, action)
+
+    def shut_output(self) -> None:
+        if not self.is_shut:
+            self.is_shut = True
+            other = self.other
+            self.changed()
+            if other is not None:
+                other.arrive(other.end_input)
+
+    def end_input(self) -> None:
+        self.is_eof = True
+        self.changed()
+
+    def on_close(self) -> None:
+        if self.holds_input and self.other is not None:
+            self.other.is_reset = True
+        self.is_closed = True
+        self.shut_output()
+        self.is_eof = True
+        if self.other is not None:
+            self.other.is_shut = True  # nobody reads it any more
+            self.other.changed()
+
+    @property
+    def holds_input(self) -> bool:
+        return False
+
+
+class StreamEnd(SocketEnd):
+    """One end of a stream of bytes."""
+
+    def __init__(self, kernel: Kernel, owner: Process) -> None:
+        super().__init__(kernel, owner)
+        self.inbox = bytearray()
+
+    @property
+    def holds_input(self) -> bool:
+        return bool(self.inbox)
+
+    def is_readable(self) -> bool:
+        return bool(self.inbox) or self.is_eof or self.is_reset
+
+    def is_writable(self) -> bool:
+        other = self.other
+        return self.is_shut or other is None or other.is_closed or len(other.inbox) + other._pending < other.room
+
+    def write(self, data: bytes) -> int:
+        other = self.other
+        if other is None:
+            raise make_error(errno.ENOTCONN)
+        if self.is_shut or other.is_closed:
+            raise make_error(errno.EPIPE)
+        taken = min(len(data), other.room - len(other.inbox) - other._pending)
+        if taken <= 0:
+            raise make_error(errno.EAGAIN)
+        draw = self.kernel.random
+        if taken > 1 and draw.random() < SHORT:
+            taken = 1 + int((taken - 1) * draw.random())
+        part = bytes(data[:taken])
+        other._pending += taken
+
+        def take() -> None:
+            other._pending -= taken
+            if not other.is_closed:
+                other.inbox += part
+                other.changed()
+
+        other.arrive(take)
+        return taken
+
+    def read(self, size: int) -> bytes:
+        if not self.inbox:
+            if self.is_reset:
+                self.is_reset = False
+                raise make_error(errno.ECONNRESET)
+            if self.is_eof:
+                return b""
+            raise make_error(errno.EAGAIN)
+        draw = self.kernel.random
+        if draw.random() < SHORT:
+            size = min(size, 1 + int(len(self.inbox) * draw.random()))
+        data = bytes(self.inbox[:size])
+        del self.inbox[:size]
+        if self.other is not None:
+            self.other.changed()
+        return data
+
+
+class PacketEnd(SocketEnd):
+    """One end of a line of messages, each with the files that it hands over."""
+
+    is_packets = True
+
+    def __init__(self, kernel: Kernel, owner: Process) -> None:
+        super().__init__(kernel, owner)
+        self.messages: deque[tuple[bytes, list[File]]] = deque()
+
+    @property
+    def holds_input(self) -> bool:
+        return bool(self.messages)
+
+    def is_readable(self) -> bool:
+        return bool(self.messages) or self.is_eof
+
+    def is_writable(self) -> bool:
+        other = self.other
+        return self.is_shut or other is None or other.is_closed or len(other.messages) + other._pending < 200
+
+    def write(self, data: bytes, files: Sequence[File] = ()) -> int:
+        other = self.other
+        if self.is_shut or other is None or other.is_closed:
+            raise make_error(errno.EPIPE)
+        if not self.is_writable():
+            raise make_error(errno.EAGAIN)
+        message = bytes(data), list(files)
+        for file in files:
+            file.references += 1  # by the message on its way
+        other._pending += 1
+
+        def take() -> None:
+            other._pending -= 1
+            if other.is_closed:
+                drop(message[1])
+            else:
+                other.messages.append(message)
+                other.changed()
+
+        other.arrive(take)
+        return len(data)
+
+    def read(self, size: int) -> bytes:
+        data, files = self.take_message()
+        drop(files)
+        return data[:size]
+
+    def take_message(self) -> tuple[bytes, list[File]]:
+        if not self.messages:
+            if self.is_eof:
+                return b"", []
+            raise make_error(errno.EAGAIN)
+        message = self.messages.popleft()
+        if self.other is not None:
+            self.other.changed()
+        return message
+
+    def on_close(self) -> None:
+        super().on_close()
+        for _, files in self.messages:
+            drop(files)
+        self.messages.clear()
+
+
+def drop(files: Sequence[File]) -> None:
+    for file in files:
+        file.references -= 1
+        if not file.references:
+            file.on_close()
+
+
+class ListeningEnd(File):
+    """A listening socket, and who waits to be accepted."""
+
+    def __init__(self, kernel: Kernel, path: str, owner: Process) -> None:
+        super().__init__(kernel)
+        self.path, self.owner, self.backlog = path, owner, 128
+        self.waiting: deque[StreamEnd] = deque()
+        self.is_closed = False
+
+    def is_readable(self) -> bool:
+        return bool(self.waiting)
+
+    def on_close(self) -> None:
+        self.is_closed = True
+        for end in self.waiting:
+            end.on_close()
+
+
+class Pipe(File):
+    """Both ends of a pipe, which here is short."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.data = bytearray()
+
+    def is_readable(self) -> bool:
+        return bool(self.data)
+
+    def is_writable(self) -> bool:
+        return True
+
+    def read(self, size: int) -> bytes:
+        if not self.data:
+            raise make_error(errno.EAGAIN)
+        data = bytes(self.data[:size])
+        del self.data[:size]
+        return data
+
+    def write(self, data: bytes) -> int:
+        self.data += data
+        self.changed()
+        return len(data)
+
+
+class MemoryFile(File):
+    """A file of memfd_create(2)."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self.data += data
+        return len(data)
+
+
+class TextFile(File):
+    """A file of /proc that is open: a text, and where it is read."""
+
+    def __init__(self, kernel: Kernel, text: bytes) -> None:
+        super().__init__(kernel)
+        self.data, self.at = text, 0
+
+    def read(self, size: int) -> bytes:
+        data = self.data[self.at : self.at + size]
+        self.at += len(data)
+        return data
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+
+class ProcessHandle(File):
+    """A pidfd."""
+
+    def __init__(self, kernel: Kernel, process: Process) -> None:
+        super().__init__(kernel)
+        self.process = process
+        process.endings.append(self.changed)
+
+    def is_readable(self) -> bool:
+        return self.process.is_dead
+
+
+class Watched(File):
+    """The files of an epoll object or a poll, with the events that are asked of each."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.files: dict[int, tuple[File, int]] = {}
+
+    def is_readable(self) -> bool:
+        return any(events_of(file, mask) for file, mask in self.files.values())
+
+    def add(self, fd: int, file: File, mask: int) -> None:
+        self.files[fd] = file, mask
+        file.watchers[self] = None
+
+    def remove(self, fd: int) -> None:
+        file, _ = self.files.pop(fd)
+        if all(other is not file for other, _ in self.files.values()):
+            file.watchers.pop(self, None)
+
+    def on_close(self) -> None:
+        for fd in list(self.files):
+            self.remove(fd)
+
+    def ready(self) -> list[tuple[int, int]]:
+        return [(fd, events) for fd, (file, mask) in self.files.items() if (events := events_of(file, mask))]
+
+
+def events_of(file: File, mask: int) -> int:
+    events = 0
+    if mask & select.POLLIN and file.is_readable():
+        events |= select.POLLIN
+    if mask & select.POLLOUT and file.is_writable():
+        events |= select.POLLOUT
+    if mask & select.POLLPRI and file.is_urgent():
+        events |= select.POLLPRI
+    if file.is_hung_up():
+        events |= select.POLLHUP
+    return events

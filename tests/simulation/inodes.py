@@ -1,0 +1,358 @@
+"""What a disk holds: files, folders, links, what of them is synced, and what a crash leaves.
+
+Knows no path, no descriptor and no clock.  The model is as strict as POSIX: only a sync of a file brings its data to
+the disk, and only a sync of a folder its names.
+
+    kill           everything that was written is there
+    loss of power  what was synced is there; of the rest nothing, all, a beginning, or some sectors (others are zeros or
+                   old), and of the names none, all, the first ones, or some.  A rename is done or not done.
+    failed sync    its pages are clean in memory and not on the disk: only writing to them again makes them dirty
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import stat
+from random import Random
+from typing import TypeVar, cast
+
+__all__ = ["PAGE", "Folder", "Inode", "RegularFile", "SymbolicLink", "Tree"]
+
+PAGE = 4096
+SECTOR = 512  # what a disk writes as a whole
+MAX_PENDING = 4096  # changes of names that are not synced; the kernel writes back too
+InodeT = TypeVar("InodeT", bound="Inode")
+
+
+class Inode:
+    """What a name stands for.  `opens` counts open files, `holds` the names that it has or may have on the disk."""
+
+    __slots__ = ("atime", "ctime", "gid", "holds", "links", "mode", "mtime", "number", "opens", "uid")
+
+    def __init__(self, number: int, mode: int, uid: int, gid: int, now: int) -> None:
+        self.number, self.mode, self.uid, self.gid = number, mode, uid, gid
+        self.atime = self.mtime = self.ctime = now
+        self.links = self.holds = self.opens = 0
+
+    def copy(self) -> Inode:
+        """Return the same without names, and open nowhere."""
+        return self._like(Inode(self.number, self.mode, self.uid, self.gid, 0))
+
+    def _like(self, copied: InodeT) -> InodeT:
+        copied.atime, copied.mtime, copied.ctime = self.atime, self.mtime, self.ctime
+        return copied
+
+
+class SymbolicLink(Inode):
+    """A symbolic link."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, number: int, uid: int, gid: int, now: int, target: str) -> None:
+        super().__init__(number, stat.S_IFLNK | 0o777, uid, gid, now)
+        self.target = target
+
+    def copy(self) -> SymbolicLink:
+        return self._like(SymbolicLink(self.number, self.uid, self.gid, 0, self.target))
+
+
+class Folder(Inode):
+    """A folder: its names, those that are on the disk, and the folder above it."""
+
+    __slots__ = ("above", "durable_names", "names")
+
+    def __init__(self, number: int, mode: int, uid: int, gid: int, now: int, above: Folder | None = None) -> None:
+        super().__init__(number, stat.S_IFDIR | mode, uid, gid, now)
+        self.above: Folder = above or self
+        self.names: dict[str, Inode] = {}
+        self.durable_names: dict[str, Inode] = {}
+
+    def copy(self) -> Folder:
+        return self._like(Folder(self.number, stat.S_IMODE(self.mode), self.uid, self.gid, 0))
+
+    @property
+    def path(self) -> str:
+        """Its path from the root."""
+        if self.above is self:
+            return "/"
+        name = next((name for name, inode in self.above.names.items() if inode is self), "(deleted)")
+        return f"{self.above.path.rstrip('/')}/{name}"
+
+
+class RegularFile(Inode):
+    """A file: its data, and how they differ from what is on the disk.
+
+    `undo` has what was overwritten since the last sync, by place, in order; what lies beyond `durable_size` was not
+    there at all, and `shortest` is the least size since then.  `lost` has what is on the disk in place of pages whose
+    sync failed.  `allocated` are bytes of blocks.
+    """
+
+    __slots__ = ("allocated", "data", "durable_size", "lost", "shortest", "undo")
+
+    def __init__(self, number: int, mode: int, uid: int, gid: int, now: int) -> None:
+        super().__init__(number, stat.S_IFREG | mode, uid, gid, now)
+        self.data = bytearray()
+        self.allocated = self.durable_size = self.shortest = 0
+        self.undo: dict[tuple[int, int], bytes] = {}
+        self.lost: dict[int, bytes] = {}
+
+    def copy(self) -> RegularFile:
+        copied = self._like(RegularFile(self.number, stat.S_IMODE(self.mode), self.uid, self.gid, 0))
+        copied.data, copied.allocated, copied.durable_size = self.data[:], self.allocated, self.durable_size
+        copied.shortest = self.shortest
+        copied.undo, copied.lost = dict(self.undo), dict(self.lost)
+        return copied
+
+    def put(self, at: int, data: bytes | memoryview) -> None:
+        """Write data at an offset."""
+        content, end = self.data, at + len(data)
+        if self.lost:
+            self._touch(at, end)
+        if at < self.durable_size:
+            self._keep(at, end)
+        if at > len(content):
+            content.extend(bytes(at - len(content)))
+        content[at:end] = data
+
+    def cut(self, size: int) -> None:
+        """Set the size."""
+        content = self.data
+        if size < len(content):
+            if self.lost:
+                self._touch(size, len(content))
+            if size < self.durable_size:
+                self._keep(size, len(content))
+            del content[size:]
+            self.shortest = min(self.shortest, size)
+        else:
+            content.extend(bytes(size - len(content)))
+
+    def _keep(self, begin: int, end: int) -> None:
+        """Keep what is overwritten: the first that was there since the last sync counts."""
+        place = begin, min(end, self.durable_size)
+        if place not in self.undo and (old := bytes(self.data[slice(*place)])):
+            self.undo[place] = old
+
+    def _touch(self, begin: int, end: int) -> None:
+        for page in range(begin // PAGE, (end - 1) // PAGE + 1):
+            if (old := self.lost.pop(page, None)) is not None:
+                self.undo[page * PAGE, -1] = old
+
+    def sync(self) -> None:
+        """Bring the data to the disk."""
+        self.durable_size = self.shortest = len(self.data)
+        self.undo.clear()
+
+    def fail_sync(self) -> None:
+        """Lose what is not on the disk: later syncs do not bring it there either."""
+        old = self._durable()
+        for page in range(-(-max(len(self.data), len(old)) // PAGE)):
+            begin = page * PAGE
+            there, here = old[begin : begin + PAGE], self.data[begin : begin + PAGE]
+            if there != here:
+                self.lost[page] = bytes(there.ljust(len(here), b"\0"))
+        self.undo.clear()
+
+    def _durable(self) -> bytearray:
+        """Return what is on the disk for certain."""
+        old = self.data[: self.durable_size].ljust(self.durable_size, b"\0")
+        for (at, _), piece in reversed(self.undo.items()):
+            old[at : at + len(piece)] = piece
+        self._put_lost(old)
+        del old[self.durable_size :]
+        return old
+
+    def _put_lost(self, data: bytearray) -> None:
+        for page, piece in self.lost.items():
+            begin = page * PAGE
+            piece = piece[: max(0, len(data) - begin)]
+            data[begin : begin + len(piece)] = piece
+
+    def lose_power(self, random: Random) -> None:
+        """Become what a loss of power leaves of it."""
+        if self.undo or self.lost or self.durable_size != len(self.data):
+            old, new = self._durable(), self._most(random)
+            if random.random() < 0.5:
+                del old[self.shortest :]
+            self.data = tear(old, new, random)
+        self.allocated = -(-len(self.data) // PAGE) * PAGE
+        self.lost.clear()
+        self.sync()
+
+    def _most(self, random: Random) -> bytearray:
+        """Return the most that can be on the disk."""
+        new = self.data[:]
+        if random.random() < 0.5:
+            self._put_lost(new)
+        return new
+
+
+def tear(old: bytearray, new: bytearray, random: Random) -> bytearray:
+    """Return what may be on the disk between two contents.  Sectors that existed are written as a whole."""
+    kind, share = random.randrange(4), random.random()
+    if kind < 2:
+        return (old, new)[kind]
+    shorter = min(len(old), len(new))
+    low = next((at for at in range(0, shorter, PAGE) if old[at : at + PAGE] != new[at : at + PAGE]), shorter)
+    low = next((at for at in range(low, shorter, SECTOR) if old[at : at + SECTOR] != new[at : at + SECTOR]), shorter)
+    cut = low + int(share * (len(new) + 1 - low))
+    if kind == 2:  # in order, as appends are written
+        if cut < len(old):
+            cut -= cut % SECTOR
+        return new[:cut] + old[cut:]
+    torn = new[: max(cut, len(old))] if len(new) >= len(old) else old[:]
+    at = low - low % SECTOR
+    while at < len(torn):  # runs of sectors that did not reach the disk, and of those that did
+        length = SECTOR << random.randrange(8)
+        piece = (new if random.random() < 0.5 else old)[at : min(at + length, len(torn))]
+        torn[at : at + length] = piece.ljust(min(length, len(torn) - at), b"\0")
+        at += length
+    return torn
+
+
+NameChange = tuple[tuple[Folder, str, Inode | None], ...]  # names and what they stand for from now on, all or none
+
+
+class Tree:
+    """Everything below `/`, and the changes of names that no sync has brought to the disk.  `used` are bytes of blocks.
+
+    Numbers of inodes are used again as soon as nothing has them, as ext4 does.
+    """
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.next_descriptor = 2**24  # none that the kernel would give
+        self.root = Folder(2, 0o755, 0, 0, 0)
+        self.root.links = self.root.holds = 1
+        self._last_number = 2
+        self._free: list[int] = []
+        self._pending: list[NameChange] = []
+
+    def take_number(self) -> int:
+        """Return a number for a new inode."""
+        if self._free:
+            return heapq.heappop(self._free)
+        self._last_number += 1
+        return self._last_number
+
+    def change(self, *change: tuple[Folder, str, Inode | None]) -> None:
+        """Let names stand for something else, or nothing, as one change."""
+        gone: list[Inode] = []
+        for folder, name, inode in change:
+            if (before := folder.names.pop(name, None)) is not None:
+                before.links -= 1
+                gone.append(before)
+            if inode is not None:
+                folder.names[name] = inode
+                inode.links += 1
+                inode.holds += 1
+                if isinstance(inode, Folder):
+                    inode.above = folder
+        self._pending.append(change)
+        for inode in gone:
+            self.release(inode)
+        if len(self._pending) > MAX_PENDING:
+            half = MAX_PENDING // 2
+            self._write_back(self._pending[:half])
+            del self._pending[:half]
+
+    def sync_names(self, folder: Folder) -> None:
+        """Bring the names of a folder to the disk, with what changed together with them."""
+        if self._pending:
+            done = [change for change in self._pending if any(where is folder for where, _, _ in change)]
+            self._pending = [change for change in self._pending if all(where is not folder for where, _, _ in change)]
+            self._write_back(done)
+
+    def sync(self) -> None:
+        """Bring everything to the disk."""
+        pending, self._pending = self._pending, []
+        self._write_back(pending)
+        for inode in self.walk():
+            if isinstance(inode, RegularFile):
+                inode.sync()
+
+    def _write_back(self, changes: list[NameChange]) -> None:
+        for folder, name, inode in itertools.chain.from_iterable(changes):
+            before = folder.durable_names.pop(name, None)
+            if inode is not None:
+                folder.durable_names[name] = inode
+            if before is not None:
+                before.holds -= 1
+                self.release(before)
+
+    def release(self, inode: Inode) -> None:
+        """Free the blocks and the number of an inode that nothing has any more."""
+        if inode.links or inode.opens:
+            return
+        if isinstance(inode, RegularFile):
+            self.used -= inode.allocated
+            inode.allocated = 0
+        if not inode.holds and inode.number:
+            heapq.heappush(self._free, inode.number)
+            inode.number = 0
+
+    def walk(self) -> list[Inode]:
+        """Return all that has a name, in order of paths."""
+        seen: dict[Inode, None] = {}
+        below: list[Inode] = [self.root]
+        while below:
+            if (inode := below.pop()) not in seen:
+                seen[inode] = None
+                if isinstance(inode, Folder):
+                    below += [inode.names[name] for name in sorted(inode.names, reverse=True)]
+        return [*seen]
+
+    def image(self, random: Random | None = None) -> Tree:
+        """Return the tree as it is found after a kill; with chances, after a loss of power."""
+        copies: dict[Inode, Inode] = {}
+
+        def copy(inode: InodeT) -> InodeT:
+            if inode not in copies:
+                copies[inode] = copied = inode.copy()
+                if isinstance(inode, Folder) and isinstance(copied, Folder):
+                    copied.names = {name: copy(below) for name, below in inode.names.items()}
+                    copied.durable_names = {name: copy(below) for name, below in inode.durable_names.items()}
+            return cast("InodeT", copies[inode])
+
+        left = Tree()
+        left.next_descriptor, left._last_number, left.root = self.next_descriptor, self._last_number, copy(self.root)
+        left._pending = [tuple((copy(at), name, one and copy(one)) for at, name, one in c) for c in self._pending]
+        if random is not None:
+            left._lose_power([one for one in copies.values() if isinstance(one, Folder)], random)
+        left._settle([*copies.values()] if random is None else left.walk())
+        return left
+
+    def _lose_power(self, folders: list[Folder], random: Random) -> None:
+        kind, share = random.randrange(4), random.random()
+        pending, self._pending = self._pending, []
+        if kind == 1:
+            pending = pending[: int(share * (len(pending) + 1))]  # as a journal of the file system commits them
+        elif kind == 2:
+            pending = [change for change in pending if random.random() < 0.5]
+        self._write_back(pending if kind else [])
+        for folder in folders:
+            folder.names = dict(folder.durable_names)
+        for inode in self.walk():
+            if isinstance(inode, RegularFile):
+                inode.lose_power(Random(random.getrandbits(64)))
+
+    def _settle(self, known: list[Inode]) -> None:
+        """Count names, numbers and blocks anew."""
+        for inode in known:
+            inode.links = inode.holds = 0
+        self.root.links = self.root.holds = 1
+        for folder in known:
+            if isinstance(folder, Folder):
+                for below in folder.durable_names.values():
+                    below.holds += 1
+                for below in folder.names.values():
+                    below.links += 1
+                    if isinstance(below, Folder):
+                        below.above = folder
+        for _, _, held in itertools.chain.from_iterable(self._pending):
+            if held is not None:
+                held.holds += 1
+        taken = {inode.number for inode in known if inode.links or inode.holds}
+        self._free = [number for number in range(3, self._last_number + 1) if number not in taken]
+        self.used = sum(inode.allocated for inode in known if isinstance(inode, RegularFile) and inode.links)

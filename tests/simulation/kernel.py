@@ -1,0 +1,458 @@
+"""The kernel of the simulated machine: its time, processes, strands and descriptors.  Knows nothing of a daemon.
+
+One seed decides all: the kernel draws delays from its own `Random`, and runs what is due in the order of time, then of
+number.
+
+    loop        the trio loop of the process under test runs in the real main thread; `Kernel.run` is called by its I/O
+                manager when it waits, and moves the clock to the next thing that is due
+    strand      blocking code (a worker, a zygote, what the daemon gives to a thread) runs in a real thread of its own,
+                but of all these threads and the loop only the one that has the baton runs.  It hands the baton back
+                where it waits: for a descriptor, for time, for a lock
+
+A process that is killed gets `Killed` at its next call of the kernel.
+"""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import heapq
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from random import Random
+from typing import Any
+
+__all__ = ["COMPUTE", "DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand"]
+
+allocate_lock, start_new_thread = _thread.allocate_lock, _thread.start_new_thread
+DAEMON_FDS = 500_000  # the first descriptor of the process whose other ones are real
+COMPUTE = 0.0004  # seconds that what a strand does between two waits takes at most
+TURN = 20e-6  # seconds that a turn of the loop takes at most
+
+
+class Killed(BaseException):
+    """Raised in a strand whose process has ended."""
+
+
+class Stuck(Exception):
+    """Nothing can ever happen again, or the clock stands still while tasks run."""
+
+
+class File:
+    """What a descriptor stands for. It is closed when no descriptor refers to it any more."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.references = 0
+        self.watchers: dict[File, None] = {}  # the epoll objects that it is registered in
+        self.number = kernel.take_number()
+
+    def is_readable(self) -> bool:
+        return False
+
+    def is_writable(self) -> bool:
+        return False
+
+    def is_hung_up(self) -> bool:
+        return False
+
+    def is_urgent(self) -> bool:
+        return False
+
+    def on_close(self) -> None:
+        """Take note that the last descriptor is closed."""
+
+    def read(self, size: int) -> bytes:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    def write(self, data: bytes) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    def changed(self) -> None:
+        """Wake whoever waits for this."""
+        self.kernel.touched[self] = None
+        for watcher in self.watchers:
+            watcher.changed()
+
+
+class Process:
+    """A process: its descriptors, its strands, its end."""
+
+    def __init__(self, kernel: Kernel, parent: Process | None, name: str) -> None:
+        self.kernel, self.parent, self.name = kernel, parent, name
+        self.pid = kernel.take_pid()
+        self.fds: dict[int, File] = {}
+        self.first_fd = 3
+        self.strands: dict[Strand, None] = {}
+        self.is_dead = False
+        self.is_reaped = False
+        self.is_stopped = False
+        self.exit_code = 0
+        self.started = kernel.now
+        self.resident = 12 * 2**20
+        self.child_ended: Callable[[], None] | None = None  # its handler of SIGCHLD
+        self.wake_fd = -1
+        self.interpreter: Any = None  # what its Python has for itself, exchanged as its strands run
+        self.endings: list[Callable[[], None]] = []
+        kernel.processes[self.pid] = self
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.pid}>"
+
+    @property
+    def children(self) -> list[Process]:
+        return [one for one in self.kernel.processes.values() if one.parent is self]
+
+    def install(self, file: File, at: int | None = None) -> int:
+        """Give the file a descriptor, the lowest that is free or `at`."""
+        if at is None:
+            at = self.first_fd
+            while at in self.fds:
+                at += 1
+        elif at in self.fds:
+            self.close(at)
+        file.references += 1
+        self.fds[at] = file
+        return at
+
+    def find(self, fd: int) -> File:
+        file = self.fds.get(fd)
+        if file is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return file
+
+    def close(self, fd: int) -> None:
+        file = self.fds.pop(fd, None)
+        if file is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        file.references -= 1
+        if not file.references:
+            file.on_close()
+
+    def end(self, code: int) -> None:
+        """End the process: a negative code is a signal's number."""
+        if self.is_dead:
+            return
+        self.is_dead, self.exit_code = True, code
+        for fd in list(self.fds):
+            with suppress(OSError):
+                self.close(fd)
+        heir = self.parent
+        while heir is not None and heir.is_dead:
+            heir = heir.parent
+        for child in self.children:
+            child.parent = heir
+            if child.name == "worker" and not child.is_dead:
+                child.kernel.at(0.0, child.end, -9)  # PR_SET_PDEATHSIG
+        for ending in self.endings:
+            ending()
+        for strand in list(self.strands):
+            if strand is not self.kernel.current:
+                strand.wake()
+        if self.parent is None:
+            self.is_reaped = True
+            self.kernel.processes.pop(self.pid, None)
+        else:
+            self.kernel.at(0.0, self.parent.notice_child)
+
+    def notice_child(self) -> None:
+        """Get SIGCHLD."""
+        if not self.is_dead and self.wake_fd in self.fds:
+            with suppress(OSError):
+                self.fds[self.wake_fd].write(b"\x11")
+        if not self.is_dead and self.child_ended is not None:
+            self.child_ended()
+
+    def reap(self) -> int:
+        """Remove a dead process from its parent's list. Return its exit code."""
+        self.is_reaped = True
+        self.kernel.processes.pop(self.pid, None)
+        return self.exit_code
+
+
+class Strand:
+    """A thread that runs only while it has the baton."""
+
+    def __init__(self, process: Process, function: Callable[[], object], delay: float = 0.0) -> None:
+        self.process, self.kernel = process, process.kernel
+        self._function = function
+        self._go = allocate_lock()
+        self._go.acquire()
+        self._back = allocate_lock()
+        self._back.acquire()
+        self._is_due = False
+        self._has_thread = False
+        self.is_over = False
+        self.wait_number = 0
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.on_end: Callable[[], None] | None = None
+        process.strands[self] = None
+        self.wake(delay)
+
+    def wake(self, delay: float | None = None) -> None:
+        """Have it run soon."""
+        if not self._is_due and not self.is_over:
+            self._is_due = True
+            delay = self.kernel.random.random() ** 3 * COMPUTE if delay is None else delay
+            self.kernel.at(delay, self._run)
+
+    def _run(self) -> None:
+        self._is_due = False
+        if self.is_over:
+            return
+        process = self.process
+        if process.is_stopped and not process.is_dead:
+            return  # SIGCONT wakes it
+        before, self.kernel.current = self.kernel.current, self
+        if process.interpreter is not None:
+            process.interpreter.enter()
+        try:
+            if self._has_thread:
+                self._go.release()
+            else:
+                self._has_thread = True
+                start_new_thread(self._main, ())
+            self._back.acquire()
+        finally:
+            if process.interpreter is not None:
+                process.interpreter.leave()
+            self.kernel.current = before
+        if self.is_over and self.on_end is not None:
+            self.on_end()
+
+    def _main(self) -> None:
+        try:
+            if not self.process.is_dead:
+                self.result = self._function()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.is_over = True
+            self.process.strands.pop(self, None)
+            self._back.release()
+
+    def park(self) -> None:
+        """Hand the baton back, from within the strand, until it is woken."""
+        self._back.release()
+        self._go.acquire()
+        if self.process.is_dead:
+            raise Killed
+
+    def wait(self, is_ready: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until `is_ready`, asked whenever it is woken. Return False after `timeout` seconds."""
+        self.wait_number += 1
+        number, is_late = self.wait_number, False
+
+        def expire() -> None:
+            nonlocal is_late
+            if number == self.wait_number:
+                is_late = True
+                self.wake(0.0)
+
+        if timeout is not None:
+            self.kernel.at(timeout, expire)
+        while not is_ready():
+            if is_late:
+                return False
+            self.park()
+        self.wait_number += 1
+        return True
+
+    def wait_for(self, *files: File, is_ready: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait for a change of files."""
+        for file in files:
+            self.kernel.waiting.setdefault(file, {})[self] = None
+        try:
+            return self.wait(is_ready, timeout)
+        finally:
+            for file in files:
+                waiting = self.kernel.waiting.get(file)
+                if waiting is not None:
+                    waiting.pop(self, None)
+                    if not waiting:
+                        del self.kernel.waiting[file]
+
+
+class Kernel:
+    """The clock, what is due, and the processes."""
+
+    def __init__(self, seed: object) -> None:
+        self.random = Random(f"{seed} kernel")
+        self.now = 1000.0
+        self.skew = 1_800_000_000.0  # what the wall clock is ahead of `now`
+        self._due: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._number = 0
+        self._pid = 100
+        self.processes: dict[int, Process] = {}
+        self.touched: dict[File, None] = {}
+        self.waiting: dict[File, dict[Strand, None]] = {}
+        self.current: Strand | None = None
+        self._acting: Process | None = None
+        self.init = Process(self, None, "init")
+        self.daemon = Process(self, self.init, "program")  # the process whose loop runs in the main thread
+        self.daemon.first_fd = DAEMON_FDS
+        self.turns = 0
+        self.wake_tasks: Callable[[File], None] = lambda file: None  # by the I/O manager of the loop
+
+    @property
+    def wall(self) -> float:
+        return self.now + self.skew
+
+    @property
+    def process(self) -> Process:
+        """Return the process whose code runs now."""
+        if self.current is not None:
+            return self.current.process
+        return self._acting or self.daemon
+
+    @contextmanager
+    def acting_as(self, process: Process) -> Generator[None]:
+        """Make what the loop calls in this block calls of another process."""
+        before, self._acting = self._acting, process
+        try:
+            yield
+        finally:
+            self._acting = before
+
+    def take_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def take_pid(self) -> int:
+        self._pid += 1
+        return self._pid
+
+    def at(self, delay: float, function: Callable[..., object], *arguments: Any) -> None:
+        """Have the main thread call a function after so many seconds."""
+        heapq.heappush(self._due, (self.now + delay, self.take_number(), function, arguments))
+
+    def alive(self) -> None:
+        """Raise Killed in a strand of a dead process: each call of the kernel begins with this."""
+        if self.current is not None and self.current.process.is_dead:
+            raise Killed
+
+    def sleep(self, seconds: float) -> None:
+        """Let a strand, or all of the loop, do nothing for a while."""
+        self.alive()
+        if self.current is None:
+            self.run(seconds, lambda: False)
+            return
+        end = self.now + seconds
+        self.current.wait(lambda: self.now >= end, seconds)
+
+    def run(self, seconds: float, is_enough: Callable[[], bool]) -> None:
+        """Do what is due within the next seconds, in the main thread, until it is enough; then it is so much later.
+
+        With no seconds, a turn of a busy loop passes.
+        """
+        if seconds <= 0.0:
+            self.turns += 1
+            if self.turns > 100_000:
+                raise Stuck("the clock stands still while tasks run")
+            end = self.now + self.random.random() * TURN
+        else:
+            self.turns = 0
+            end = self.now + seconds
+        while self._due and self._due[0][0] <= end:
+            when, _, function, arguments = heapq.heappop(self._due)
+            self.now, self.turns = max(self.now, when), 0
+            function(*arguments)
+            self.settle()
+            if seconds > 0.0 and is_enough():
+                return
+        self.now = max(self.now, end)
+
+    def block(self, is_ready: Callable[[], bool]) -> None:
+        """Block the whole loop until something is so, as a lock that a thread holds does."""
+        self.settle()
+        while not is_ready():
+            if not self._due:
+                raise Stuck("the loop waits for something that never happens")
+            self.run(max(self._due[0][0] - self.now, 1e-9), is_ready)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._due
+
+    def settle(self) -> None:
+        """Wake the strands and the tasks that wait for what has changed."""
+        while self.touched:
+            touched, self.touched = self.touched, {}
+            for file in touched:
+                for strand in self.waiting.get(file, ()):
+                    strand.wake()
+                self.wake_tasks(file)
+
+    def pause(self, probability: float, seconds: float) -> None:
+        """Let others run for a moment, now and then, in the middle of what a strand does."""
+        if self.current is not None and self.random.random() < probability:
+            self.sleep(self.random.random() * seconds)
+
+    def send_signal(self, pid: int, number: int) -> None:
+        """Send a signal to a process."""
+        process = self.processes.get(pid)
+        if process is None:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        if number == 9:
+            process.end(-9)
+        elif number == 19:
+            process.is_stopped = True
+        elif number == 18:
+            process.is_stopped = False
+            for strand in process.strands:
+                strand.wake()
+
+
+class Lock:
+    """`threading.Lock` for strands and the loop."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._is_held = False
+        self._queue: deque[Strand] = deque()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        kernel = self._kernel
+        if self._is_held and not blocking:
+            return False
+        if self._is_held:
+            strand = kernel.current
+            if strand is None:
+                kernel.block(lambda: not self._is_held)
+            else:
+                self._queue.append(strand)
+                try:
+                    if not strand.wait(lambda: not self._is_held, timeout if timeout >= 0 else None):
+                        return False
+                finally:
+                    with suppress(ValueError):
+                        self._queue.remove(strand)
+        self._is_held = True
+        return True
+
+    def release(self) -> None:
+        if not self._is_held:
+            raise RuntimeError("release unlocked lock")
+        self._is_held = False
+        for strand in self._queue:
+            strand.wake()
+
+    def locked(self) -> bool:
+        return self._is_held
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def print_stacks() -> str:
+    """Return the stacks of all threads, for a run that is stuck."""
+    import traceback
+
+    return "\n".join("".join(traceback.format_stack(frame)) for frame in sys._current_frames().values())

@@ -1,0 +1,111 @@
+"""Reads the record of a simulated daemon, as it grows, and holds it against what was answered.  Knows its lines alone.
+
+Written apart from the daemon: the order of numbers, each line's `prev`, and the heads that answers have named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+
+import msgspec
+
+__all__ = ["Ledger"]
+
+HEAD = 32  # letters of a hash that an answer names
+DECODE = msgspec.json.Decoder(dict[str, object])
+
+
+class Ledger:
+    """The record below `folder`. What is wrong is told by `violate`."""
+
+    def __init__(self, folder: str, digest: hashlib._Hash, violate: Callable[[str], None]) -> None:
+        self._folder, self._digest, self._violate = folder, digest, violate
+        self.hashes: dict[int, str] = {}  # of the lines that were read, by their numbers
+        self._decided: dict[str, int] = {}
+        self._told: dict[str, tuple[int, str, float]] = {}  # by decision: the head that its answer named, and when
+        self._names: list[str] = []
+        self._at: dict[str, int] = {}
+        self._last: tuple[int, str] | None = None
+        self.lines = 0
+
+    def read(self) -> None:
+        """Read what was added since the last time."""
+        try:
+            names = sorted(name for name in os.listdir(self._folder) if name.endswith(".jsonl"))
+        except FileNotFoundError:
+            return
+        for name in names:
+            path, at = os.path.join(self._folder, name), self._at.get(name, 0)
+            if os.stat(path).st_size <= at:
+                continue
+            with open(path, "rb") as file:
+                file.seek(at)
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._at[name] = at + len(whole)
+            for line in whole.splitlines():
+                if line.strip(b"\0 "):
+                    self._take(name, line)
+
+    def _take(self, name: str, line: bytes) -> None:
+        try:
+            entry = DECODE.decode(line)
+            seq, prev, own = int(entry["seq"]), str(entry["prev"]), str(entry["hash"])  # type: ignore[call-overload]
+        except (msgspec.DecodeError, KeyError, ValueError):
+            self._violate(f"F: the record cannot be read: {name} {line[:200]!r}")
+            return
+        if self._last is not None and entry["kind"] != "lost":
+            last_seq, last_hash = self._last
+            if seq <= last_seq:
+                self._violate(f"F: the record's order: {seq} after {last_seq}")
+            elif seq == last_seq + 1 and prev != last_hash:
+                self._violate(f"F: entry {seq} does not follow entry {last_seq}")
+        self._last = seq, own
+        self.hashes[seq] = own
+        self._digest.update(line)
+        self.lines += 1
+        decision = entry.get("decision_id")
+        if entry["kind"] == "decision" and isinstance(decision, str):
+            if decision in self._decided:
+                self._violate(f"F: decision {decision} is recorded twice")
+            self._decided[decision] = seq
+
+    def told(self, decision: str, head: dict[str, object], now: float) -> None:
+        """Note the head that an answer names: by now its entry is in the record."""
+        seq, own = int(str(head["seq"])), str(head["hash"])
+        self.read()
+        self._told[decision] = seq, own, now
+        if seq not in self.hashes:
+            self._violate(f"F: decision {decision} was answered before entry {seq} was written")
+        elif not self.hashes[seq].startswith(own):
+            self._violate(f"F: entry {seq} is not what the answer named")
+        if self._decided.get(decision, seq + 1) > seq:
+            self._violate(f"F: decision {decision} is not recorded up to entry {seq}")
+
+    def restart(self, promised: float | None) -> None:
+        """Read the record from its beginning, as a new daemon has it.
+
+        After a loss of power nothing is missed that was told later than the moment `promised`.
+        """
+        told, self._told = self._told, {}
+        before = self.hashes
+        self.hashes, self._decided, self._at, self._last = {}, {}, {}, None
+        digest, self._digest = self._digest, hashlib.sha256()
+        self.read()
+        self._digest = digest
+        first = min(self.hashes, default=0)
+        for decision, (seq, own, at) in told.items():
+            if seq < first or (promised is not None and at > promised):
+                continue
+            self._told[decision] = seq, own, at
+            if seq not in self.hashes or not self.hashes[seq].startswith(own):
+                self._violate(f"F: entry {seq}, which an answer at {at:.3f} named, is not on record")
+            elif self._decided.get(decision, seq + 1) > seq:
+                self._violate(f"F: decision {decision}, answered at {at:.3f}, is not on record")
+        if promised is None:
+            for seq, own in before.items():
+                if seq >= first and self.hashes.get(seq) not in (own, None):
+                    self._violate(f"F: entry {seq} is another than before")
+        self._told = {key: one for key, one in self._told.items() if one[0] >= max(self.hashes, default=0) - 2000}

@@ -1,0 +1,293 @@
+"""The lives of daemons in the simulated world: each starts, serves, and is stopped, killed or loses its power.
+
+A killed daemon is a ghost: its descriptors are gone and its disk is as it was at that moment, whatever its tasks still
+do while they end.  The next daemon gets that disk.  In a quiet life nothing befalls it, and the scripts of
+`tests/model` are played on it, beside their oracle.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, Protocol
+
+import trio
+
+from hooklatch.service import daemon as daemon_module
+from hooklatch.service.daemon import Daemon, open_daemon
+from hooklatch.service.folders import DaemonOptions, StartError
+from hooklatch.service.service_manager import Notifier
+from model.play import play
+from model.scripts import STEP, decoded
+from simulation.client import Client, Refusal
+from simulation.kernel import DAEMON_FDS, Kernel, Process
+from simulation.machine import Machine
+from simulation.world import World
+
+__all__ = ["Lives"]
+
+SCRIPTS = 0.12  # how many of the lives are quiet ones
+PROMISE = 0.06  # seconds after which an answer's entry is on the disk, and a millisecond or two of a step
+LEAVE = 3.0  # seconds in which all that a daemon started is gone
+VERSION = "VERSION = 0"
+SCRIPTED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "callbacks", "scripted.py")
+
+
+class Power(Protocol):
+    """The part of a disk that outlives daemons."""
+
+    def image(self, *, is_power_lost: bool) -> Any: ...
+
+    def become(self, tree: Any) -> None: ...
+
+
+class Lives:
+    """The lives of daemons in one world."""
+
+    def __init__(self, world: World, machine: Machine, disk: Power, *, has_scripts: bool) -> None:
+        self._world, self._machine, self._disk = world, machine, disk
+        self._kernel = world.kernel
+        self._random = Random(f"{world.seed} lives")
+        self._has_scripts = has_scripts
+        self._options = DaemonOptions(
+            config=f"{world.config}/hooks.toml", runtime_dir=f"{world.folder}/run", state_dir=f"{world.folder}/state"
+        )
+        self._played = 0
+        with open(SCRIPTED) as file:
+            self._scripted = file.read()
+
+    async def run(self) -> None:
+        """Live on until enough was fired."""
+        self._world.prepare()
+        while not self._world.is_over:
+            if self._has_scripts and self._random.random() < SCRIPTS:
+                await self._quiet_life()
+            else:
+                await self._life()
+
+    def _begin(self) -> Process:
+        kernel = self._kernel
+        process = kernel.daemon = Process(kernel, kernel.init, "daemon")
+        process.first_fd = DAEMON_FDS
+        self._world.faults["daemon_started"] += 1
+        return process
+
+    async def _life(self) -> None:
+        world = self._world
+        process, promised = self._begin(), None
+        world.judge.blow("start")
+        ready, over, failure = trio.Event(), trio.Event(), list[str]()
+        notifier = Notifier.from_environment({}, process.pid)
+
+        async def serve() -> None:
+            try:
+                await daemon_module.main(self._options, lambda _: ready.set(), None, notifier)
+            except StartError as error:
+                failure.append(str(error))
+            over.set()
+            ready.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            await ready.wait()
+            if not over.is_set():
+                async with trio.open_nursery() as inhabitants:
+                    inhabitants.start_soon(world.administer)
+                    inhabitants.start_soon(self._confirm)
+                    for agent in world.agents:
+                        inhabitants.start_soon(agent.run)
+                    inhabitants.start_soon(world.befall)
+                    goal = world.fires + int(self._random.expovariate(1 / 400)) + 20
+                    while world.fires < goal and not world.is_over and not over.is_set():
+                        await trio.sleep(0.05)
+                    if over.is_set():
+                        world.violate("C: the daemon ended by itself")
+                        inhabitants.cancel_scope.cancel()
+                    elif self._random.random() < 0.4 or world.is_over:
+                        inhabitants.cancel_scope.cancel()
+                    else:
+                        promised = self._kill(process)
+                        inhabitants.cancel_scope.cancel()
+                        nursery.cancel_scope.cancel()
+            if not over.is_set() and not process.is_dead:
+                world.faults["daemon_stopped"] += 1
+                signal.raise_signal(signal.SIGTERM)
+                with trio.move_on_after(60.0) as scope:
+                    await over.wait()
+                if scope.cancelled_caught:
+                    world.violate("C: the daemon does not end")
+                    nursery.cancel_scope.cancel()
+        await self._after(process, promised, failure)
+
+    def _kill(self, process: Process) -> float | None:
+        """Kill the daemon, or cut its power. Return up to when the record is promised to be there."""
+        world, is_power_lost = self._world, self._random.random() < 0.5
+        world.faults["power_lost" if is_power_lost else "daemon_killed"] += 1
+        world.has_failing_disk(False)
+        self._image = self._disk.image(is_power_lost=is_power_lost)
+        process.end(-9)
+        if is_power_lost:
+            for other in list(self._kernel.processes.values()):
+                if other.name in ("guardian", "zygote", "worker"):
+                    other.end(-9)
+            self._machine.boot += 1
+        return self._kernel.now - PROMISE if is_power_lost else float("inf")
+
+    async def _after(self, process: Process, promised: float | None, failure: list[str]) -> None:
+        world, kernel = self._world, self._kernel
+        world.has_failing_disk(False)
+        world.judge.blow("end")
+        if promised is not None:
+            self._disk.become(self._image)
+        elif failure:
+            world.violate(f"C: the daemon did not start: {failure[0]}")
+            process.end(1)
+        else:
+            if process.fds:
+                world.violate(f"D: descriptors are left: {process.fds}")
+            process.end(0)
+        await trio.sleep(LEAVE)
+        left = [one for one in kernel.processes.values() if one.name in ("guardian", "zygote", "worker")]
+        for one in left:
+            if not one.is_dead:
+                world.violate(f"D: a process is left: {one}")
+                one.end(-9)
+            one.reap()
+        world.ledger.restart(None if promised in (None, float("inf")) else promised)
+        if not world.is_kept or promised not in (None, float("inf")):
+            world.judge.forget_counts(is_zero=not world.is_kept)
+        for agent in world.agents:
+            agent.forget()
+        world.repair()
+
+    async def _confirm(self) -> None:
+        """Load what is there by hand, after which the operator's guards are in force."""
+        world = self._world
+        while True:
+            await trio.sleep(0.05)
+            if world._admin is None:
+                continue
+            await world.reload()
+            report = await world.ask("hooks")
+            if report is not None:
+                break
+        state = {one["id"]: one["state"] for one in report["hooks"] if one["layer"] == "global"}
+        for name, hook in world.globals.items():
+            if state.get(f"{name}:{name}") == "active":
+                with hook.changing(is_certain=True):
+                    pass
+            elif state.get(f"{name}:{name}") in ("disabled", "suspended"):
+                await world.ask("enable", id=f"{name}:{name}", scope="global")
+                await world.ask("resume", id=f"{name}:{name}")
+            else:
+                world.violate(f"G: {name} is {state.get(f'{name}:{name}')} after a start")
+
+    # -- quiet lives -------------------------------------------------------------------------------------------
+
+    async def _quiet_life(self) -> None:
+        """Play scripts on a daemon of their own, beside the oracle."""
+        world = self._world
+        process = self._begin()
+        self._played += 1
+        folder = f"{world.folder}/model-{self._played}"
+        os.makedirs(f"{folder}/config", mode=0o700)
+        world.write(f"{folder}/config/hooks.toml", "")
+        options = DaemonOptions(
+            config=f"{folder}/config/hooks.toml", runtime_dir=f"{folder}/run", state_dir=f"{folder}/state"
+        )
+        async with open_daemon(options) as daemon, trio.open_nursery() as nursery:
+            place = PlaceOfWorld(self, daemon, folder, nursery)
+            for number in range(3):
+                if world.violations:
+                    break  # the first one is enough
+                script = decoded([self._random.randbytes(STEP) for _ in range(self._random.randint(6, 16))])
+                try:
+                    await play(script, place, f"x{number}.")
+                except* AssertionError as group:
+                    world.violate(f"A: the oracle: {first_of(group)}")
+            nursery.cancel_scope.cancel()
+        if process.fds:
+            world.violate(f"D: descriptors are left: {process.fds}")
+        process.end(0)
+        await trio.sleep(LEAVE)
+
+
+def first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+class ConversationOfWorld:
+    """A client, as scripts want it."""
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world, self._client = world, client
+        self.announcements = client.announcements
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        result = await self._client.call(method, **params)
+        if method == "fire":
+            self._world.fires += 1
+            self._world.digest.update(repr(sorted(result.items())).encode())
+        return result
+
+    async def close(self) -> None:
+        self._client.end()
+        await trio.sleep(0.05)
+
+
+class PlaceOfWorld:
+    """A daemon of the simulated world, as scripts want it."""
+
+    failure = Refusal
+    is_exact = False
+
+    def __init__(self, lives: Lives, daemon: Daemon, folder: str, nursery: trio.Nursery) -> None:
+        self._lives, self._daemon, self._folder, self._nursery = lives, daemon, folder, nursery
+        self.version, self._keys = 0, 0
+        self.new_version()
+
+    async def connect(self, *, is_admin: bool) -> ConversationOfWorld:
+        world = self._lives._world
+        client = Client(world.kernel, f"{self._folder}/run/{'admin' if is_admin else 'agent'}.sock")
+        self._nursery.start_soon(client.run)
+        return ConversationOfWorld(world, client)
+
+    def run_of(self) -> str:
+        return f"{self._folder}/act.py:act"
+
+    def new_version(self) -> int:
+        self.version += 1
+        text = self._lives._scripted.replace(VERSION, f"VERSION = {self.version}")
+        self._lives._world.write(f"{self._folder}/act.py", text)
+        return self.version
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[tuple[str, Callable[[], None], Callable[[], Awaitable[None]]]]:
+        self._keys += 1
+        go = f"{self._folder}/go-{self._keys}"
+
+        def release() -> None:
+            with open(go, "w"):
+                pass
+
+        async def began() -> None:
+            while not os.path.exists(f"{go}.began"):
+                await trio.sleep(0.002)
+
+        yield go, release, began
+
+    async def advance(self, seconds: float) -> bool:
+        await trio.sleep(seconds)
+        return True
+
+    def drain(self, *, is_draining: bool) -> None:
+        self._daemon.parts.dispatcher.is_draining = is_draining
+
+
+def kernel_of(world: World) -> Kernel:
+    return world.kernel

@@ -1,0 +1,246 @@
+"""The lookup of paths on a disk in memory, as path_resolution(7) has it, and its open files.
+
+Knows no function of `os` that it stands in for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from simulation.inodes import Folder, Inode, SymbolicLink, Tree
+
+__all__ = ["SEARCH", "WRITE", "Lookup", "OpenFile", "OutsideError", "Place", "UnknownCallError", "make_error"]
+
+MAX_LINKS = 40
+WRITE, SEARCH = 2, 1
+OWN = "/proc/self/fd/"
+
+
+class UnknownCallError(BaseException):
+    """A call that leads to the disk, and that it does not simulate."""
+
+
+class OutsideError(Exception):
+    """A link leads out of the disk, to `path`."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class Place(NamedTuple):
+    """Where a path leads: the last folder, the name in it, and what has it."""
+
+    folder: Folder
+    name: str
+    inode: Inode | None
+
+
+class OpenFile:
+    """An open file; several descriptors may stand for it."""
+
+    __slots__ = ("count", "flags", "inode", "is_readable", "is_writable", "path", "position")
+
+    def __init__(self, inode: Inode, path: str, flags: int) -> None:
+        self.inode, self.path, self.flags = inode, path, flags
+        self.position, self.count = 0, 0
+        is_open = not flags & os.O_PATH
+        self.is_readable = is_open and flags & os.O_ACCMODE != os.O_WRONLY
+        self.is_writable = is_open and flags & os.O_ACCMODE != os.O_RDONLY
+
+
+def make_error(number: int, *paths: object) -> OSError:
+    """Return the error of a call."""
+    return OSError(number, os.strerror(number), *paths[:1], *[None for _ in paths[1:]], *paths[1:])
+
+
+class Lookup:
+    """The paths and open files of a disk that is mounted on some folders."""
+
+    def __init__(self, root_folders: Sequence[str], now_ns: Callable[[], int], tree: Tree, uid: int) -> None:
+        self.tree = tree
+        self._now, self._uid = now_ns, uid
+        self.files: dict[int, OpenFile] = {}
+        self._found: dict[str, Inode] = {}  # what paths lead to, until any name or mode changes
+        self._above: dict[Folder, str] = {}  # the folders above those of the disk, with their paths
+        self._inside: tuple[str, ...] = ()
+        self._exact: dict[str, None] = {}
+        for folder in map(os.path.normpath, root_folders):
+            self._mount(folder)
+
+    def _mount(self, path: str) -> None:
+        self._inside += (f"{path}/",)
+        at, where = self.tree.root, ""
+        for name in path.split("/")[1:]:
+            self._above[at], self._exact[where or "/"] = where, None
+            where = f"{where}/{name}"
+            if name not in at.names:
+                uid, mode = (self._uid, 0o700) if where == path else (0, 0o755)
+                self.tree.change((at, name, Folder(self.tree.take_number(), mode, uid, uid, self._now(), at)))
+                self.tree.sync_names(at)
+            below = at.names[name]
+            assert isinstance(below, Folder), where
+            at = below
+        self._exact[where] = None
+
+    @property
+    def open_paths(self) -> list[str]:
+        """The paths of all open descriptors, in the order in which they were opened."""
+        return [file.path for file in self.files.values()]
+
+    def leads_here(self, path: object, dir_fd: int | None = None) -> bool:
+        """Return whether a path or a descriptor is one of the disk."""
+        if isinstance(path, int):
+            return path in self.files
+        text = path if isinstance(path, str) else os.fsdecode(path)  # type: ignore[arg-type]
+        if text[:1] != "/":
+            if dir_fd is not None:
+                return dir_fd in self.files
+            text = os.path.join(os.getcwd(), text)
+        if text.startswith(self._inside) or text in self._exact:
+            return True
+        if text.startswith(OWN):
+            number = text[len(OWN) :].partition("/")[0]
+            return number.isdecimal() and int(number) in self.files
+        if "//" in text or "/." in text or text[-1] == "/":
+            text = "/" + os.path.normpath(text).lstrip("/")
+            return text.startswith(self._inside) or text in self._exact
+        return False
+
+    def describe(self, path: object, dir_fd: int | None = None) -> str:
+        """Return the text of a path for people and hooks."""
+        if isinstance(path, int):
+            return self.files[path].path
+        text = os.fsdecode(path)  # type: ignore[arg-type]
+        return text if dir_fd is None else os.path.join(self.files[dir_fd].path, text)
+
+    def _walk(self, path: object, dir_fd: int | None = None, *, is_followed: bool = True) -> Place:
+        """Follow a path, as path_resolution(7) has it.
+
+        Raises:
+            OSError: there is no way.
+            OutsideError: it leads out of the disk.
+        """
+        text = os.fsdecode(path)  # type: ignore[arg-type]
+        if "\0" in text:
+            raise ValueError("embedded null byte")
+        if not text:
+            raise make_error(errno.ENOENT, path)
+        if len(text) > 4095:
+            raise make_error(errno.ENAMETOOLONG, path)
+        at, rest = self._begin(text, dir_fd)
+        if rest is None:
+            return Place(self.tree.root, "", at)
+        is_dot = rest == "." or rest.endswith("/.")
+        must_be_folder = rest.endswith(("/", "/.", "/..")) or rest in (".", "..")
+        names = [name for name in reversed(rest.split("/")) if name not in ("", ".")]
+        links, last = 0, ""
+        folder = at.above if isinstance(at, Folder) else self.tree.root
+        while names:
+            if not isinstance(at, Folder):
+                raise make_error(errno.ENOTDIR, path)
+            self._check(at, SEARCH, path)
+            name = names.pop()
+            if name == "..":
+                at, folder, last = at.above, at.above.above, ".."
+                continue
+            if len(os.fsencode(name)) > 255:
+                raise make_error(errno.ENAMETOOLONG, path)
+            found = at.names.get(name)
+            if found is None:
+                if (where := self._above.get(at)) is not None:
+                    raise OutsideError("/".join([where, name, *reversed(names)]))
+                if names or is_dot:
+                    raise make_error(errno.ENOENT, path)
+                return Place(at, name, None)
+            if isinstance(found, SymbolicLink) and (names or is_followed or must_be_folder):
+                links += 1
+                if links > MAX_LINKS:
+                    raise make_error(errno.ELOOP, path)
+                names += [name for name in reversed(found.target.split("/")) if name not in ("", ".")]
+                if found.target[:1] == "/":
+                    at = folder = self.tree.root
+                    last = "."
+                continue
+            folder, last, at = at, name, found
+        if must_be_folder and not isinstance(at, Folder):
+            raise make_error(errno.ENOTDIR, path)
+        return Place(folder, "." if is_dot else last or ".", at)
+
+    def _own(self, path: object) -> OpenFile | None:
+        """Return the open file that a path of /proc stands for."""
+        text = os.fsdecode(path)  # type: ignore[arg-type]
+        number = text.removeprefix(OWN)
+        return self.files.get(int(number)) if text.startswith(OWN) and number.isdecimal() else None
+
+    def _begin(self, text: str, dir_fd: int | None) -> tuple[Inode, str | None]:
+        """Return where a path begins, and the rest of it; no rest if it is an open file itself."""
+        if text.startswith(OWN):
+            number, slash, rest = text[len(OWN) :].partition("/")
+            return self.files[int(number)].inode, rest or "." if slash else None
+        if text[0] == "/":
+            return self.tree.root, text
+        if dir_fd is not None:
+            return self.files[dir_fd].inode, text
+        return self.tree.root, os.path.join(os.getcwd(), text)
+
+    def _existing(self, path: object, dir_fd: int | None = None, *, is_followed: bool = True) -> Inode:
+        """Return what a path, or a descriptor, stands for.
+
+        Raises:
+            OSError: there is nothing.
+        """
+        if isinstance(path, int):
+            return self.files[path].inode
+        if is_followed and (found := self._found.get(path)) is not None:  # type: ignore[call-overload]
+            return found
+        inode = self._walk(path, dir_fd, is_followed=is_followed).inode
+        if inode is None:
+            raise make_error(errno.ENOENT, path)
+        if is_followed and isinstance(path, str) and path[0] == "/" and not path.startswith(OWN):
+            self._found[path] = inode
+        return inode
+
+    def _check(self, inode: Inode, bits: int, path: object = None) -> None:
+        if self._uid:
+            shift = 6 if inode.uid == self._uid else 3 if inode.gid == self._uid else 0
+            if ~(inode.mode >> shift) & bits:
+                raise make_error(errno.EACCES, path)
+
+    def _change(self, path: object, *change: tuple[Folder, str, Inode | None]) -> None:
+        """Change names by a call for a path, with the times of their folders."""
+        now = self._now()
+        for folder, _, _ in change:
+            if folder in self._above:
+                raise UnknownCallError(f"a change of {folder.path}, which is above the disk, by {path!r}")
+            self._check(folder, WRITE | SEARCH, path)
+        for folder, name, inode in change:
+            folder.mtime = folder.ctime = now
+            if (replaced := folder.names.get(name)) is not None:
+                replaced.ctime = now
+            if inode is not None:
+                inode.ctime = now
+        self._found.clear()
+        self.tree.change(*change)
+
+    def _entry(self, path: object, dir_fd: int | None) -> tuple[Place, bool]:
+        """Return the place of a name itself, and whether a slash after it wants a folder there."""
+        text = os.fsdecode(path)  # type: ignore[arg-type]
+        stripped = text.rstrip("/")
+        return self._walk(stripped or text, dir_fd, is_followed=False), 0 < len(stripped) < len(text)
+
+    def _free_place(self, path: object, dir_fd: int | None, *, is_folder: bool = False) -> Place:
+        """Return the place for a new name.
+
+        Raises:
+            OSError: the name exists.
+        """
+        place, has_slash = self._entry(path, dir_fd)
+        if place.inode is not None:
+            raise make_error(errno.EEXIST, path)
+        if has_slash and not is_folder:
+            raise make_error(errno.ENOENT, path)
+        return place

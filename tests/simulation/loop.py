@@ -1,0 +1,178 @@
+"""trio on the simulated machine: its clock, its I/O manager, its order of tasks, its threads.
+
+The I/O manager parks and wakes tasks; while nothing can run it has the kernel do what is due, which moves the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import outcome
+import trio
+import trio._core._run as core
+
+from simulation.kernel import COMPUTE, File, Kernel, Killed, Process, Strand, Stuck
+
+__all__ = ["InputOutput", "SimulatedClock", "run_in_strand", "run_simulated"]
+
+DIVIDED = 0.12  # how much of what is given to threads is done in a strand, between whose calls others may run
+FOREVER = 12 * 3600.0  # trio waits a day where no deadline is set
+
+
+class Step:
+    """What is given to a thread, done at once: other than in a strand, nothing happens between its calls."""
+
+    def __init__(self, process: Process, function: Callable[[], object]) -> None:
+        self._process, self._function = process, function
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.on_end: Callable[[], None] = lambda: None
+        kernel = process.kernel
+        kernel.at(kernel.random.random() ** 3 * COMPUTE, self._run)
+
+    def _run(self) -> None:
+        try:
+            if self._process.is_dead:
+                raise Killed
+            self.result = self._function()
+        except BaseException as error:
+            self.error = error
+        self.on_end()
+
+
+class SimulatedClock(trio.abc.Clock):
+    """The kernel's clock."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def start_clock(self) -> None:
+        """Do nothing: it goes already."""
+
+    def current_time(self) -> float:
+        return self._kernel.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self._kernel.now
+
+
+class InputOutput:
+    """In place of trio's epoll: it wakes a task when what it waits for is ready."""
+
+    def __init__(self, kernel: Kernel, on_stuck: Callable[[str], None]) -> None:
+        self._kernel = kernel
+        self._on_stuck = on_stuck
+        self._waiting: dict[tuple[File, str], trio.lowlevel.Task] = {}
+        self._has_woken = False
+        kernel.wake_tasks = self.wake
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def force_wakeup(self) -> None:
+        """Do nothing: who calls this has made a change that is seen anyway."""
+
+    def statistics(self) -> Any:
+        return None
+
+    def get_events(self, timeout: float) -> tuple[()]:
+        kernel = self._kernel
+        kernel.settle()
+        if self._has_woken:
+            timeout = 0.0
+        try:
+            if timeout >= FOREVER and kernel.is_empty:
+                raise Stuck("nothing can ever happen again")
+            kernel.run(timeout, lambda: self._has_woken)
+        except Stuck as error:
+            self._on_stuck(str(error))
+        self._has_woken = False
+        return ()
+
+    def process_events(self, events: object) -> None:
+        """Do nothing: tasks are woken when things change."""
+
+    def _find(self, what: Any) -> File:
+        return self._kernel.daemon.find(what) if isinstance(what, int) else what.file
+
+    async def wait_readable(self, what: Any) -> None:
+        await self._wait(self._find(what), "r")
+
+    async def wait_writable(self, what: Any) -> None:
+        await self._wait(self._find(what), "w")
+
+    async def _wait(self, file: File, which: str) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if file.is_readable() if which == "r" else file.is_writable():
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+        key = file, which
+        if key in self._waiting:
+            raise trio.BusyResourceError("another task waits for this")
+        self._waiting[key] = trio.lowlevel.current_task()
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._waiting.pop(key, None)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def notify_closing(self, what: Any) -> None:
+        try:
+            file = self._find(what)
+        except OSError:
+            return
+        for which in "rw":
+            task = self._waiting.pop((file, which), None)
+            if task is not None:
+                trio.lowlevel.reschedule(task, outcome.Error(trio.ClosedResourceError("closed")))
+
+    def wake(self, file: File) -> None:
+        """Wake the tasks that wait for what a file is now."""
+        for which, is_ready in (("r", file.is_readable), ("w", file.is_writable)):
+            if (file, which) in self._waiting and is_ready():
+                trio.lowlevel.reschedule(self._waiting.pop((file, which)))
+                self._has_woken = True
+
+
+async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments: Any, may_abandon: bool) -> Any:
+    """Do what `trio.to_thread.run_sync` does, in a strand."""
+    await trio.lowlevel.checkpoint_if_cancelled()
+    task, is_waiting = trio.lowlevel.current_task(), True
+
+    def finish() -> None:
+        if is_waiting:
+            trio.lowlevel.reschedule(task)
+            core.GLOBAL_RUN_CONTEXT.runner.io_manager._has_woken = True
+
+    def abort(_: object) -> trio.lowlevel.Abort:
+        nonlocal is_waiting
+        if not may_abandon:
+            return trio.lowlevel.Abort.FAILED
+        is_waiting = False
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    step = Strand if kernel.random.random() < DIVIDED else Step
+    strand = step(kernel.process, lambda: function(*arguments))
+    strand.on_end = finish
+    await trio.lowlevel.wait_task_rescheduled(abort)
+    if isinstance(strand.error, Killed):
+        raise OSError(5, "the process was killed")
+    if strand.error is not None:
+        raise strand.error
+    return strand.result
+
+
+def run_simulated(
+    kernel: Kernel, main: Callable[[], Awaitable[Any]], seed: object, on_stuck: Callable[[str], None]
+) -> Any:
+    """Run a trio program on the simulated machine, with an order of tasks that the seed decides."""
+    before = core.TheIOManager, core._ALLOW_DETERMINISTIC_SCHEDULING
+    core.TheIOManager = lambda: InputOutput(kernel, on_stuck)  # type: ignore[assignment, misc]
+    core._ALLOW_DETERMINISTIC_SCHEDULING = True
+    core._r.seed(f"{seed} tasks")
+    try:
+        return trio.run(main, clock=SimulatedClock(kernel))
+    finally:
+        core.TheIOManager, core._ALLOW_DETERMINISTIC_SCHEDULING = before

@@ -1,0 +1,517 @@
+"""The machine: what the standard library's functions do in a process of the simulation, in one table.
+
+Guardian and zygote run their real loops, a worker its real `serve_calls`, each in a strand.  What is left out of them
+is what only a real process can show: confinement, descriptors 0 to 3, limits, warming up.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import errno
+import fcntl
+import gc
+import io
+import multiprocessing
+import os
+import random
+import re
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import trio
+
+from simulation import library
+from simulation.descriptors import MemoryFile, Pipe, ProcessHandle, TextFile
+from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand
+from simulation.loop import run_in_strand
+
+__all__ = ["USER", "install_machine"]
+
+USER = 1000
+DISK_FDS = 900_000  # the descriptors of the disk are above that
+FILES = 65_536  # RLIMIT_NOFILE
+MOUNTS = b"1 0 0:1 / / rw - tmpfs none rw\n"
+PAGE = 4096
+REAL_SIGNAL = signal.signal
+WORDS_OF_STAT = 52
+
+
+def raise_error(number: int, path: object = None) -> Any:
+    raise OSError(number, os.strerror(number), path) if path is not None else OSError(number, os.strerror(number))
+
+
+class Interpreter:
+    """What one worker's Python has for itself: it is put in place while a strand of it runs."""
+
+    def __init__(self, process: Process, folders: tuple[str, ...], builds: list[Any]) -> None:
+        self._folders = folders
+        self._modules: dict[str, ModuleType] = {}
+        self._lists = [
+            [sys.path, sys.path[:]], [sys.path_hooks, sys.path_hooks[:]], [sys.meta_path, sys.meta_path[:]],
+            [builds, builds[:]],
+        ]  # fmt: skip
+        self._streams = PrintedText(process, 1), PrintedText(process, 2)
+        self._count = 0
+
+    def enter(self) -> None:
+        sys.modules.update(self._modules)
+        self._count = len(sys.modules)
+        self._exchange()
+
+    def leave(self) -> None:
+        if len(sys.modules) != self._count:
+            for name in list(sys.modules)[self._count - len(self._modules) :]:
+                file = getattr(sys.modules[name], "__file__", None)
+                if isinstance(file, str) and file.startswith(self._folders):
+                    self._modules[name] = sys.modules[name]
+            for path in [path for path in sys.path_importer_cache if path.startswith(self._folders)]:
+                del sys.path_importer_cache[path]
+        for name in self._modules:
+            sys.modules.pop(name, None)
+        self._exchange()
+
+    def _exchange(self) -> None:
+        for pair in self._lists:
+            live, kept = pair
+            if live != kept:
+                pair[1], live[:] = live[:], kept
+        streams, self._streams = self._streams, (sys.stdout, sys.stderr)  # type: ignore[assignment]
+        sys.stdout, sys.stderr = streams  # type: ignore[assignment]
+
+
+class PrintedText(io.TextIOBase):
+    """The standard output or error of a worker: a file in memory."""
+
+    def __init__(self, process: Process, fd: int) -> None:
+        self._process, self._fd = process, fd
+
+    def write(self, text: str) -> int:
+        self._process.find(self._fd).write(text.encode(errors="backslashreplace"))
+        return len(text)
+
+
+class NoBuild:
+    """Stands in the list of builds so that the import system is taken over once, by the first worker."""
+
+    names: tuple[str, ...] = ()
+
+    def key_of(self, path: str) -> None:
+        return None
+
+
+class ForkedProcess:
+    """`multiprocessing.Process` of a fork: the child gets all descriptors of its parent."""
+
+    def __init__(self, machine: Machine, arguments: tuple[Any, ...]) -> None:
+        self._machine, self._arguments = machine, arguments
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        machine, arguments = self._machine, self._arguments
+        machine.refuse_fork()
+        process = self.process = machine.fork("worker")
+        process.interpreter = Interpreter(process, machine.folders, machine.builds)
+        Strand(process, lambda: machine.run_worker(process, *arguments))
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None else None
+
+    @property
+    def exitcode(self) -> int | None:
+        process = self.process
+        if process is None or not process.is_dead:
+            return None
+        return process.reap()
+
+
+class StartedProgram:
+    """`subprocess.Popen` of the one program that a daemon starts here: its guardian."""
+
+    def __init__(self, machine: Machine, command: list[str], pass_fds: tuple[int, ...] = (), **_: Any) -> None:
+        found = re.search(r"guardian\.run_guardian\((\d+), (\d+)\)", command[-1])
+        assert found is not None, f"a program that the simulation does not know: {command}"
+        machine.refuse_fork()
+        kernel = machine.kernel
+        process = self.process = Process(kernel, kernel.process, "guardian")
+        for fd in pass_fds:
+            process.install(kernel.process.find(fd), fd)
+        process.endings.append(machine.signal_daemon)
+        self.pid = process.pid
+        line, daemon = int(found[1]), int(found[2])
+        Strand(process, lambda: machine.guardian.run_guardian(line, daemon), kernel.random.random() * 0.05)
+
+    def kill(self) -> None:
+        self.process.end(-9)
+
+    def wait(self, timeout: float | None = None) -> int:
+        assert self.process.is_dead
+        return self.process.reap()
+
+    def poll(self) -> int | None:
+        return self.process.exit_code if self.process.is_dead else None
+
+
+class Library:
+    """The C library, of which the daemon calls what Python does not have."""
+
+    def prctl(self, *_: object) -> int:
+        return 0
+
+    capset = prctl
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def refuse(*_: object) -> int:
+            ctypes.set_errno(errno.ENOSYS)
+            return -1
+
+        return refuse
+
+
+class Machine:
+    """The functions that stand for those of the standard library."""
+
+    def __init__(self, kernel: Kernel, seed: object, folders: tuple[str, ...]) -> None:
+        self.kernel, self.folders = kernel, folders
+        self.secrets = random.Random(f"{seed} secrets")
+        self.boot = 1
+        self.chance: Callable[[str], bool] = lambda _: False  # whether something fails now
+        self.builds: list[Any] = []
+        self.signals: dict[int, Any] = {}
+
+    # Imported late: the table must stand before anything of the daemon binds a function.
+    @property
+    def guardian(self) -> Any:
+        from hooklatch_worker.runtime import guardian
+
+        return guardian
+
+    # -- processes -------------------------------------------------------------------------------------------
+
+    def refuse_fork(self) -> None:
+        if self.chance("fork_fails"):
+            raise_error(errno.EAGAIN)
+
+    def fork(self, name: str) -> Process:
+        parent = self.kernel.process
+        process = Process(self.kernel, parent, name)
+        for fd, file in parent.fds.items():
+            process.install(file, fd)
+        return process
+
+    def fork_zygote(self, control: Any, line: Any) -> int:
+        from hooklatch_worker.runtime import zygote
+
+        self.kernel.alive()
+        with control:
+            guardian_pid, fd = self.kernel.process.pid, control.fileno()
+            process = self.fork("zygote")
+            process.close(line.fileno())
+
+            def run() -> None:
+                zygote.run_zygote(socket.socket(fileno=fd), guardian_pid)
+
+            Strand(process, run, self.kernel.random.random() * 0.02)
+            return process.pid
+
+    def run_worker(
+        self, process: Process, zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int, progress_fd: int
+    ) -> None:
+        from hooklatch_worker.runtime import child
+
+        kept = [process.find(fd) for fd in (stdout_fd, stderr_fd, socket_fd)]
+        progress = process.find(progress_fd)
+        for at, file in enumerate(kept, 1):
+            process.install(file, at)
+        for fd in [fd for fd in process.fds if fd > child.SOCKET_FD]:
+            process.close(fd)
+        code = 1
+        try:
+            code = child.serve_calls(socket.socket(fileno=child.SOCKET_FD), progress.data)  # type: ignore[attr-defined]
+        except OSError:
+            code = 1
+        finally:
+            process.end(code)
+
+    def exit(self, code: int) -> None:
+        if self.kernel.current is None:
+            raise AssertionError("the daemon must not end by os._exit")
+        self.kernel.process.end(code)
+        raise Killed
+
+    def kill(self, pid: int, number: int) -> None:
+        self.kernel.alive()
+        self.kernel.send_signal(pid, number)
+
+    def send_pidfd_signal(self, fd: int, number: int, *_: object) -> None:
+        self.kernel.alive()
+        process = self.kernel.process.find(fd).process  # type: ignore[attr-defined]
+        if process.is_reaped:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        if not process.is_dead:
+            self.kernel.send_signal(process.pid, number)
+
+    def wait_pid(self, pid: int, options: int) -> tuple[int, int]:
+        process = self.kernel.processes.get(pid)
+        if process is None or process.parent is not self.kernel.process:
+            raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
+        if not process.is_dead:
+            return 0, 0
+        return pid, process.reap() & 0xFF
+
+    def open_pidfd(self, pid: int, flags: int = 0) -> int:
+        self.kernel.alive()
+        process = self.kernel.processes.get(pid)
+        if process is None:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        return self.kernel.process.install(ProcessHandle(self.kernel, process))
+
+    def parent_pid(self) -> int:
+        parent = self.kernel.process.parent
+        return parent.pid if parent is not None else 0
+
+    def set_signal(self, number: int, handler: Any) -> Any:
+        if self.kernel.current is not None:
+            return signal.SIG_DFL  # a strand's process: it has none that matter here
+        return REAL_SIGNAL(number, handler)
+
+    def set_wakeup_fd(self, fd: int, **_: object) -> int:
+        if self.kernel.current is not None:
+            self.kernel.process.wake_fd = fd
+        return -1
+
+    def signal_daemon(self) -> None:
+        """Tell the daemon that a child of it has died."""
+        handler = signal.getsignal(signal.SIGCHLD)
+        if callable(handler):
+            handler(signal.SIGCHLD, None)
+
+    # -- descriptors -----------------------------------------------------------------------------------------
+
+    def _file(self, fd: Any) -> Any:
+        return self.kernel.process.fds.get(fd) if isinstance(fd, int) else None
+
+    def _on_fd(self, real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
+        kernel = self.kernel
+
+        def call(fd: Any, *arguments: Any, **named: Any) -> Any:
+            if kernel.current is not None and kernel.current.process.is_dead:
+                raise Killed
+            file = kernel.process.fds.get(fd)
+            if file is None:
+                if isinstance(fd, int) and DAEMON_FDS <= fd < DISK_FDS and kernel.process is kernel.daemon:
+                    raise_error(errno.EBADF)
+                return real(fd, *arguments, **named)
+            return act(fd, file, *arguments, **named)
+
+        return call
+
+    def close(self, fd: int, file: Any) -> None:
+        self.kernel.process.close(fd)
+
+    def read(self, fd: int, file: Any, size: int) -> bytes:
+        return file.read(size)
+
+    def write(self, fd: int, file: Any, data: Any) -> int:
+        return file.write(bytes(data))
+
+    def pread(self, fd: int, file: Any, size: int, at: int) -> bytes:
+        return bytes(file.data[at : at + size])
+
+    def truncate(self, fd: int, file: Any, size: int) -> None:
+        data = file.data
+        data[size:] = bytes(max(0, size - len(data)))
+
+    def stat(self, fd: int, file: Any) -> os.stat_result:
+        size = len(file.data) if isinstance(file, MemoryFile | TextFile) else 0
+        return os.stat_result((0o100600, file.number, 99, 1, USER, USER, size, 0, 0, 0))
+
+    def control(self, fd: Any, file: Any, *_: object) -> int:
+        return 0
+
+    def make_pipe(self, flags: int) -> tuple[int, int]:
+        pipe, process = Pipe(self.kernel), self.kernel.process
+        return process.install(pipe), process.install(pipe)
+
+    def make_memory_file(self, name: str, flags: int = 0) -> int:
+        return self.kernel.process.install(MemoryFile(self.kernel))
+
+    # -- /proc ------------------------------------------------------------------------------------------------
+
+    def read_proc(self, path: str) -> bytes:
+        """Return the text of a file of /proc."""
+        if path == "/proc/self/mountinfo":
+            return MOUNTS
+        if path == "/proc/sys/kernel/random/boot_id":
+            return b"%08x-0000-4000-8000-000000000000\n" % self.boot
+        if path == "/proc/stat":
+            return b"btime 1800000000\n"
+        _, _, name, rest = path.split("/", 3)
+        process = self.kernel.process if name == "self" else self.kernel.processes.get(int(name))
+        if process is not None and rest.startswith("fdinfo/"):
+            handle = process.find(int(rest.partition("/")[2]))
+            pid = handle.process.pid if not handle.process.is_reaped else -1  # type: ignore[attr-defined]
+            return b"pos:\t0\nPid:\t%d\n" % pid
+        if process is None or process.is_reaped:
+            raise_error(errno.ENOENT, path)
+        if rest == "stat":
+            state = "Z" if process.is_dead else "T" if process.is_stopped else "S"
+            words = ["0"] * WORDS_OF_STAT
+            words[0], words[1] = state, str(process.parent.pid if process.parent else 0)
+            words[19] = str(int(process.started * 100))
+            return f"{process.pid} ({process.name}) {' '.join(words)}\n".encode()
+        if rest == "statm":
+            return b"%d %d 0 0 0 0 0\n" % (process.resident // PAGE, process.resident // PAGE)
+        if rest.endswith("/children"):
+            return "".join(f"{child.pid} " for child in process.children).encode()
+        raise_error(errno.ENOENT, path)
+        raise AssertionError
+
+    def _on_path(self, real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
+        kernel = self.kernel
+
+        def call(path: Any = ".", *arguments: Any, **named: Any) -> Any:
+            if kernel.current is not None and kernel.current.process.is_dead:
+                raise Killed
+            if isinstance(path, str) and path.startswith("/proc/") and not path.startswith("/proc/self/fd/"):
+                return act(path, *arguments, **named)
+            return real(path, *arguments, **named)
+
+        return call
+
+    def open_proc(self, path: str, mode: str = "r", *_: object, **__: object) -> Any:
+        if "w" in mode:
+            return io.StringIO()
+        text = self.read_proc(path)
+        return io.BytesIO(text) if "b" in mode else io.StringIO(text.decode())
+
+    def open_proc_fd(self, path: str, *_: object, **__: object) -> int:
+        return self.kernel.process.install(TextFile(self.kernel, self.read_proc(path)))
+
+    def list_proc(self, path: str) -> list[str]:
+        name = path.split("/")[2]
+        process = self.kernel.process if name == "self" else self.kernel.processes.get(int(name))
+        if process is None or not path.endswith("/task"):
+            raise_error(errno.ENOENT, path)
+        return [str(process.pid)]
+
+    def stat_proc(self, path: str, *_: object, **__: object) -> os.stat_result:
+        self.read_proc(path)
+        return os.stat_result((0o100444, 1, 1, 1, 0, 0, 0, 0, 0, 0))
+
+    # -- the table ---------------------------------------------------------------------------------------------
+
+    def list_draws(self) -> Generator[tuple[Any, str, Any]]:
+        """Yield the functions of time and chance: before anything of the daemon is imported, which may bind them."""
+        kernel = self.kernel
+        yield time, "monotonic", lambda: kernel.now
+        yield time, "monotonic_ns", lambda: int(kernel.now * 1e9)
+        yield time, "perf_counter", lambda: kernel.now
+        yield time, "time", lambda: kernel.wall
+        yield time, "time_ns", lambda: int(kernel.wall * 1e9)
+        yield time, "clock_gettime", lambda which: kernel.wall if which == time.CLOCK_REALTIME else kernel.now
+        yield time, "sleep", kernel.sleep
+        yield os, "urandom", lambda size: self.secrets.randbytes(size)
+        yield random, "_urandom", lambda size: self.secrets.randbytes(size)
+
+    def list_functions(self) -> Generator[tuple[Any, str, Any]]:
+        """Yield each other function that is replaced: its module, its name, what stands there."""
+        kernel = self.kernel
+        yield os, "getpid", lambda: kernel.process.pid
+        yield os, "getppid", self.parent_pid
+        for name in ("getuid", "geteuid", "getgid", "getegid"):
+            yield os, name, lambda: USER
+        yield os, "setsid", lambda: None
+        yield os, "_exit", self.exit
+        yield os, "kill", self.kill
+        yield os, "waitpid", self.wait_pid
+        yield os, "pidfd_open", self.open_pidfd
+        yield os, "pipe2", self.make_pipe
+        yield os, "memfd_create", self.make_memory_file
+        yield signal, "pidfd_send_signal", self.send_pidfd_signal
+        yield signal, "signal", self.set_signal
+        yield signal, "set_wakeup_fd", self.set_wakeup_fd
+        yield os, "close", self._on_fd(os.close, self.close)
+        yield os, "read", self._on_fd(os.read, self.read)
+        yield os, "write", self._on_fd(os.write, self.write)
+        yield os, "pread", self._on_fd(os.pread, self.pread)
+        yield os, "ftruncate", self._on_fd(os.ftruncate, self.truncate)
+        yield os, "fstat", self._on_fd(os.fstat, self.stat)
+        yield fcntl, "fcntl", self._on_fd(fcntl.fcntl, self.control)
+        yield builtins, "open", self._on_path(builtins.open, self.open_proc)
+        yield os, "open", self._on_path(os.open, self.open_proc_fd)
+        yield os, "listdir", self._on_path(os.listdir, self.list_proc)
+        yield os, "stat", self._on_path(os.stat, self.stat_proc)
+        yield resource, "getrlimit", lambda which: (FILES, FILES)
+        yield resource, "setrlimit", lambda which, limits: None
+        yield gc, "freeze", lambda: None
+        yield gc, "enable", lambda: None
+        yield gc, "set_threshold", lambda *_: None
+        yield threading, "active_count", lambda: 1
+        yield threading, "Lock", lambda: Lock(kernel)
+        yield subprocess, "Popen", lambda command, **named: StartedProgram(self, command, **named)
+        context = SimpleNamespace(Process=lambda target, args: ForkedProcess(self, args))
+        yield multiprocessing, "get_context", lambda method=None: context
+        epoll, poll = library.make_watchers(kernel)
+        yield select, "epoll", epoll
+        yield select, "poll", poll
+        bound = type("SimulatedSocket", (library.Socket,), {"kernel": kernel})
+        library.Socket.kernel, library.Socket.listening = kernel, {}
+        yield socket, "socket", bound
+        yield socket, "socketpair", lambda family=1, kind=1, proto=0: library.make_pair(kernel, kind)
+        yield socket, "send_fds", library.send_files
+        yield socket, "recv_fds", library.receive_files
+
+        async def run_sync(
+            function: Any, *arguments: Any, abandon_on_cancel: bool = False, limiter: Any = None, **_: Any
+        ) -> Any:
+            if limiter is None:
+                return await run_in_strand(kernel, function, *arguments, may_abandon=abandon_on_cancel)
+            async with limiter:
+                return await run_in_strand(kernel, function, *arguments, may_abandon=abandon_on_cancel)
+
+        yield trio.to_thread, "run_sync", run_sync
+
+    def list_parts(self) -> Generator[tuple[Any, str, Any]]:
+        """Yield what is replaced in the program itself: what only a real process can do."""
+        from hooklatch_worker.runtime import child, guardian, importers
+        from hooklatch_worker.sandbox import linux
+
+        functions = Library()
+        yield linux, "LIBC", functions
+        yield guardian, "fork_zygote", self.fork_zygote
+        yield child, "rehearse_call", lambda *_: None
+        importers.installed.append(NoBuild())  # type: ignore[arg-type]
+        importers.take_over_loaders()
+        self.builds = importers.installed
+        import hooklatch.service.loading.hints as hints
+
+        yield hints, "LIBC", functions
+
+
+@contextmanager
+def install_machine(machine: Machine, disk: AbstractContextManager[object]) -> Generator[None]:
+    """Put the machine, and its disk, in place of the real one for the duration of the block."""
+    with ExitStack() as stack:
+
+        def replace(functions: Iterable[tuple[Any, str, Any]]) -> None:
+            for owner, name, value in functions:
+                stack.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, value)
+
+        replace(machine.list_draws())
+        stack.enter_context(disk)
+        replace(machine.list_functions())  # over those of the disk, for descriptors that are not the disk's
+        replace(machine.list_parts())
+        yield

@@ -1,0 +1,475 @@
+"""The disk in memory answers as the real one does: each case runs against both, and random scripts are compared."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import glob
+import importlib
+import os
+import random
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooklatch.disks import is_plain
+from hooklatch.files import create_anew, open_regular, open_regular_file
+from hooklatch.record.storage.journal import allocate_blocks
+from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
+from simulation.disk import Disk
+
+HOME = "/nowhere/home"
+
+
+def make_disk() -> Disk:
+    return Disk([HOME], lambda: 10**18, random.Random(1))
+
+
+@pytest.fixture(params=["memory", "real"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Path]:
+    """A folder on the disk in memory, or on the real one."""
+    umask = os.umask(0o022)
+    if request.param == "real":
+        yield tmp_path
+    else:
+        disk = make_disk()
+        with disk.install():
+            yield Path(HOME)
+        assert disk.open_paths == []
+        assert not os.path.exists(HOME)
+    os.umask(umask)
+
+
+def failed(call: Callable[..., object], *arguments: Any, **named: Any) -> str:
+    """Return the name of the error that a call fails with."""
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - which one is for the caller
+        call(*arguments, **named)
+    return errno.errorcode[caught.value.errno or 0]
+
+
+def test_data_are_where_they_were_written(folder: Path) -> None:
+    fd = os.open(folder / "file", os.O_RDWR | os.O_CREAT, 0o600)
+    assert (os.write(fd, b"hello world"), os.lseek(fd, 0, os.SEEK_CUR)) == (11, 11)
+    assert os.pwrite(fd, memoryview(b"J"), 0) == 1
+    assert (os.pread(fd, 5, 0), os.read(fd, 5), os.lseek(fd, -5, os.SEEK_END), os.read(fd, 99)) == (
+        b"Jello", b"", 6, b"world",
+    )  # fmt: skip
+    os.pwrite(fd, b"!", 20)
+    assert os.pread(fd, 99, 10) == b"d" + b"\0" * 9 + b"!"
+    os.ftruncate(fd, 5)
+    os.ftruncate(fd, 7)
+    assert (os.pread(fd, 99, 0), os.fstat(fd).st_size) == (b"Jello\0\0", 7)
+    assert (
+        failed(os.lseek, fd, -1, os.SEEK_SET) == failed(os.pread, fd, 1, -1) == failed(os.ftruncate, fd, -1) == "EINVAL"
+    )
+    os.posix_fallocate(fd, 0, 9)
+    allocate_blocks(fd, 0, 10**6)
+    status = os.fstat(fd)
+    assert (status.st_size, status.st_blocks * 512 >= 10**6) == (9, True)
+    os.ftruncate(fd, 9)
+    assert os.fstat(fd).st_blocks * 512 <= 4096
+    os.fsync(fd)
+    os.close(fd)
+    assert failed(os.write, fd, b"x") == failed(os.close, fd) == failed(os.fstat, fd) == "EBADF"
+
+
+def test_descriptors_of_one_open_file_share_its_place_and_others_do_not(folder: Path) -> None:
+    (folder / "file").write_bytes(b"abcdef")
+    one, other = os.open(folder / "file", os.O_RDONLY), os.open(folder / "file", os.O_RDONLY)
+    same = os.dup(one)
+    assert (os.read(one, 2), os.read(same, 2), os.read(other, 2)) == (b"ab", b"cd", b"ab")
+    os.dup2(one, other)
+    assert os.read(other, 2) == b"ef"
+    copied = fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.lseek(copied, 1, os.SEEK_SET)
+    for fd in (same, other, copied):
+        os.close(fd)
+    assert os.read(one, 1) == b"b"
+    os.close(one)
+
+
+def test_appends_go_to_the_end_whoever_else_writes(folder: Path) -> None:
+    fd = os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(fd, b"one")
+    (folder / "log").write_bytes(b"longer than one")
+    os.write(fd, b"!")
+    os.pwrite(fd, b"?", 0)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_APPEND)
+    os.pwrite(fd, b"L", 0)
+    assert failed(os.read, fd, 1) == "EBADF"
+    os.close(fd)
+    assert (folder / "log").read_text() == "Longer than one!?"
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "error"),
+    [
+        ("nothing", os.O_RDONLY, "ENOENT"),
+        ("nothing/below", os.O_RDONLY | os.O_CREAT, "ENOENT"),
+        ("nothing/", os.O_WRONLY | os.O_CREAT, "EISDIR"),
+        ("file/below", os.O_RDONLY, "ENOTDIR"),
+        ("file/", os.O_RDONLY, "ENOTDIR"),
+        ("file", os.O_RDONLY | os.O_DIRECTORY, "ENOTDIR"),
+        ("file", os.O_WRONLY | os.O_CREAT | os.O_EXCL, "EEXIST"),
+        ("dangling", os.O_WRONLY | os.O_CREAT | os.O_EXCL, "EEXIST"),
+        ("dangling", os.O_RDONLY, "ENOENT"),
+        ("link", os.O_RDONLY | os.O_NOFOLLOW, "ELOOP"),
+        ("to_below", os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY, "ENOTDIR"),
+        ("round", os.O_RDONLY, "ELOOP"),
+        ("below", os.O_WRONLY, "EISDIR"),
+        ("below", os.O_RDONLY | os.O_CREAT, "EISDIR"),
+        ("x" * 256, os.O_RDONLY, "ENAMETOOLONG"),
+        ("x/" * 2100, os.O_RDONLY, "ENAMETOOLONG"),
+        ("pipe", os.O_WRONLY | os.O_NONBLOCK, "ENXIO"),
+        ("", os.O_RDONLY, "ENOENT"),
+    ],
+)
+def test_what_cannot_be_opened_says_why(folder: Path, name: str, flags: int, error: str) -> None:
+    (folder / "file").touch()
+    (folder / "below").mkdir()
+    for link, target in (("dangling", "nothing"), ("link", "file"), ("to_below", "below"), ("round", "round")):
+        (folder / link).symlink_to(target)
+    os.mkfifo(folder / "pipe")
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    assert failed(os.open, name, flags, dir_fd=here) == error
+    os.close(here)
+    if name:
+        with pytest.raises(OSError) as caught:  # noqa: PT011
+            os.open(f"{folder}/{name}", flags)
+        assert (errno.errorcode[caught.value.errno or 0], caught.value.filename) == (error, f"{folder}/{name}")
+
+
+def test_names_move_and_end_as_wholes(folder: Path) -> None:
+    (folder / "a").write_text("a")
+    (folder / "b").write_text("b")
+    (folder / "one").mkdir()
+    (folder / "two").mkdir()
+    (folder / "two" / "file").touch()
+    held = os.open(folder / "b", os.O_RDONLY)
+    os.link(folder / "a", folder / "c")
+    assert os.stat(folder / "a").st_nlink == 2
+    os.rename(folder / "a", folder / "c")  # two names of one file: nothing happens
+    assert os.path.samefile(folder / "a", folder / "c")
+    os.replace(folder / "a", folder / "b")
+    assert ((folder / "b").read_text(), os.pread(held, 9, 0), os.fstat(held).st_nlink) == ("a", b"b", 0)
+    os.close(held)
+    assert failed(os.rename, folder / "one", folder / "two") == "ENOTEMPTY"
+    assert failed(os.rename, folder / "one", folder / "b") == "ENOTDIR"
+    assert failed(os.rename, folder / "b", folder / "one") == "EISDIR"
+    assert failed(os.rename, folder / "two", folder / "two" / "below") == "EINVAL"
+    assert (
+        failed(os.rename, folder / "nothing", folder / "b")
+        == failed(os.link, folder / "nothing", folder / "x")
+        == "ENOENT"
+    )
+    assert failed(os.link, folder / "b", folder / "c") == failed(os.mkdir, folder / "b") == "EEXIST"
+    assert failed(os.symlink, "x", folder / "b") == failed(os.mkdir, folder / "one") == "EEXIST"
+    assert failed(os.link, folder / "one", folder / "x") == "EPERM"
+    assert failed(os.unlink, folder / "one") == "EISDIR"
+    assert failed(os.rmdir, folder / "b") == "ENOTDIR"
+    assert failed(os.rmdir, folder / "two") == "ENOTEMPTY"
+    os.rename(folder / "two", folder / "one")
+    assert sorted(os.listdir(folder)) == ["b", "c", "one"]
+    assert os.listdir(folder / "one") == ["file"]
+    (folder / "one" / "file").unlink()
+    os.rmdir(f"{folder}/one/")
+
+
+def test_links_lead_where_they_say(folder: Path) -> None:
+    (folder / "real" / "below").mkdir(parents=True)
+    (folder / "real" / "file").write_text("text")
+    (folder / "to_real").symlink_to("real")
+    (folder / "absolute").symlink_to(folder / "to_real" / "below")
+    (folder / "out").symlink_to("/proc/self/comm")
+    (folder / "fresh").symlink_to("real/fresh")
+    assert (folder / "to_real" / "file").read_text() == (folder / "absolute" / ".." / "file").read_text() == "text"
+    assert os.path.realpath(folder / "absolute" / ".." / "file") == f"{os.path.realpath(folder)}/real/file"
+    assert os.readlink(folder / "to_real") == "real"
+    assert os.readlink(os.fsencode(folder / "to_real")) == b"real"
+    assert failed(os.readlink, folder / "real") == "EINVAL"
+    assert stat.S_ISLNK(os.lstat(folder / "to_real").st_mode)
+    assert stat.S_ISDIR(os.lstat(f"{folder}/to_real/").st_mode)
+    assert (folder / "out").read_text() == Path("/proc/self/comm").read_text()
+    (folder / "fresh").write_text("made")
+    assert (folder / "real" / "fresh").read_text() == "made"
+    assert is_plain(os.path.realpath(folder / "real" / "file"))
+    assert not is_plain(f"{os.path.realpath(folder)}/to_real/file")
+    assert not is_plain(f"{os.path.realpath(folder)}/nothing")
+    os.unlink(folder / "to_real")
+    assert not os.path.exists(folder / "absolute")
+    assert os.path.lexists(folder / "absolute")
+
+
+def test_descriptors_of_folders_begin_paths(folder: Path) -> None:
+    (folder / "below").mkdir()
+    (folder / "below" / "link").symlink_to("file")
+    here = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    below = os.open("below", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, 0o640, dir_fd=below))
+    os.rename("file", "moved", src_dir_fd=below, dst_dir_fd=here)
+    assert (os.stat("moved", dir_fd=here).st_mode, os.access("moved", os.R_OK, dir_fd=here)) == (0o100640, True)
+    os.symlink("moved", "link", dir_fd=here)
+    link = os.open("link", os.O_PATH | os.O_NOFOLLOW, dir_fd=below)
+    assert (os.readlink("", dir_fd=link), stat.S_ISLNK(os.fstat(link).st_mode)) == ("file", True)
+    assert failed(os.open, "..", os.O_WRONLY, dir_fd=below) == "EISDIR"
+    assert os.stat("..", dir_fd=below).st_ino == os.stat(folder).st_ino
+    assert failed(os.fsync, here) == failed(os.read, here, 1) == "EBADF"
+    assert failed(os.read, below, 1) == "EISDIR"
+    os.mkdir("new", dir_fd=below)
+    assert [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in sorted(os.scandir(below), key=os.fspath)] == [
+        ("link", False, True), ("new", True, False),
+    ]  # fmt: skip
+    os.rmdir("new", dir_fd=below)
+    os.unlink("link", dir_fd=below)
+    assert os.listdir(below) == []
+    os.chmod(f"/proc/self/fd/{below}", 0o750)
+    assert stat.S_IMODE(os.stat(folder / "below").st_mode) == 0o750
+    assert os.readlink(f"/proc/self/fd/{below}") == f"{folder}/below"
+    for fd in (here, below, link):
+        os.close(fd)
+
+
+def test_listings_and_walks_see_all(folder: Path) -> None:
+    for name in ("b", "a/x/deep", "a/y", "c"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "file.py").write_text(name)
+    (folder / "a" / "link").symlink_to("x")
+    found = [(os.path.relpath(at, folder), sorted(below), sorted(files)) for at, below, files in os.walk(folder)]
+    assert sorted(found) == [
+        (".", ["a", "b", "c"], []), ("a", ["link", "x", "y"], []), ("a/x", ["deep"], []),
+        ("a/x/deep", [], ["file.py"]), ("a/y", [], ["file.py"]), ("b", [], ["file.py"]), ("c", [], ["file.py"]),
+    ]  # fmt: skip
+    assert len(glob.glob(f"{folder}/**/*.py", recursive=True)) == len(list(folder.rglob("*.py"))) + 1 == 5
+    with os.scandir(folder) as entries:
+        first = next(entries)
+        assert (first.is_dir(), first.is_file(), first.path) == (True, False, f"{folder}/{first.name}")
+        assert first.stat().st_ino == first.inode() == os.stat(first).st_ino
+    assert sorted(os.listdir(os.fsencode(folder))) == [b"a", b"b", b"c"]
+    assert failed(os.listdir, folder / "b" / "file.py") == failed(os.scandir, folder / "b" / "file.py") == "ENOTDIR"
+    shutil.rmtree(folder / "a")
+    shutil.move(folder / "b", folder / "c")
+    assert [path.name for path in folder.iterdir()] == ["c"]
+    assert failed(os.listdir, folder / "a") == "ENOENT"
+
+
+def test_files_of_python_are_read_and_written(folder: Path) -> None:
+    path = folder / "file"
+    with open(path, "x", encoding="utf-8") as file:
+        file.write("zwölf\nlines\n")
+        assert (file.name, file.mode, file.fileno() > 2) == (str(path), "x", True)
+    assert failed(open, path, "x") == "EEXIST"
+    with open(path, "ab") as file:
+        file.write(b"more")
+        assert file.tell() == 17
+    with open(path, "r+b") as file:
+        assert (file.readline(), file.seek(0), file.write(b"Z")) == ("zwölf\n".encode(), 0, 1)
+    with open(path, "rb", buffering=0) as raw:
+        assert (raw.read(3), raw.read()[-4:], raw.read(1)) == (b"Zw\xc3", b"more", b"")
+    with os.fdopen(open_regular(str(path), os.O_RDWR), "r+") as text:
+        text.truncate(3)
+    with open_regular_file(str(path)) as file:
+        assert file.read() == b"Zw\xc3"
+    with os.fdopen(create_anew(str(path)), "w") as text:
+        text.write("new")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
+    assert failed(open, folder) == "EISDIR"
+    assert failed(open, folder / "nothing") == failed(open, folder / "nothing" / "x", "w") == "ENOENT"
+    path.touch()
+    path.rename(folder / "moved").unlink()
+    assert not path.exists()
+
+
+def test_temporary_files_and_folders_come_and_go(folder: Path) -> None:
+    fd, name = tempfile.mkstemp(dir=folder)
+    os.write(fd, b"x")
+    os.close(fd)
+    with tempfile.TemporaryDirectory(dir=folder) as below, tempfile.NamedTemporaryFile(dir=below) as file:
+        file.write(b"data")
+        file.flush()
+        assert Path(file.name).read_bytes() == b"data"
+    assert os.listdir(folder) == [os.path.basename(name)]
+
+
+def test_locks_and_leases_hold_between_open_files(folder: Path) -> None:
+    path = folder / "lock"
+    path.touch()
+    one, other = os.open(path, os.O_RDWR), os.open(path, os.O_RDONLY)
+    fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert failed(fcntl.flock, other, fcntl.LOCK_SH | fcntl.LOCK_NB) == "EAGAIN"
+    fcntl.flock(one, fcntl.LOCK_SH)
+    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    assert failed(fcntl.flock, one, fcntl.LOCK_EX | fcntl.LOCK_NB) == "EAGAIN"
+    assert failed(fcntl.fcntl, other, fcntl.F_SETLEASE, fcntl.F_RDLCK) == "EAGAIN"
+    os.close(one)
+    fcntl.fcntl(other, fcntl.F_SETSIG, 23)
+    fcntl.fcntl(other, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(other)
+
+
+def test_status_has_modes_times_and_sizes(folder: Path) -> None:
+    os.umask(0o027)
+    os.close(os.open(folder / "file", os.O_CREAT | os.O_WRONLY, 0o666))
+    os.mkdir(folder / "below", 0o1777)
+    (folder / "link").symlink_to("file")
+    os.mkfifo(folder / "pipe", 0o666)
+    modes = {name: oct(os.lstat(folder / name).st_mode) for name in sorted(os.listdir(folder))}
+    assert modes == {"below": "0o41750", "file": "0o100640", "link": "0o120777", "pipe": "0o10640"}
+    os.utime(folder / "file", (1, 2.5))
+    status = os.stat(folder / "link")
+    assert (status.st_mtime_ns, status.st_atime, status.st_mtime, status.st_uid) == (
+        2_500_000_000,
+        1,
+        2.5,
+        os.geteuid(),
+    )
+    assert (os.lstat(folder / "link").st_size, status.st_size, status.st_nlink) == (4, 0, 1)
+    os.utime(folder / "link", ns=(5, 6), follow_symlinks=False)
+    assert (os.lstat(folder / "link").st_mtime_ns, os.stat(folder / "link").st_mtime_ns) == (6, 2_500_000_000)
+    os.chmod(folder / "link", 0o400)
+    fd = os.open(folder / "file", os.O_RDONLY)
+    assert os.fstat(fd).st_mode == 0o100400
+    os.fchmod(fd, 0o644)
+    assert (os.isatty(fd), os.get_inheritable(fd), os.get_blocking(fd)) == (False, False, True)
+    os.close(fd)
+    assert os.access(folder / "file", os.R_OK)
+    assert not os.access(folder / "file", os.X_OK)
+    assert not os.access(folder / "nothing", os.F_OK)
+    before = os.stat(folder).st_mtime_ns
+    (folder / "file").write_text("x" * 10)
+    assert (os.stat(folder).st_mtime_ns, os.stat(folder / "file").st_size) == (before, 10)
+    assert os.statvfs(folder).f_bavail > 1000
+
+
+def test_a_pipe_opens_at_once_if_nobody_waits_and_is_no_file(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    fd = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert stat.S_ISFIFO(os.fstat(fd).st_mode)
+    os.close(fd)
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(str(folder / "pipe"))
+
+
+def test_the_check_of_paths_walks_from_the_root(folder: Path) -> None:
+    (folder / "hooks").mkdir(mode=0o755)
+    path = folder / "hooks" / "guard.py"
+    path.write_text("guard")
+    (folder / "link").symlink_to(path)
+    assert read_safely(str(path)) == read_safely(str(folder / "link")) == b"guard"
+    check_folders(str(folder / "hooks"))
+    path.chmod(0o666)
+    with pytest.raises(UnsafeFileError, match="writable by others"):
+        read_safely(str(path))
+    path.chmod(0o600)
+    (folder / "hooks").chmod(0o777)
+    with pytest.raises(UnsafeFileError, match="chmod go-w"):
+        read_safely(str(path))
+    with pytest.raises(FileNotFoundError):
+        read_safely(str(folder / "nothing"))
+
+
+def test_modules_are_imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "imported_from_disk").mkdir()
+    (folder / "imported_from_disk" / "__init__.py").write_text("from imported_from_disk.below import VALUE")
+    (folder / "imported_from_disk" / "below.py").write_text("VALUE = 3")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(folder)
+    try:
+        assert importlib.import_module("imported_from_disk").VALUE == 3
+        assert os.path.isdir(folder / "imported_from_disk" / "__pycache__")
+    finally:
+        for name in [name for name in sys.modules if name.startswith("imported_from_disk")]:
+            del sys.modules[name]
+
+
+# -- random scripts ------------------------------------------------------------------------------------------------
+
+NAMES = ("a", "b", "d", "d/a", "d/e", "d/e/b", "l", "d/l", "l/a", "d/../b", "d/e/..", "d/", "a/.")
+FLAGS = (os.O_CREAT, os.O_EXCL, os.O_TRUNC, os.O_APPEND, os.O_NOFOLLOW, os.O_DIRECTORY)
+
+
+def play(folder: str, seed: int) -> Iterator[object]:
+    """Do things at random below a folder, and yield what came of each."""
+    os.mkdir(top := f"{folder}/top")
+    draw = random.Random(seed)
+    fds: list[int] = []
+
+    def path() -> str:
+        return f"{top}/{draw.choice(NAMES)}"
+
+    def write() -> object:
+        return os.write(draw.choice(fds), b"x" * draw.randrange(6000)) if fds else None
+
+    def open_one() -> None:
+        flags = draw.choice((os.O_RDONLY, os.O_WRONLY, os.O_RDWR)) | sum(draw.sample(FLAGS, draw.randrange(3)))
+        if not (flags & os.O_CREAT and flags & os.O_DIRECTORY):  # the kernels differ
+            fds.append(os.open(path(), flags, 0o600))
+
+    def look() -> object:
+        status = draw.choice((os.stat, os.lstat))(path())
+        is_file = stat.S_ISREG(status.st_mode)
+        return oct(status.st_mode), is_file and (status.st_nlink, status.st_size)
+
+    def one_fd() -> object:
+        if not fds:
+            return None
+        fd, at = draw.choice(fds), draw.randrange(9000)
+        match draw.randrange(7):
+            case 0:
+                return os.pwrite(fd, b"y" * 100, at)
+            case 1:
+                return os.ftruncate(fd, at)
+            case 2:
+                return os.pread(fd, 200, at)
+            case 3:
+                return os.lseek(fd, at, draw.randrange(2))
+            case 4:
+                return os.read(fd, at)
+            case 5:
+                return os.fstat(fd).st_nlink if stat.S_ISREG(os.fstat(fd).st_mode) else None
+            case _:
+                fds.remove(fd)
+                return os.close(fd)
+
+    doing: list[Callable[[], object]] = [
+        open_one, open_one, write, write, look, one_fd, one_fd, one_fd, one_fd,
+        lambda: os.mkdir(path()), lambda: os.mkdir(path()), lambda: os.rmdir(path()), lambda: os.unlink(path()),
+        lambda: os.rename(path(), path()), lambda: os.rename(path(), path()), lambda: os.link(path(), path()),
+        lambda: os.symlink(draw.choice(("a", "d", "../a", "e", "l", f"{top}/d")), path()),
+        lambda: os.readlink(path()).removeprefix(top), lambda: sorted(os.listdir(path())),
+        lambda: os.chmod(path(), draw.choice((0o700, 0o755))), lambda: os.truncate(path(), 5000),
+        lambda: os.path.realpath(path()).removeprefix(folder),
+    ]  # fmt: skip
+    for _ in range(300):
+        one = draw.choice(doing)
+        try:
+            yield one()
+        except OSError as error:
+            yield (
+                errno.errorcode[error.errno or 0],
+                [str(name).removeprefix(top) for name in (error.filename, error.filename2) if name is not None],
+            )
+    for fd in fds:
+        os.close(fd)
+    yield sorted((at.removeprefix(top), sorted(below), sorted(files)) for at, below, files in os.walk(top))
+
+
+@pytest.mark.slow
+def test_random_scripts_come_to_the_same_on_both(tmp_path: Path) -> None:
+    """Slow: 12,000 calls on each."""
+    for seed in range(40):
+        real = tmp_path / str(seed)
+        real.mkdir()
+        disk = make_disk()
+        with disk.install():
+            simulated = list(play(HOME, seed))
+        for step, (expected, found) in enumerate(zip(play(str(real), seed), simulated, strict=True)):
+            assert found == expected, (seed, step)
