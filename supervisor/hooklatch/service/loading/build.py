@@ -184,9 +184,7 @@ class SourceBuilder:
             self._sources.discard(unit)
             raise
         if (old := self._sources.units.get(version.source.location)) is not None and unit.is_like(old):
-            unit.build = (
-                old.build
-            )  # the same number: no hook has changed, so no snapshot has to, and the calls go to the new pool
+            unit.build = old.build  # no hook has changed, so no snapshot has to, and the calls go to the new pool
         return unit
 
     async def _find_fault(self, unit: SourceBuild) -> Diagnostic | None:

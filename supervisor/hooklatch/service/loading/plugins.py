@@ -153,10 +153,8 @@ def list_unchanged(folders: Mapping[str, PackageFolder]) -> dict[str, PackageFol
         for path, stamp in folder.stamps.items():
             try:
                 now = stamp_status(os.lstat(path))
-            except (FileNotFoundError, NotADirectoryError):
-                now = ABSENT
-            except OSError:
-                break
+            except OSError as error:  # another one than that it is absent equals no stamp
+                now = ABSENT if isinstance(error, FileNotFoundError | NotADirectoryError) else ()
             if now != stamp:
                 break
         else:
