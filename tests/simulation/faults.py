@@ -192,11 +192,11 @@ FAULTS: Mapping[str, Fault] = {
         "",
     ),
     "switch_stays": Fault(
-        "A hook that a session disabled is in force again for it after the next change of its hooks.",
+        "The switch of a hook that a session unregisters stays, and disables the next hook of that name.",
         "A",
         f"{SERVICE}.registry.registries",
-        "        session.switches[hook.name] = enabled\n",
-        "        session.switches.setdefault(hook.name, enabled)\n",
+        "            session.switches.pop(hook.name, None)\n            self.take_settings(session)\n",
+        "            self.take_settings(session)\n",
     ),
     "unregistered_stays": Fault(
         "A hook that a session registers anew is the one that it had before.",
@@ -260,13 +260,6 @@ FAULTS: Mapping[str, Fault] = {
         """        outcome = pending.outcome if ended < deadline else CallOutcome(cause="policy", answer=b"null")
 """,
     ),
-    "ask_lost": Fault(
-        "The answer of a person does not end the wait of the fire.",
-        "A",
-        f"{SERVICE}.registry.asks",
-        '        return waiting.resolution or self._end(resolve_unanswered(ask["id"], seconds))\n',
-        '        return self._end(resolve_unanswered(ask["id"], seconds))\n',
-    ),
     "counted_twice": Fault(
         "A step of shared state that is done once for a fire is done again in its later phases.",
         "G",
@@ -309,13 +302,6 @@ FAULTS: Mapping[str, Fault] = {
         f"{SERVICE}.loading.commit",
         "for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh",
         "for key, unit in self._sources.units.items() if key not in built.faults} | built.fresh",
-    ),
-    "trust_unpinned": Fault(
-        "A project that has changed since it was trusted runs its hooks.",
-        "A",
-        f"{SERVICE}.loading.project_freshness",
-        "ExtraProjects(frozenset(folders), fault or find_place_fault(list_known_places(session)) or late)\n",
-        "ExtraProjects(frozenset())\n",
     ),
     # -- the record ------------------------------------------------------------------------------------------
     "not_synced": Fault(
