@@ -398,7 +398,7 @@ class World:
         daemon, began = self.kernel.daemon, self.kernel.now
         self._nonces += 1
         params = {
-            "event": "pre_tool_use", "envelope": {"call_id": (left := f"left-{self._nonces}")},
+            "event": "pre_tool_use", "call_id": (left := f"left-{self._nonces}"),
             "payload": {"tool_name": "Bash", "tool_input": {"n": 1}, "do": {"a": "slow:0.4"}, "nonce": left},
         }  # fmt: skip
         is_refused = False  # an answer that says that there is no decision
@@ -417,7 +417,8 @@ class World:
             if self.ledger.has(left):
                 return
             await trio.sleep(1.0)
-        is_calm = max(self.judge.blows.get(kind, 0.0) for kind in ("disk", "start", "end")) < began
+        # After a failed sync the record takes nothing for a while, not even this.
+        is_calm = self.judge.blows.get("disk", 0.0) < began - 15.0 and self.judge.blows["start"] < began
         if is_calm and not is_refused and self.kernel.daemon is daemon and not daemon.is_dead:
             self.violate(f"F: a gate that its client left is not on record: {left}")
 
