@@ -78,9 +78,9 @@ class Disk(Lookup):
 
     def become(self, tree: Tree) -> None:
         """Be the disk that a new system finds: with what `image` has left, nothing open, and no lock held."""
-        self.tree = tree
         self.files.clear()
         self._locks.clear()
+        self.mount(tree)
 
     def begin(self, call: str, path: str, fd: int | None = None) -> int | None:
         """Return the errno with which a call fails before it does anything."""

@@ -61,18 +61,24 @@ class Lookup:
     """The paths and open files of a disk that is mounted on some folders."""
 
     def __init__(self, root_folders: Sequence[str], now_ns: Callable[[], int], tree: Tree, uid: int) -> None:
-        self.tree = tree
         self._now, self._uid = now_ns, uid
+        self._roots = [os.path.normpath(folder) for folder in root_folders]
+        self._inside = tuple(f"{folder}/" for folder in self._roots)
         self.files: dict[int, OpenFile] = {}
         self._found: dict[str, Inode] = {}  # what paths lead to, until any name or mode changes
         self._above: dict[Folder, str] = {}  # the folders above those of the disk, with their paths
-        self._inside: tuple[str, ...] = ()
         self._exact: dict[str, None] = {}
-        for folder in map(os.path.normpath, root_folders):
-            self._mount(folder)
+        self.mount(tree)
+
+    def mount(self, tree: Tree) -> None:
+        """Have this tree, in which the folders are made if they are not there."""
+        self.tree = tree
+        self._found.clear()
+        self._above.clear()
+        for path in self._roots:
+            self._mount(path)
 
     def _mount(self, path: str) -> None:
-        self._inside += (f"{path}/",)
         at, where = self.tree.root, ""
         for name in path.split("/")[1:]:
             self._above[at], self._exact[where or "/"] = where, None
