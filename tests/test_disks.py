@@ -62,6 +62,20 @@ def test_a_way_ends_before_a_disk_that_is_away(tmp_path: Path, path: str, disk: 
         assert way == (f"{top}/{path}", None, way.steps)
 
 
+@pytest.mark.parametrize(
+    ("path", "is_known"),
+    [("missing/x", True), ("file", True), ("link/x", False), ("away/x", False), ("file/x", False), ("x/../y", False)],
+)
+def test_what_is_absent_is_looked_at_directly_only_on_local_disks_without_links(
+    tmp_path: Path, path: str, is_known: bool
+) -> None:
+    top = tmp_path.resolve()
+    (top / "file").touch()
+    (top / "link").symlink_to("nowhere")
+
+    assert is_plain(f"{top}/{path}", {str(top / "away"): "A"}, is_there=False) == is_known
+
+
 def test_a_loop_of_links_ends_and_a_disk_that_answers_is_passed(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "away").mkdir()
@@ -91,15 +105,18 @@ def test_a_look_that_is_late_is_the_only_one_until_it_returns() -> None:
     assert lane.look(lambda: "again") == "again"
 
 
-def test_what_a_look_raises_is_raised_with_its_path() -> None:
+def test_what_a_look_raises_is_raised_with_its_path(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/")
+
     @limit_look
     def late(path: str) -> None:
         raise TimeoutError(110, "late", "another")
 
     with pytest.raises(TimeoutError) as caught:
-        late("/x")
+        late(str(link))
 
-    assert (caught.value.filename, caught.value.strerror) == ("/x", "late")
+    assert (caught.value.filename, caught.value.strerror) == (str(link), "late")
     with pytest.raises(ValueError, match="garbage"):
         limit_look(lambda path: [][0] if path else int("garbage"))("")
 

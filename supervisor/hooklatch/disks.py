@@ -120,10 +120,11 @@ SYSCALL.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_
 WITHOUT_LINKS = OpenHow(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
 
 
-def is_plain(path: str, away: Mapping[str, str] | None = None) -> bool:
+def is_plain(path: str, away: Mapping[str, str] | None = None, *, is_there: bool = True) -> bool:
     """Return whether an absolute path exists, is its own real path, and is on local disks alone.
 
-    One system call instead of two for each step: a fire in a project asks this more than once.
+    Without `is_there`, all of this need hold only of the part that exists.  One system call instead of two for each
+    step: a fire in a project asks this more than once.
     """
     at, away = "", MOUNTS.now() if away is None else away
     for name in path.split("/")[1:]:
@@ -134,7 +135,7 @@ def is_plain(path: str, away: Mapping[str, str] | None = None) -> bool:
         return False
     fd: int = SYSCALL(OPENAT2, AT_FDCWD, os.fsencode(path), ctypes.byref(WITHOUT_LINKS), ctypes.sizeof(OpenHow))
     if fd < 0:
-        return False  # there are links, or nothing; or the kernel is older than 5.6
+        return not is_there and ctypes.get_errno() == errno.ENOENT  # not: links, or a kernel older than 5.6
     os.close(fd)
     return True
 
@@ -290,7 +291,7 @@ def limit_look(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[s
 
     @wraps(look)
     def looked(path: str, /, *args: P.args, **named: P.kwargs) -> T:
-        if HERE.is_checked or is_plain(path, away := MOUNTS.now()):
+        if HERE.is_checked or is_plain(path, away := MOUNTS.now(), is_there=False):
             return look(path, *args, **named)
         return look_within_time(path, partial(look, path, *args, **named), away, is_tree=False)
 

@@ -315,7 +315,7 @@ def test_a_folder_is_locked_for_one_daemon(tmp_path: Path) -> None:
 async def test_a_change_for_which_there_is_no_thread_says_that_it_is_not_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def no_thread(*_: object) -> None:
+    async def no_thread(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")  # as Python has it at the limit of processes
 
     state = StateFile(str(tmp_path))

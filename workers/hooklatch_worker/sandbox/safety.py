@@ -81,74 +81,52 @@ def stamp_parent_folders(path: str) -> tuple[int, ...]:
 
 
 def resolve_safely(path: str, *, is_file: bool) -> int:
+    """Return an O_PATH descriptor of the end of a path, each entry on the way to which is checked by a descriptor."""
     if "\0" in path:
         raise UnsafeFileError(f"{path!r} is not a path")
+    where, links, own, held = "/", 0, os.geteuid(), list[int]()
     try:
-        return PathResolution(path, is_file=is_file).run()
+        names = split_reversed(os.path.join(os.getcwd(), path))
+        held.append(os.open("/", LOOK))  # an entry; before it is held the folder from which a link leads on
+        while True:
+            status, is_last = os.fstat(held[-1]), not names
+            is_link = stat.S_ISLNK(status.st_mode)
+            if is_last and is_file and not is_link and not stat.S_ISREG(status.st_mode):
+                raise UnsafeFileError(f"{path} is not a regular file")
+            if status.st_uid not in (0, own):
+                raise UnsafeFileError(f"{where} belongs to user {status.st_uid}; fix it with: chown {own} {where}")
+            if is_link:
+                links += 1
+                if links > MAX_LINKS:
+                    raise UnsafeFileError(f"{path} leads through more than {MAX_LINKS} links")
+                target = os.readlink("", dir_fd=held[-1])
+                names += split_reversed(target)
+                os.close(held.pop())
+                where = os.path.dirname(where)
+                if target.startswith("/"):
+                    where = "/"
+                    held.append(os.open("/", LOOK))
+                    os.close(held.pop(0))
+                continue
+            is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+            is_accepted = is_sticky and len(names) > is_file  # neither the end, nor the file's own folder
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_accepted:
+                raise UnsafeFileError(f"{where} is writable by others; fix it with: chmod go-w {where}")
+            if is_last:
+                return held.pop()
+            name = names.pop()
+            held.append(os.open(name, LOOK, dir_fd=held[-1]))
+            if len(held) > 2:
+                os.close(held.pop(0))
+            where = os.path.dirname(where) if name == ".." else os.path.join(where, name)
     except UnsafeFileError:
         os.lstat(path)  # raises if it does not exist, which is the better error
         raise
     except OSError as error:
         raise add_error_path(error, path) from None
-
-
-def add_error_path(error: OSError, path: str) -> OSError:
-    return OSError(error.errno, error.strerror, path)
-
-
-class PathResolution:
-    """The resolution of one path from the root."""
-
-    def __init__(self, path: str, *, is_file: bool) -> None:
-        self._path = path
-        self._is_file = is_file
-        self._names = split_reversed(os.path.join(os.getcwd(), path))
-        self._links = 0
-
-    def run(self) -> int:
-        """Return an O_PATH descriptor of the final component."""
-        self._go_to_root()
-        try:
-            validate_mode("/", os.fstat(self._fd), is_above=True)
-            while self._names:
-                self._descend(self._names.pop())
-        except BaseException:
-            os.close(self._fd)
-            raise
-        return self._fd
-
-    def _go_to_root(self) -> None:
-        self._position, self._fd = "/", os.open("/", LOOK)
-
-    def _descend(self, name: str) -> None:
-        is_last = not self._names
-        if is_last and self._is_file:
-            validate_mode(self._position, os.fstat(self._fd))
-        where = os.path.dirname(self._position) if name == ".." else os.path.join(self._position, name)
-        fd = os.open(name, LOOK, dir_fd=self._fd)
-        try:
-            status = os.fstat(fd)
-            if stat.S_ISLNK(status.st_mode):
-                self._follow(where, fd, status)
-                return
-            if is_last and self._is_file and not stat.S_ISREG(status.st_mode):
-                raise UnsafeFileError(f"{self._path} is not a regular file")
-            validate_mode(where, status, is_above=not is_last)
-            self._position, self._fd, fd = where, fd, self._fd
-        finally:
+    finally:
+        for fd in held:
             os.close(fd)
-
-    def _follow(self, where: str, fd: int, status: os.stat_result) -> None:
-        check_owner(where, status)
-        self._links += 1
-        if self._links > MAX_LINKS:
-            raise UnsafeFileError(f"{self._path} leads through more than {MAX_LINKS} links")
-        target = os.readlink("", dir_fd=fd)
-        self._names += split_reversed(target)
-        if target.startswith("/"):
-            old_fd = self._fd
-            self._go_to_root()
-            os.close(old_fd)
 
 
 def split_reversed(path: str) -> list[str]:
@@ -156,14 +134,5 @@ def split_reversed(path: str) -> list[str]:
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
-def validate_mode(path: str, status: os.stat_result, *, is_above: bool = False) -> None:
-    check_owner(path, status)
-    if is_above and stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
-        return
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFileError(f"{path} is writable by others; fix it with: chmod go-w {path}")
-
-
-def check_owner(path: str, status: os.stat_result) -> None:
-    if status.st_uid not in (0, os.geteuid()):
-        raise UnsafeFileError(f"{path} belongs to user {status.st_uid}; fix it with: chown {os.geteuid()} {path}")
+def add_error_path(error: OSError, path: str) -> OSError:
+    return OSError(error.errno, error.strerror, path)

@@ -1,4 +1,4 @@
-"""The lookup of a path: the entry exists, is absent, or is unknown.  Reads no file and decides nothing.
+"""The lookup of a path: the entry exists, is absent, or is unknown.  Decides nothing.
 
     absent   the entry does not exist, and we have the permissions to see that
     found    the entry exists; for a directory, with the names in it
@@ -17,16 +17,19 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from operator import attrgetter
+from typing import TypeAlias
 
 import msgspec
 
 from hooklatch.disks import is_plain, limit_look, resolve_path
 from hooklatch.errors import describe_error, explain_error
-from hooklatch.service.config.file_safety import stamp_parent_folders
+from hooklatch.service.config.file_safety import UnsafeFileError, stamp_parent_folders
+from hooklatch_worker.sandbox import safety
 
 __all__ = [
-    "LATE", "TICK_NS", "PathAbsent", "PathFault", "PathFound", "DirectoryNames", "Stamp", "is_at_rest", "is_passing",
-    "look_up_path", "list_directory", "stamp_lasting", "stamp_path", "stamp_status", "status_at",
+    "LATE", "TICK_NS", "DirectoryNames", "Listing", "PathAbsent", "PathFault", "PathFound", "Stamp", "is_at_rest",
+    "is_passing", "list_directory", "look_up_path", "make_path_fault", "read_if_changed", "stamp_path", "stamp_status",
+    "status_at",
 ]  # fmt: skip
 
 # Faults of the path itself: `stamp_path` changes when they do.  Any other error may be temporary and is tried again.
@@ -61,6 +64,9 @@ class PathFault(msgspec.Struct, frozen=True):
     is_passing: bool = False
 
 
+Listing: TypeAlias = DirectoryNames | PathAbsent | PathFault
+
+
 def look_up_path(path: str) -> PathAbsent | PathFound | PathFault:
     """Look up an absolute path."""
     try:
@@ -71,7 +77,7 @@ def look_up_path(path: str) -> PathAbsent | PathFound | PathFault:
     return found
 
 
-def list_directory(folder: str) -> PathAbsent | DirectoryNames | PathFault:
+def list_directory(folder: str) -> Listing:
     """List a directory."""
     try:
         found = look_up_entry(folder, is_listed=True)
@@ -170,19 +176,27 @@ def is_at_rest(status: os.stat_result, now_ns: int) -> bool:
     return status.st_ctime_ns + tick < now_ns and not stat.S_ISLNK(status.st_mode)
 
 
-def stamp_lasting(path: str, now_ns: int) -> Stamp | None:
-    """Return a stamp that every change after `now_ns` changes, also one of who may write the file.
-
-    None if there is no such stamp: the path does not exist, leads over a link or to another machine, or has just been
-    changed.
-    """
-    try:
-        return read_lasting_stamp(path, now_ns) if is_plain(path) else None
-    except OSError:
-        return None
-
-
 @limit_look
-def read_lasting_stamp(path: str, now_ns: int) -> Stamp | None:
-    status = os.lstat(path)
-    return (*stamp_status(status), *stamp_parent_folders(path)) if is_at_rest(status, now_ns) else None
+def read_if_changed(
+    path: str, known: Stamp | None, now_ns: int
+) -> tuple[Stamp | None, bytes | PathAbsent | PathFound | PathFault | None]:
+    """Read a file whose stamp is not the `known` one.  Return its stamp, and what was read, or None for what is known.
+
+    The stamp is one that every change after `now_ns` changes, also one of who may write the file.  It is None if there
+    is no such stamp: the path does not exist, leads over a link or to another machine, or has just been changed.  A
+    Python file is not read, but looked up.
+    """
+    stamp = None
+    with suppress(OSError):
+        # Before the bytes: a change in between must make the stamp look old.
+        if is_plain(path) and is_at_rest(status := os.lstat(path), now_ns):
+            stamp = (*stamp_status(status), *stamp_parent_folders(path))
+    if stamp is not None and stamp == known:
+        return stamp, None
+    if path.endswith(".py"):
+        return stamp, look_up_path(path)
+    try:
+        return stamp, safety.read_safely(path)
+    except (UnsafeFileError, OSError) as error:
+        found = look_up_path(path)  # which alone tells what is absent from what is unknown
+        return stamp, PathFault(describe_error(error), is_passing(error)) if isinstance(found, PathFound) else found

@@ -243,7 +243,10 @@ class Reloader:
             folders = [project.folder for project in plan.projects]
             # Projects last: what is written during the look at the other entries still counts.
             unread, trees = await self._sources.look(
-                lambda: (find_unread_entries(uses), {folder: stamp_project(folder) for folder in folders})
+                lambda: (
+                    find_unread_entries(uses, {plan.folder: seen.listing}),
+                    {folder: stamp_project(folder) for folder in folders},
+                )
             )
             is_changed = known is not None and await self.stamps() != known
             if candidate is not None:

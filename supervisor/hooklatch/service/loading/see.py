@@ -32,16 +32,17 @@ from hooklatch.service.config.configuration import (
     find_definition_target,
     read_config,
 )
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.path_lookup import (
     DirectoryNames,
+    Listing,
     PathAbsent,
     PathFault,
+    PathFound,
     Stamp,
-    is_passing,
     list_directory,
-    look_up_path,
-    stamp_lasting,
+    make_path_fault,
+    read_if_changed,
 )
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
@@ -124,7 +125,7 @@ class ObservedFiles(msgspec.Struct, frozen=True):
     `stamps` are those of files that need not be read again while they have them.
     """
 
-    listing: DirectoryNames | PathAbsent | PathFault = PathAbsent()
+    listing: Listing = PathAbsent()
     files: Mapping[str, SeenFile] = {}
     packages: Discovery = Discovery()
     manifests: Manifests = {}
@@ -138,12 +139,8 @@ def read_files(main: str, folder: str, known: Iterable[str], before: ObservedFil
     now_ns, listing = time.time_ns(), list_directory(folder)
     files, stamps = dict[str, SeenFile](), dict[str, Stamp]()
     for path in {main, *known, *list_hook_files(folder, listing)}:
-        stamp = stamp_lasting(path, now_ns)  # before the bytes: a change in between must make the stamp look old
-        if stamp is None or stamp != before.stamps.get(path):
-            tables = ConfigFile.__struct_fields__ if path == main else TABLES
-            files[path] = read_file(path, tables, before.files.get(path))
-        else:
-            files[path] = before.files[path]
+        tables = ConfigFile.__struct_fields__ if path == main else TABLES
+        files[path], stamp = read_file(path, tables, before.files.get(path), before.stamps.get(path), now_ns)
         if stamp is not None and isinstance(files[path], FileConfig):  # a fault may end without a change of the file
             stamps[path] = stamp
     return ObservedFiles(listing, files, stamps=stamps)
@@ -182,35 +179,39 @@ def list_watched_paths(files: Iterable[str], folder: str, roots: Iterable[str], 
     return sorted(path for path in paths if os.path.isabs(path))  # a module's name is not a path
 
 
-def list_hook_files(folder: str, listing: DirectoryNames | PathAbsent | PathFault) -> list[str]:
+def list_hook_files(folder: str, listing: Listing) -> list[str]:
     """Return the files of a directory that declare hooks."""
     names = listing.names if isinstance(listing, DirectoryNames) else []
     return [os.path.join(folder, name) for name in names if is_declaring(name)]
 
 
-def read_file(path: str, tables: tuple[str, ...], before: SeenFile | None = None) -> SeenFile:
-    """Read one file. If its bytes are those of `before`, return that."""
+def read_file(
+    path: str, tables: tuple[str, ...], before: SeenFile | None = None, known: Stamp | None = None, now_ns: int = 0
+) -> tuple[SeenFile, Stamp | None]:
+    """Read one file, and return its stamp. If that is the `known` one, or the bytes are the same, return `before`."""
     if not is_unicode(path):
         printable_path = os.fsencode(path).decode("utf-8", "backslashreplace")
-        return Diagnostic(printable_path, 0, "its name is not UTF-8; rename it")
-    seen = look_up_path(path)
-    if isinstance(seen, PathAbsent | PathFault):
-        return seen
-    if path.endswith(".py"):
-        return FileConfig(path, sources=[SourceTable(path=path)])
+        return Diagnostic(printable_path, 0, "its name is not UTF-8; rename it"), None
     try:
-        data = read_safely(path)
-        digest = hashlib.sha256(data).hexdigest()
+        stamp, content = read_if_changed(path, known, now_ns)
+        if content is None:
+            assert before is not None
+            return before, stamp
+        if isinstance(content, PathFound):
+            return FileConfig(path, sources=[SourceTable(path=path)]), stamp
+        if not isinstance(content, bytes):
+            return content, None
+        digest = hashlib.sha256(content).hexdigest()
         if isinstance(before, FileConfig) and before.digest == digest:
-            return before
-        config = read_foreign_file(path, data) if path.endswith(".json") else read_config(path, data, tables)
+            return before, stamp
+        config = read_foreign_file(path, content) if path.endswith(".json") else read_config(path, content, tables)
     except ConfigError as error:
-        return error.diagnostic
+        return error.diagnostic, None
     except ProductError as error:
-        return Diagnostic(path, 0, f"it is unknown which hooks it holds: {error}")
-    except (UnsafeFileError, OSError) as error:
-        return PathFault(describe_error(error), is_passing(error))
-    return msgspec.structs.replace(config, digest=digest)
+        return Diagnostic(path, 0, f"it is unknown which hooks it holds: {error}"), None
+    except OSError as error:
+        return make_path_fault(path, error), None
+    return msgspec.structs.replace(config, digest=digest), stamp
 
 
 def read_foreign_file(path: str, data: bytes) -> FileConfig:
@@ -264,7 +265,8 @@ def read_pinned_file(
     root: str, name: str, digest: str, fault_of: Callable[[str, FileConfig], Diagnostic | None]
 ) -> DeclaredFile:
     path = os.path.join(root, name)
-    match read_file(path, PROJECT_TABLES):
+    found, _ = read_file(path, PROJECT_TABLES)
+    match found:
         case FileConfig() as config if config.digest in ("", digest):  # a Python file is hashed when it is built
             fault = fault_of(root, config)
             return DeclaredFile(path, config if fault is None else None, fault)

@@ -24,7 +24,15 @@ from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.disks import limit_look, limit_tree_look
 from hooklatch.files import open_regular_file
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
-from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_status, status_at
+from hooklatch.service.config.path_lookup import (
+    DirectoryNames,
+    Listing,
+    PathAbsent,
+    Stamp,
+    list_directory,
+    stamp_status,
+    status_at,
+)
 from hooklatch.service.loading.plan import ReloadPlan
 from hooklatch.service.loading.see import ENDINGS
 from hooklatch.service.loading.sources import SourceBuild
@@ -157,21 +165,32 @@ class UnreadEntries(msgspec.Struct, frozen=True):
     notes: list[Diagnostic] = []
 
 
-def find_unread_entries(used: UsedPaths) -> UnreadEntries:
-    """Look at the entries that nothing reads, and report those that guard nothing; runs in a thread."""
+def find_unread_entries(used: UsedPaths, listings: Mapping[str, Listing]) -> UnreadEntries:
+    """Look at the entries that nothing reads, and report those that guard nothing; runs in a thread.
+
+    `listings` are the folders that are listed already.
+    """
     used = used.with_texts()
-    shadows = [found for folder in sorted(used.beside) for found in find_shadows(folder)]
+    names: dict[str, list[str] | None] = {}  # None: it cannot be listed
+    for folder in (*used.folders, *sorted(used.beside)):
+        listing = listings.get(folder) or list_directory(folder)
+        if isinstance(listing, DirectoryNames):
+            names[folder] = listing.names
+        else:
+            names[folder] = [] if isinstance(listing, PathAbsent) else None
+    shadows = [found for folder in sorted(used.beside) for found in find_shadows(folder, names[folder])]
     named = {found.file for found in shadows}
     found = [
         *find_unmarked_sources(used),
-        *(entry for folder in used.folders for entry in list_unread_entries(folder, used)),
+        # one that cannot be listed is a diagnostic
+        *(entry for folder in used.folders for entry in list_unread_entries(folder, names[folder] or (), used)),
     ]
     found = [diagnostic for diagnostic in found if diagnostic.file not in named]
-    beside = [folder for folder in sorted(used.beside) if folder not in used.folders]
+    beside = [folder for folder in names if folder not in used.folders]
     return UnreadEntries(
         [*shadows, *(diagnostic for diagnostic in found if diagnostic.is_red)],
         [diagnostic for diagnostic in found if not diagnostic.is_red],
-        [stray for folder in beside for stray in find_strays(folder, used)],
+        [stray for folder in beside for stray in find_strays(folder, names[folder] or (), used)],
     )
 
 
@@ -201,10 +220,10 @@ def find_unmarked_sources(used: UsedPaths) -> Iterator[Diagnostic]:
         yield Diagnostic(location, line, f"{why}, so it guards nothing; {way}")
 
 
-def find_strays(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
+def find_strays(folder: str, names: Iterable[str], used: UsedPaths) -> Iterator[Diagnostic]:
     """Report the files beside a source that mark hooks and are not a source; no other file there is ours."""
-    listing = list_directory(folder)
-    names = listing.names if isinstance(listing, DirectoryNames) and os.path.basename(folder) not in PACKAGES else []
+    if os.path.basename(folder) in PACKAGES:
+        return
     for name in [name for name in names if name.endswith(".py") and name[0] != "."][:MOST]:
         path = os.path.join(folder, name)
         if path not in used.paths and (line := marks_at(path)):
@@ -232,8 +251,10 @@ def head_of(path: str) -> bytes:
         return file.read(HEAD)
 
 
-def find_shadows(folder: str) -> list[Diagnostic]:
+def find_shadows(folder: str, names: list[str] | None) -> list[Diagnostic]:
     """Report the modules beside a source that it imports in place of a package that marks its hooks."""
+    if names is not None and not any(name.partition(".")[0] in PACKAGES_OF_HOOKS for name in names):
+        return []
     try:
         found = list_shadowing_modules(folder)
     except (OSError, ValueError):
@@ -256,11 +277,9 @@ def list_shadowing_modules(folder: str) -> list[tuple[str, str]]:
 # -- entries of hooks.d ------------------------------------------------------------------------------------------
 
 
-def list_unread_entries(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
+def list_unread_entries(folder: str, names: Iterable[str], used: UsedPaths) -> Iterator[Diagnostic]:
     """Report each entry of a folder of hooks that is neither read nor known not to be a guard."""
-    listing = list_directory(folder)
-    # one that cannot be listed is a diagnostic
-    for name in listing.names if isinstance(listing, DirectoryNames) else ():
+    for name in names:
         path = os.path.join(folder, name)
         if NONE.fullmatch(name) is not None or name.endswith(ENDINGS):
             continue
