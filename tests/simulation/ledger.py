@@ -84,10 +84,11 @@ class Ledger:
         if self._decided.get(decision, seq + 1) > seq:
             self._violate(f"F: decision {decision} is not recorded up to entry {seq}")
 
-    def restart(self, promised: float | None) -> None:
+    def restart(self, promised: float | None, may_have_lost: Callable[[float], bool]) -> None:
         """Read the record from its beginning, as a new daemon has it.
 
-        After a loss of power nothing is missed that was told later than the moment `promised`.
+        After a loss of power nothing is missed that was told later than the moment `promised`, or that the disk had no
+        chance to keep.
         """
         told, self._told = self._told, {}
         before = self.hashes
@@ -97,7 +98,7 @@ class Ledger:
         self._digest = digest
         first = min(self.hashes, default=0)
         for decision, (seq, own, at) in told.items():
-            if seq < first or (promised is not None and at > promised):
+            if seq < first or (promised is not None and (at > promised or may_have_lost(at))):
                 continue
             self._told[decision] = seq, own, at
             if seq not in self.hashes or not self.hashes[seq].startswith(own):
