@@ -86,6 +86,17 @@ async def test_a_silent_zygote_is_replaced_after_two_seconds() -> None:
         assert pid_of(zygote) != first
 
 
+async def test_a_zygote_that_lives_but_takes_no_order_is_replaced() -> None:
+    async with running_zygote() as zygote:
+        first = zygote.pid
+        with trio.fail_after(10):
+            with pytest.raises(ZygoteLostError, match="the zygote is gone: Message too long"):
+                await zygote.fork(wire.Source("module", "x" * 2**20), LIMITS)
+            end(await zygote.fork(SOURCE, LIMITS))
+
+        assert zygote.pid != first
+
+
 async def test_all_that_waited_for_a_dead_zygote_are_told() -> None:
     async with running_zygote() as zygote:
         os.kill(pid_of(zygote), signal.SIGSTOP)

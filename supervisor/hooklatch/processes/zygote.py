@@ -231,6 +231,7 @@ class ZygoteClient:
                 except trio.ClosedResourceError:
                     raise ZygoteLostError("the zygote is gone") from None
             except OSError as error:
+                zygote.kill()  # it may live, if the kernel has no memory, and would have no successor
                 self._lose(zygote)
                 raise ZygoteLostError(f"the zygote is gone: {error.strerror}") from None
 

@@ -1,0 +1,66 @@
+"""The system calls that fail in turn, and the errors that each can give, by its manual page.
+
+Not here are calls that fail only by a mistake of the caller's (`lseek`, `getpid`, `ioctl` of a terminal), those of the
+interpreter's own memory and locks (`brk`, `futex`, `mmap` without a file), and trio's own socket pair.  Nor errors
+which say of something that is there that it is gone (ENOENT, EPIPE, ECONNRESET, ESRCH, ECHILD): the kernel does not
+lie, and what is gone, other tests take away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from chaos.system_calls.tracer import SystemCall
+
+__all__ = ["NUMBERS", "errors_of"]
+
+# By the numbers of x86_64 (asm/unistd_64.h).
+NUMBERS = {
+    0: "read", 1: "write", 3: "close", 4: "stat", 5: "fstat", 6: "lstat", 7: "poll", 9: "mmap", 17: "pread64",
+    18: "pwrite64", 32: "dup", 33: "dup2", 41: "socket", 42: "connect", 44: "sendto", 45: "recvfrom", 46: "sendmsg",
+    47: "recvmsg", 49: "bind", 50: "listen", 51: "getsockname", 53: "socketpair", 54: "setsockopt", 55: "getsockopt",
+    56: "clone", 57: "fork", 58: "vfork", 61: "wait4", 62: "kill", 72: "fcntl", 73: "flock", 74: "fsync",
+    75: "fdatasync", 77: "ftruncate", 82: "rename", 83: "mkdir", 84: "rmdir", 86: "link", 87: "unlink",
+    89: "readlink", 90: "chmod", 91: "fchmod", 92: "chown", 93: "fchown", 137: "statfs", 138: "fstatfs", 157: "prctl",
+    217: "getdents64", 232: "epoll_wait", 233: "epoll_ctl", 247: "waitid", 254: "inotify_add_watch", 257: "openat",
+    258: "mkdirat", 262: "newfstatat", 263: "unlinkat", 264: "renameat", 267: "readlinkat", 268: "fchmodat",
+    271: "ppoll", 281: "epoll_pwait", 285: "fallocate", 288: "accept4", 290: "eventfd2", 291: "epoll_create1",
+    293: "pipe2", 294: "inotify_init1", 302: "prlimit64", 316: "renameat2", 318: "getrandom", 319: "memfd_create",
+    332: "statx", 424: "pidfd_send_signal", 434: "pidfd_open", 435: "clone3", 437: "openat2",
+}  # fmt: skip
+# Calls, and what each of them can fail with.
+GROUPS = (
+    ("openat", "EACCES EIO EMFILE"), ("openat2", "EACCES EAGAIN EMFILE"), ("read", "EIO EINTR"),
+    ("pread64 getdents64 close", "EIO"), ("write pwrite64 fsync fdatasync", "EIO ENOSPC"),
+    ("stat lstat newfstatat statx statfs readlink readlinkat", "EACCES EIO ENOMEM"), ("fstat fstatfs", "EIO ENOMEM"),
+    ("fallocate", "EIO ENOSPC EOPNOTSUPP"), ("ftruncate", "EIO EPERM"),
+    ("rename renameat renameat2 mkdir mkdirat link", "EACCES EIO ENOSPC"), ("unlink unlinkat rmdir", "EACCES EIO"),
+    ("chmod fchmod fchmodat chown fchown", "EIO EPERM"), ("fcntl", "EINVAL ENOMEM"), ("flock", "EINTR ENOLCK"),
+    ("socket socketpair epoll_create1 pidfd_open memfd_create eventfd2 pipe2 inotify_init1", "EMFILE ENOMEM"),
+    ("bind", "EACCES EADDRINUSE ENOSPC"), ("listen", "EADDRINUSE"), ("accept4", "ECONNABORTED EMFILE ENOMEM"),
+    ("connect", "EACCES EAGAIN"), ("sendto", "ENOBUFS ENOMEM"), ("sendmsg", "ENOBUFS ETOOMANYREFS"),
+    ("recvfrom recvmsg setsockopt", "ENOMEM"), ("getsockopt getsockname", "ENOBUFS"), ("poll ppoll", "EINTR ENOMEM"),
+    ("epoll_ctl inotify_add_watch", "ENOMEM ENOSPC"), ("epoll_wait epoll_pwait getrandom wait4 waitid", "EINTR"),
+    ("clone clone3 fork vfork mmap", "EAGAIN ENOMEM"), ("prctl", "EINVAL EPERM"), ("dup dup2", "EMFILE"),
+    ("pidfd_send_signal kill prlimit64", "EPERM"),
+)  # fmt: skip
+ERRORS = {
+    call: tuple(getattr(errno, error) for error in errors.split()) for calls, errors in GROUPS for call in calls.split()
+}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+WAKEUP = "_wakeup_socketpair.py"
+NAME_MEMORY = 0x53564D41  # PR_SET_VMA, of the C library's own
+NO_FILE = 2**31  # a descriptor below 0
+
+
+def errors_of(call: SystemCall) -> tuple[int, ...]:
+    """Return what a call can fail with; nothing if it is not one that fails in turn."""
+    name, first = NUMBERS.get(call.number, ""), call.arguments[0]
+    if call.place.startswith(WAKEUP) or (name == "prctl" and first == NAME_MEMORY):
+        return ()
+    if name == "mmap" and call.arguments[4] >= NO_FILE:
+        return ()
+    if name == "openat" and call.arguments[2] & WRITING:
+        return (*ERRORS[name], errno.ENOSPC, errno.EROFS)
+    return ERRORS.get(name, ())
