@@ -85,7 +85,7 @@ class Lookup:
             where = f"{where}/{name}"
             if name not in at.names:
                 uid, mode = (self._uid, 0o700) if where == path else (0, 0o755)
-                self.tree.change((at, name, Folder(self.tree.take_number(), mode, uid, uid, self._now(), at)))
+                self.tree.change((at, name, Folder(self.tree.take_number(), mode, uid, self._now(), at)))
                 self.tree.sync_names(at)
             below = at.names[name]
             assert isinstance(below, Folder), where
@@ -140,7 +140,6 @@ class Lookup:
         at, rest = self._begin(text, dir_fd)
         if rest is None:
             return Place(self.tree.root, "", at)
-        is_dot = rest == "." or rest.endswith("/.")
         must_be_folder = rest.endswith(("/", "/.", "/..")) or rest in (".", "..")
         names = [name for name in reversed(rest.split("/")) if name not in ("", ".")]
         links, last = 0, ""
@@ -159,7 +158,7 @@ class Lookup:
             if found is None:
                 if (where := self._above.get(at)) is not None:
                     raise OutsideError("/".join([where, name, *reversed(names)]))
-                if names or is_dot:
+                if names:
                     raise make_error(errno.ENOENT, path)
                 return Place(at, name, None)
             if isinstance(found, SymbolicLink) and (names or is_followed or must_be_folder):
@@ -174,7 +173,7 @@ class Lookup:
             folder, last, at = at, name, found
         if must_be_folder and not isinstance(at, Folder):
             raise make_error(errno.ENOTDIR, path)
-        return Place(folder, "." if is_dot else last or ".", at)
+        return Place(folder, last, at)
 
     def _own(self, path: object) -> OpenFile | None:
         """Return the open file that a path of /proc stands for."""
@@ -212,7 +211,7 @@ class Lookup:
 
     def _check(self, inode: Inode, bits: int, path: object = None) -> None:
         if self._uid:
-            shift = 6 if inode.uid == self._uid else 3 if inode.gid == self._uid else 0
+            shift = 6 if inode.uid == self._uid else 0
             if ~(inode.mode >> shift) & bits:
                 raise make_error(errno.EACCES, path)
 
@@ -232,21 +231,15 @@ class Lookup:
         self._found.clear()
         self.tree.change(*change)
 
-    def _entry(self, path: object, dir_fd: int | None) -> tuple[Place, bool]:
-        """Return the place of a name itself, and whether a slash after it wants a folder there."""
-        text = os.fsdecode(path)  # type: ignore[arg-type]
-        stripped = text.rstrip("/")
-        return self._walk(stripped or text, dir_fd, is_followed=False), 0 < len(stripped) < len(text)
+    def _entry(self, path: object, dir_fd: int | None) -> Place:
+        """Return the place of a name itself."""
+        text = os.fsdecode(path).rstrip("/")  # type: ignore[arg-type]
+        if os.path.basename(text) in ("", ".", ".."):
+            raise UnknownCallError(f"a change of {path!r}")
+        return self._walk(text, dir_fd, is_followed=False)
 
-    def _free_place(self, path: object, dir_fd: int | None, *, is_folder: bool = False) -> Place:
-        """Return the place for a new name.
-
-        Raises:
-            OSError: the name exists.
-        """
-        place, has_slash = self._entry(path, dir_fd)
-        if place.inode is not None:
-            raise make_error(errno.EEXIST, path)
-        if has_slash and not is_folder:
+    def _existing_entry(self, path: object, dir_fd: int | None) -> tuple[Place, Inode]:
+        place = self._entry(path, dir_fd)
+        if place.inode is None:
             raise make_error(errno.ENOENT, path)
-        return place
+        return place, place.inode
