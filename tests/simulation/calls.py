@@ -172,11 +172,14 @@ class Calls:
                 return method(path, *arguments, **named)
             if dir_fd is not None:
                 named["dir_fd"] = dir_fd
-            if path is None or not disk.leads_here(path := os.fspath(path), dir_fd):
+            text = path if type(path) is str else "" if path is None else os.fsdecode(path)
+            if path is None or not disk.leads_here(text, dir_fd):
                 return real(path, *arguments, **named)
-            self._begin(call, disk.describe(path, dir_fd), None, path)
+            if isinstance(path, bytes) and call in ("listdir", "scandir", "readlink"):
+                raise UnknownCallError(f"{call} of {path!r}")
+            self._begin(call, text if dir_fd is None else disk.describe(text, dir_fd), None, text)
             try:
-                return method(path, *arguments, **named)
+                return method(text, *arguments, **named)
             except OutsideError as outside:
                 named.pop("dir_fd", None)
                 return real(outside.path, *arguments, **named)
@@ -210,7 +213,7 @@ class Calls:
         disk, method = self._disk, getattr(self._disk, call)
 
         def function(src: Any, dst: Any, *arguments: Any, **named: Any) -> Any:
-            src, dst = os.fspath(src), os.fspath(dst)
+            src, dst = os.fsdecode(src), os.fsdecode(dst)
             fds = named.get("src_dir_fd"), named.get("dst_dir_fd", named.get("dir_fd"))
             here = disk.leads_here(src, fds[0]), disk.leads_here(dst, fds[1])
             if not here[1] and (call == "symlink" or not here[0]):
@@ -236,7 +239,8 @@ class Calls:
     def _make_refusal(self, call: str, real: Function) -> Function:
         def function(*arguments: Any, **named: Any) -> Any:
             for one in (*arguments[:2], *named.values()):
-                if isinstance(one, (int, str, bytes, os.PathLike)) and self._disk.leads_here(one):
+                is_path = isinstance(one, (str, bytes, os.PathLike))
+                if self._disk.leads_here(os.fsdecode(one)) if is_path else isinstance(one, int) and one in self._files:
                     raise UnknownCallError(f"{call} of {one!r} is not simulated")
             return real(*arguments, **named)
 
@@ -249,8 +253,8 @@ class Calls:
             file: Any, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
             newline: str | None = None, closefd: bool = True, opener: Any = None,
         ) -> Any:  # fmt: skip
-            file = file if isinstance(file, int) else os.fspath(file)
-            if not self._disk.leads_here(file):
+            file = file if isinstance(file, int) else os.fsdecode(file)
+            if not (file in self._files if isinstance(file, int) else self._disk.leads_here(file)):
                 return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
             raw_mode = mode.replace("b", "").replace("t", "")
             try:
@@ -268,9 +272,6 @@ class Calls:
             return text
 
         return function
-
-    def _leads_here(self, file: Any) -> bool:
-        return bool(self._disk.leads_here(file if isinstance(file, int) else os.fspath(file)))
 
     def _make_fallocate(self, real: Function) -> Function:
         def fallocate(fd: int, mode: int, start: Any, length: Any) -> int:
@@ -296,9 +297,8 @@ class Calls:
             if number != OPENAT2:
                 raise UnknownCallError(f"system call {number} of {text}")
             try:
-                if stat.S_ISLNK(os.lstat(text).st_mode) or os.path.realpath(text) != text:
-                    raise make_error(errno.ELOOP, text)
-                return os.open(text, os.O_PATH | os.O_CLOEXEC)
+                self._begin("open", text, None, text)
+                return int(self._disk.open_plain(text))
             except OSError as error:
                 ctypes.set_errno(error.errno)
                 return -1

@@ -94,15 +94,18 @@ class Disk(Lookup):
 
     # -- files ---------------------------------------------------------------------------------------------------
 
-    def open(self, path: object, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def open(self, path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if flags & ~KNOWN_FLAGS or (flags & os.O_CREAT and flags & os.O_DIRECTORY):  # the kernels differ
             raise UnknownCallError(f"open of {path!r} with flags {flags:#o}")
-        is_exclusive = flags & os.O_CREAT and flags & os.O_EXCL
-        place = self._walk(path, dir_fd, is_followed=not (flags & os.O_NOFOLLOW or is_exclusive))
-        inode = place.inode
+        is_followed = not (flags & os.O_NOFOLLOW or (flags & os.O_CREAT and flags & os.O_EXCL))
+        if not flags & os.O_CREAT:
+            inode: Inode | None = self._existing(path, dir_fd, is_followed=is_followed)
+        else:
+            place = self._walk(path, dir_fd, is_followed=is_followed)
+            inode = place.inode
         if inode is None:
-            if not flags & os.O_CREAT or str(path).endswith("/"):
-                raise make_error(errno.EISDIR if flags & os.O_CREAT else errno.ENOENT, path)
+            if path.endswith("/"):
+                raise make_error(errno.EISDIR, path)
             inode = RegularFile(self.tree.take_number(), mode & ~self._umask & 0o7777, self._uid, self._now())
             self._change(path, (place.folder, place.name, inode))
         else:
@@ -111,7 +114,11 @@ class Disk(Lookup):
             self._cut(inode, 0)
         return self._number(OpenFile(inode, self.describe(path, dir_fd), flags))
 
-    def _check_open(self, inode: Inode, flags: int, path: object) -> None:
+    def open_plain(self, path: str) -> int:
+        """Open a path for nothing if no step of it is a link, as openat2(2) does."""
+        return self._number(OpenFile(self._plain(path), path, os.O_PATH))
+
+    def _check_open(self, inode: Inode, flags: int, path: str) -> None:
         if flags & os.O_CREAT and flags & os.O_EXCL:
             raise make_error(errno.EEXIST, path)
         is_folder, kind = isinstance(inode, Folder), stat.S_IFMT(inode.mode)
@@ -291,21 +298,19 @@ class Disk(Lookup):
 
     # -- names ---------------------------------------------------------------------------------------------------
 
-    def mkdir(self, path: object, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+    def mkdir(self, path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         self._make(path, dir_fd, Folder, mode & ~self._umask & 0o1777)
 
-    def mknod(self, path: object, mode: int = 0o600, device: int = 0, *, dir_fd: int | None = None) -> None:
+    def mknod(self, path: str, mode: int = 0o600, device: int = 0, *, dir_fd: int | None = None) -> None:
         """Make a pipe, or a socket, which bind(2) would make."""
         if stat.S_IFMT(mode) not in (stat.S_IFIFO, stat.S_IFSOCK):
             raise UnknownCallError(f"mknod of {path!r} with mode {mode:#o}")
         self._make(path, dir_fd, Inode, mode & ~self._umask)
 
-    def symlink(
-        self, src: object, dst: object, target_is_directory: bool = False, *, dir_fd: int | None = None
-    ) -> None:
-        self._make(dst, dir_fd, SymbolicLink, 0o777).target = os.fsdecode(src)  # type: ignore[arg-type]
+    def symlink(self, src: str, dst: str, target_is_directory: bool = False, *, dir_fd: int | None = None) -> None:
+        self._make(dst, dir_fd, SymbolicLink, 0o777).target = src
 
-    def _make(self, path: object, dir_fd: int | None, kind: type[InodeT], mode: int) -> InodeT:
+    def _make(self, path: str, dir_fd: int | None, kind: type[InodeT], mode: int) -> InodeT:
         """Make a new file of some kind with a name of its own."""
         place = self._entry(path, dir_fd)
         if place.inode is not None:
@@ -315,7 +320,7 @@ class Disk(Lookup):
         return made
 
     def link(
-        self, src: object, dst: object, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None,
+        self, src: str, dst: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None,
         follow_symlinks: bool = True,
     ) -> None:  # fmt: skip
         inode, place = self._existing_entry(src, src_dir_fd)[1], self._entry(dst, dst_dir_fd)
@@ -325,7 +330,7 @@ class Disk(Lookup):
             raise make_error(errno.EPERM)
         self._change(dst, (place.folder, place.name, inode))
 
-    def rename(self, src: object, dst: object, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+    def rename(self, src: str, dst: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
         old, new = self._entry(src, src_dir_fd), self._entry(dst, dst_dir_fd)
         moved, replaced = old.inode, new.inode
         if moved is None:
@@ -345,7 +350,7 @@ class Disk(Lookup):
 
     replace = rename
 
-    def unlink(self, path: object, *, dir_fd: int | None = None) -> None:
+    def unlink(self, path: str, *, dir_fd: int | None = None) -> None:
         place, inode = self._existing_entry(path, dir_fd)
         if isinstance(inode, Folder):
             raise make_error(errno.EISDIR, path)
@@ -353,7 +358,7 @@ class Disk(Lookup):
 
     remove = unlink
 
-    def rmdir(self, path: object, *, dir_fd: int | None = None) -> None:
+    def rmdir(self, path: str, *, dir_fd: int | None = None) -> None:
         place, inode = self._existing_entry(path, dir_fd)
         if not isinstance(inode, Folder):
             raise make_error(errno.ENOTDIR, path)
@@ -361,20 +366,16 @@ class Disk(Lookup):
             raise make_error(errno.ENOTEMPTY, path)
         self._change(path, (place.folder, place.name, None))
 
-    def readlink(self, path: object, *, dir_fd: int | None = None) -> str | bytes:
-        if not os.fsdecode(path) and dir_fd is not None:  # type: ignore[arg-type]
-            inode: Inode | None = self.files[dir_fd].inode  # as O_PATH and O_NOFOLLOW have opened it
-        elif (own := self._own(path)) is not None:
+    def readlink(self, path: str, *, dir_fd: int | None = None) -> str:
+        if (own := self._own(path)) is not None:
             return own.path
-        else:
-            inode = self._walk(path, dir_fd, is_followed=False).inode
-        if inode is None:
-            raise make_error(errno.ENOENT, path)
+        is_open = not path and dir_fd is not None  # as O_PATH and O_NOFOLLOW have opened it
+        inode = self._existing(dir_fd if is_open and dir_fd else path, dir_fd, is_followed=False)
         if not isinstance(inode, SymbolicLink):
-            raise make_error(errno.EINVAL if os.fsdecode(path) else errno.ENOENT, path)  # type: ignore[arg-type]
-        return os.fsencode(inode.target) if isinstance(path, bytes) else inode.target
+            raise make_error(errno.ENOENT if is_open else errno.EINVAL, path)
+        return inode.target
 
-    def _list(self, path: object) -> list[tuple[str, Inode]]:
+    def _list(self, path: str | int) -> list[tuple[str, Inode]]:
         """Return what a folder has, in an order that no caller should rely on."""
         inode = self._existing(path)
         if not isinstance(inode, Folder):
@@ -382,23 +383,20 @@ class Disk(Lookup):
         self._check(inode, READ, path)
         return sorted(inode.names.items(), key=lambda entry: (zlib.crc32(entry[0].encode() + self._salt), entry[0]))
 
-    def listdir(self, path: object) -> list[str] | list[bytes]:
-        names = [name for name, _ in self._list(path)]
-        return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
+    def listdir(self, path: str | int) -> list[str]:
+        return [name for name, _ in self._list(path)]
 
-    def scandir(self, path: object) -> Listing:
-        if isinstance(path, bytes):
-            raise UnknownCallError(f"scandir of {path!r}")
+    def scandir(self, path: str | int) -> Listing:
         if isinstance(path, int):
             return Listing([Entry(name, name, inode, path) for name, inode in self._list(path)])
-        return Listing([Entry(name, os.path.join(str(path), name), inode) for name, inode in self._list(path)])
+        return Listing([Entry(name, os.path.join(path, name), inode) for name, inode in self._list(path)])
 
     # -- status --------------------------------------------------------------------------------------------------
 
-    def stat(self, path: object, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
+    def stat(self, path: str | int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
         return self._status(self._existing(path, dir_fd, is_followed=follow_symlinks))
 
-    def lstat(self, path: object, *, dir_fd: int | None = None) -> os.stat_result:
+    def lstat(self, path: str, *, dir_fd: int | None = None) -> os.stat_result:
         return self._status(self._existing(path, dir_fd, is_followed=False))
 
     def fstat(self, fd: int) -> os.stat_result:
@@ -416,17 +414,17 @@ class Disk(Lookup):
         head = (inode.mode, inode.number, DEVICE, links, inode.uid, inode.uid, size, *[one // 10**9 for one in times])
         return os.stat_result((*head, *[one / 10**9 for one in times], *times, PAGE, allocated // 512, 0))
 
-    def statvfs(self, path: object) -> os.statvfs_result:
+    def statvfs(self, path: str | int) -> os.statvfs_result:
         self._existing(path)
         free = max(0, self.size - self.tree.used) // PAGE
         return os.statvfs_result((PAGE, PAGE, self.size // PAGE, free, free, 2**20, 2**20, 2**20, 0, 255))
 
     fstatvfs = statvfs
 
-    def chmod(self, path: object, mode: int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> None:
+    def chmod(self, path: str | int, mode: int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> None:
         inode = self._owned(path, dir_fd, follow_symlinks)
         inode.mode = stat.S_IFMT(inode.mode) | mode & 0o7777
-        self._found.clear()
+        self._forget()
 
     def fchmod(self, fd: int, mode: int) -> None:
         if self.files[fd].flags & os.O_PATH:
@@ -434,7 +432,7 @@ class Disk(Lookup):
         self.chmod(fd, mode)
 
     def utime(
-        self, path: object, times: tuple[float, float] | None = None, *, ns: tuple[int, int] | None = None,
+        self, path: str | int, times: tuple[float, float] | None = None, *, ns: tuple[int, int] | None = None,
         dir_fd: int | None = None, follow_symlinks: bool = True,
     ) -> None:  # fmt: skip
         now = self._now()
@@ -444,7 +442,7 @@ class Disk(Lookup):
         inode.atime, inode.mtime = ns
         inode.ctime = now
 
-    def _owned(self, path: object, dir_fd: int | None, is_followed: bool) -> Inode:
+    def _owned(self, path: str | int, dir_fd: int | None, is_followed: bool) -> Inode:
         """Return what a path stands for, whose status is about to change."""
         inode = self._existing(path, dir_fd, is_followed=is_followed)
         if inode in self._above:

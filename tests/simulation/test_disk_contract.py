@@ -189,7 +189,6 @@ def test_links_lead_where_they_say(folder: Path) -> None:
     assert (folder / "to_real" / "file").read_text() == (folder / "absolute" / ".." / "file").read_text() == "text"
     assert os.path.realpath(folder / "absolute" / ".." / "file") == f"{os.path.realpath(folder)}/real/file"
     assert os.readlink(folder / "to_real") == "real"
-    assert os.readlink(os.fsencode(folder / "to_real")) == b"real"
     assert failed(os.readlink, folder / "real") == "EINVAL"
     assert stat.S_ISLNK(os.lstat(folder / "to_real").st_mode)
     assert stat.S_ISDIR(os.lstat(f"{folder}/to_real/").st_mode)
@@ -248,7 +247,6 @@ def test_listings_and_walks_see_all(folder: Path) -> None:
         first = next(entries)
         assert (first.is_dir(), first.is_file(), first.path) == (True, False, f"{folder}/{first.name}")
         assert first.stat().st_ino == first.inode() == os.stat(first).st_ino
-    assert sorted(os.listdir(os.fsencode(folder))) == [b"a", b"b", b"c"]
     assert failed(os.listdir, folder / "b" / "file.py") == failed(os.scandir, folder / "b" / "file.py") == "ENOTDIR"
     shutil.rmtree(folder / "a")
     shutil.move(folder / "b", folder / "c")
