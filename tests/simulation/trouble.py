@@ -1,7 +1,6 @@
-"""What befalls the disk of a simulated daemon: calls that fail, hang or find no space.  Knows no hook and no record.
+"""What befalls the disk of a simulated daemon: calls that fail, or find no space.  Knows no hook and no record.
 
-Only calls of the daemon below its state's folder are befallen.  Its threads are interrupted at any of its calls, now
-and then, whether there is trouble or not.
+Only calls of the daemon below its state's folder are befallen.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FAILURES = {
     "rename": (errno.EIO, errno.ENOSPC), "replace": (errno.EIO,), "ftruncate": (errno.EIO,), "read": (errno.EIO,),
     "unlink": (errno.EROFS,), "mkdir": (errno.ENOSPC,),
 }  # fmt: skip
-KINDS = ("disk_failing", "disk_failing", "disk_full", "disk_hanging")
+KINDS = ("disk_failing", "disk_failing", "disk_full")
 PROMISE = 0.06  # seconds of entries before a failed sync that it may lose
 RECOVERY = 8.0  # seconds after which the daemon has begun a segment whose syncs work again
 
@@ -50,7 +49,7 @@ class DiskTrouble:
             self.windows.append((self._began - PROMISE, self._kernel.now + RECOVERY))
 
     def may_have_lost(self, moment: float) -> bool:
-        """Return whether an entry of that moment may not have reached the disk, since a sync failed or was late."""
+        """Return whether an entry of that moment may not have reached the disk, since a sync failed."""
         return any(begin <= moment <= end for begin, end in self.windows)
 
     def _is_befallen(self, path: str) -> bool:
@@ -62,18 +61,6 @@ class DiskTrouble:
         share, which = self._random.random(), self._random.random()
         return FAILURES[call][int(which * len(FAILURES[call]))] if share < 0.25 else None
 
-    def _pause(self, share: float, seconds: float) -> None:
-        length = self._random.random() / share
-        if length < 1:
-            self._kernel.sleep(length * seconds)
-
     def _before(self, call: str, path: str) -> None:
-        kernel = self._kernel
-        if call == "close" or not self._is_befallen(path):
-            self._disk.size = self._size
-            return
-        if kernel.current is not None:
-            self._pause(0.05, 0.002)
-            if self.kind == "disk_hanging":
-                self._pause(0.2, 2.0)
-        self._disk.size = self._disk.tree.used + self._room if self.kind == "disk_full" else self._size
+        is_full = self.kind == "disk_full" and self._is_befallen(path)
+        self._disk.size = self._disk.tree.used + self._room if is_full else self._size
