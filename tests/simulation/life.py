@@ -132,7 +132,7 @@ class Lives:
         """Kill the daemon, or cut its power. Return up to when the record is promised to be there."""
         world, is_power_lost = self._world, self._random.random() < 0.5
         world.faults["power_lost" if is_power_lost else "daemon_killed"] += 1
-        world.has_failing_disk(False)
+        world.trouble.end()
         self._image = self._disk.image(is_power_lost=is_power_lost)
         process.end(-9)
         if is_power_lost:
@@ -144,7 +144,7 @@ class Lives:
 
     async def _after(self, process: Process, promised: float | None, failure: list[str]) -> None:
         world, kernel = self._world, self._kernel
-        world.has_failing_disk(False)
+        world.trouble.end()
         world.judge.blow("end")
         if promised is not None:
             self._disk.become(self._image)
@@ -162,7 +162,8 @@ class Lives:
                 world.violate(f"D: a process is left: {one}")
                 one.end(-9)
             one.reap()
-        world.ledger.restart(None if promised in (None, float("inf")) else promised)
+        with kernel.acting_as(kernel.init):
+            world.ledger.restart(None if promised in (None, float("inf")) else promised, world.trouble.may_have_lost)
         if not world.is_kept or promised not in (None, float("inf")):
             world.judge.forget_counts(is_zero=not world.is_kept)
         for agent in world.agents:

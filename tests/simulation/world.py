@@ -19,6 +19,7 @@ from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
 from simulation.session import AgentOfWorld
 from simulation.sources import BROKEN, CONFIG, source_text
+from simulation.trouble import DiskTrouble
 
 __all__ = ["World"]
 
@@ -29,7 +30,7 @@ MAX_VIOLATIONS = 20
 class World:
     """What outlives a daemon: files, agents, what was acknowledged."""
 
-    def __init__(self, kernel: Kernel, seed: object, folder: str, wanted: int) -> None:
+    def __init__(self, kernel: Kernel, seed: object, folder: str, wanted: int, trouble: DiskTrouble) -> None:
         self.kernel, self.seed, self.folder, self.wanted = kernel, seed, folder, wanted
         self.random = Random(f"{seed} world")
         self.config = f"{folder}/config"
@@ -61,7 +62,7 @@ class World:
         self._is_trusted = False  # it was, at least once
         self.agents = [AgentOfWorld(self, f"agent-{n}", self.project if n == 0 else None) for n in range(4)]
         self._admin: Client | None = None
-        self.has_failing_disk: Callable[[bool], None] = lambda _: None
+        self.trouble = trouble
 
     # -- what is wrong ---------------------------------------------------------------------------------------
 
@@ -185,7 +186,8 @@ class World:
         self.digest.update(repr(sorted(decision.items(), key=lambda item: item[0])).encode())
         self.judge.end(asked, decision)
         if decision.get("record") is not None:
-            self.ledger.told(decision["decision_id"], decision["record"], self.kernel.now)
+            with self.kernel.acting_as(self.kernel.init):
+                self.ledger.told(decision["decision_id"], decision["record"], self.kernel.now)
 
     # -- the administrator -----------------------------------------------------------------------------------
 
@@ -367,11 +369,10 @@ class World:
             agent._client.end()
 
     async def fail_disk(self) -> None:
-        self.faults["disk_failing"] += 1
+        self.faults[self.trouble.begin()] += 1
         self.judge.blow("disk")
-        self.has_failing_disk(True)
         await trio.sleep(self.random.random() * 0.4)
-        self.has_failing_disk(False)
+        self.trouble.end()
         self.judge.blow("disk")
 
     async def hang_up(self) -> None:
