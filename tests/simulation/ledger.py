@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -28,6 +29,7 @@ class Ledger:
         self._torn: dict[str, None] = {}
         self._at: dict[str, int] = {}
         self._last: tuple[int, str] | None = None
+        self._calls: deque[object] = deque(maxlen=500)
         self.lines = 0
 
     def read(self, *, is_torn: bool = False) -> None:
@@ -69,11 +71,17 @@ class Ledger:
         self.hashes[seq] = own
         self._digest.update(line)
         self.lines += 1
+        self._calls.append(entry.get("call_id"))
         decision = entry.get("decision_id")
         if entry["kind"] == "decision" and isinstance(decision, str):
             if decision in self._decided:
                 self._violate(f"F: decision {decision} is recorded twice")
             self._decided[decision] = seq
+
+    def has(self, call: str) -> bool:
+        """Return whether a fire with this id of a call is on record."""
+        self.read()
+        return call in self._calls
 
     def told(self, decision: str, head: dict[str, object], now: float) -> None:
         """Note the head that an answer names: by now its entry is in the record."""

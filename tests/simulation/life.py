@@ -31,6 +31,7 @@ __all__ = ["Lives"]
 
 SCRIPTS = 0.12  # how many of the lives are quiet ones
 PROMISE = 0.06  # seconds after which an answer's entry is on the disk, and a millisecond or two of a step
+QUIET = 16.0  # seconds after which no hook hangs any more
 LEAVE = 3.0  # seconds in which all that a daemon started is gone
 VERSION = "VERSION = 0"
 SCRIPTED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "callbacks", "scripted.py")
@@ -62,11 +63,14 @@ class Lives:
     async def run(self) -> None:
         """Live on until enough was fired."""
         self._world.prepare()
-        while not self._world.is_over:
-            if self._has_scripts and self._random.random() < SCRIPTS:
-                await self._quiet_life()
-            else:
-                await self._life()
+        try:
+            while not self._world.is_over:
+                if self._has_scripts and self._random.random() < SCRIPTS:
+                    await self._quiet_life()
+                else:
+                    await self._life()
+        except* Exception as group:
+            self._world.violate(f"A: the world cannot understand what it is told: {first_of(group)!r}")
 
     def _begin(self) -> Process:
         kernel = self._kernel
@@ -113,6 +117,8 @@ class Lives:
                         inhabitants.cancel_scope.cancel()
                         nursery.cancel_scope.cancel()
             if not over.is_set() and not process.is_dead:
+                await trio.sleep(QUIET)
+                await world.flood(0.3)  # nobody else is there, whose calls would wake those that wait
                 world.faults["daemon_stopped"] += 1
                 signal.raise_signal(signal.SIGTERM)
                 with trio.move_on_after(60.0) as scope:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -40,6 +41,7 @@ class World:
         self.faults: Counter[str] = Counter()
         self.fires = 0
         self._nonces = 0
+        Client.complain = self.violate
         self.judge = Judge(self.violate, lambda: kernel.now)
         self.ledger = Ledger(f"{folder}/state/record", self.digest, self.violate)
         self.versions = {name: Versions(name, f"{self.config}/hooks.d/{name}.py") for name in ("a", "b", "n", "t", "c")}
@@ -380,16 +382,55 @@ class World:
         await trio.sleep(0)
 
     async def _one_shot(self) -> None:
+        await self._fire_once({"a": "deny"} if self.random.random() < 0.5 else {})
+
+    async def _fire_once(self, do: dict[str, str]) -> None:
         """Fire once over a connection of its own."""
         try:
             async with trio.open_nursery() as nursery:
                 client = Client(self.kernel, self.agent_socket)
                 nursery.start_soon(client.run)
-                do = {"a": "deny"} if self.random.random() < 0.5 else {}
                 await self.fire(client, "pre_tool_use", "Bash", do, [*self.globals.values()])
                 client.end()
         except* (ConnectionLost, Refusal):
             pass
+
+    async def _abandon(self) -> None:
+        """Leave in the middle of a gate, whose hook runs on: the record has it, and its worker is busy until then."""
+        self.faults["gate_abandoned"] += 1
+        daemon, began = self.kernel.daemon, self.kernel.now
+        self._nonces += 1
+        params = {
+            "event": "pre_tool_use", "call_id": (left := f"left-{self._nonces}"),
+            "payload": {"tool_name": "Bash", "tool_input": {"n": 1}, "do": {"a": "slow:0.4"}, "nonce": left},
+        }  # fmt: skip
+        is_refused = False  # an answer that says that there is no decision
+        try:
+            async with trio.open_nursery() as nursery:
+                client = Client(self.kernel, self.agent_socket)
+                nursery.start_soon(client.run)
+                nursery.start_soon(partial(client.call, "fire", **params))
+                await trio.sleep(0.02 + 0.3 * self.random.random())
+                client.end()
+        except* ConnectionLost:
+            pass
+        except* Refusal:
+            is_refused = True
+        for _ in range(12):
+            if self.ledger.has(left):
+                return
+            await trio.sleep(1.0)
+        # After a failed sync the record takes nothing for a while, not even this.
+        is_calm = self.judge.blows.get("disk", 0.0) < began - 15.0 and self.judge.blows["start"] < began
+        if is_calm and not is_refused and self.kernel.daemon is daemon and not daemon.is_dead:
+            self.violate(f"F: a gate that its client left is not on record: {left}")
+
+    async def flood(self, seconds: float = 0.02) -> None:
+        """Fire from many clients at once: each waits its turn, and gets it."""
+        self.faults["flood"] += 1
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(self._fire_once, {"a": f"slow:{seconds}"})
 
     def _events(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
         async def kill(name: str) -> None:
@@ -405,6 +446,7 @@ class World:
             (1, lambda: kill("guardian")), (3, lambda: self.stop_one("worker")), (1, lambda: self.stop_one("zygote")),
             (3, self.break_file), (3, self.switch_global), (2, self.suspend), (2, self.shift_clock),
             (2, self.stall_client), (2, self.drop_client), (2, self.hang_up), (4, self._one_shot), (2, self.fail_disk),
+            (4, self._abandon), (3, self.flood),
         ]  # fmt: skip
 
     async def befall(self) -> None:
