@@ -207,9 +207,7 @@ class ChainWriter:
         self._mark = mark
         self._clock, self.now = clock, now
         self._reserve = reserve
-        self._unfinished: str = (
-            ""  # the path of a segment without its header, which may still be there
-        )
+        self._unfinished: str = ""  # the path of a segment without its header, which may still be there
         self.head = make_head(recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
         if recovery.place is None:
             self._begin(None, skipped=recovery.skipped)
