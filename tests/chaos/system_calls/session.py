@@ -152,7 +152,7 @@ class Life:
         if result is None:
             return False
         self._decisions[result["decision_id"]] = f"{event} {word}"
-        self._count = max(self._count, (result["context"] or {}).get("count", 0))
+        self._count = max(self._count, (result.get("context") or {}).get("count", 0))
         if result["verdict"] in REFUSALS:
             if result["cause"] != "policy":
                 self._effect(f"denied: {result['cause']}")
