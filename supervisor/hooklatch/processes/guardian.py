@@ -67,11 +67,16 @@ class Guardian:
             with theirs:
                 self._process = start_guardian(theirs.fileno(), interpreter)
             self.pid = self._process.pid
-            OWNED.add(self.pid)  # before the next checkpoint, at which a sweep could reap it
-            self._pidfd = os.pidfd_open(self.pid)
+            try:
+                self._pidfd = os.pidfd_open(self.pid)
+            except OSError:
+                self._process.kill()
+                self._process.wait()
+                raise
         except OSError:
             self._socket.close()
             raise
+        OWNED.add(self.pid)  # before the next checkpoint, at which a sweep could reap it
 
     @property
     def has_ended(self) -> bool:
