@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples packaging
 
-.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls oracle docs release format format-check lint types collect clean
+.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release format format-check lint types collect clean
 
 check: static test ratios
 
@@ -131,6 +131,10 @@ bench: $(VENV)/.ready
 MINUTES ?= 10
 soak: $(VENV)/.ready
 	$(BIN)/python tests/chaos/soak.py $(MINUTES)
+
+# The whole daemon under fresh seeds, one on each core; docs/reference/simulation.md says how to read one that fails.
+simulate: $(VENV)/.ready
+	$(BIN)/python -m tests.simulation --minutes $(MINUTES) --fires 20000
 
 # Each system call of the daemon fails once with each of its errors, each in a life of its own: most of an hour.
 system-calls: $(VENV)/.ready

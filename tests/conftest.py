@@ -19,15 +19,23 @@ ALONE = {
     "tests/overload/test_payload_bytes.py",
     "tests/processes/test_limits_of_trees.py",
     "tests/processes/test_stress.py",
-    "tests/test_bench.py",
 }
+# Seconds for each test, and nothing that two of them share: one process after the other takes one.
+APART = {"tests/test_bench.py"}
 FIRST = {
     *ALONE,
+    *APART,
+    "tests/cli/daemon/test_serve.py",
+    "tests/cli/hosts/test_doctor.py",
+    "tests/cli/hosts/test_install.py",
+    "tests/clients/test_real_daemon.py",
+    "tests/entry/test_silence.py",
     "tests/fleet/system/test_system.py",
     "tests/fuzz/test_bounds.py",
     "tests/model/test_fake_workers.py",
     "tests/real_hosts/test_opencode.py",
     "tests/real_hosts/test_qwen.py",
+    "tests/service/loading/test_hung_disk.py",
 }
 
 
@@ -46,6 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Have the tests of a file run in one process, which starts once what they share, and those of `ALONE` in one too.
 
+    Only those of `APART` go to any process.
+
     (Its own groups are lost on pytest 9.2, which takes no change of a test's name.)
     """
     from xdist.scheduler import LoadScopeScheduling
@@ -53,6 +63,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
+            if file in APART:
+                return nodeid
             return "alone" if file in ALONE else file
 
     config.option.loadscopereorder = False  # else the files with few tests, which take the longest, come last

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from support.scripted_daemon import ScriptedDaemon
-from support.warm_guardians import of_the_interpreter
+from support.warm_interpreters import of_the_interpreters
 
 
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left() -> Iterator[None]:
     before = set(os.listdir("/proc/self/fd"))
     yield
-    of_no_test = {str(fd) for fd in of_the_interpreter()[1]}
+    of_no_test = {str(fd) for fd in of_the_interpreters()[1]}
     assert set(os.listdir("/proc/self/fd")) - of_no_test <= before
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
+import math
 import os
 import platform
 import random
 import shlex
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
+
+from simulation import faults
 
 __all__ = ["main", "run_seed"]
 
@@ -29,15 +36,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--list-faults", action="store_true", help="print the names of these faults, one a line")
     parser.add_argument("--json", action="store_true", help="print the last line alone")
     parser.add_argument("--log", action="store_true", help="print the daemon's log to standard error")
+    parser.add_argument("--minutes", type=float, help="play fresh seeds for so long, one on each core")
+    parser.add_argument("--seeds", help="play these seeds, as in 1-12, one on each core")
     chosen = parser.parse_args(arguments)
-    from simulation import faults
-
     if chosen.list_faults:
         print("\n".join(faults.FAULTS))
         return 0
+    if chosen.fault is not None and chosen.fault not in faults.FAULTS:
+        parser.error(f"there is no fault {chosen.fault!r}; --list-faults prints them")
+    if chosen.minutes is not None:
+        first = time.time_ns() // 1_000_000_000
+        return run_many(itertools.count(first), chosen.fires, minutes=chosen.minutes, fault=chosen.fault)
+    if chosen.seeds is not None:
+        begin, _, end = chosen.seeds.partition("-")
+        return run_many(iter(range(int(begin), int(end or begin) + 1)), chosen.fires, fault=chosen.fault)
     if chosen.fault is not None:
-        if chosen.fault not in faults.FAULTS:
-            parser.error(f"there is no fault {chosen.fault!r}; --list-faults prints them")
         faults.install(chosen.fault)
     result = run_seed(chosen.seed, chosen.fires, has_log=chosen.log, fault=chosen.fault)
     texts = result.pop("texts")
@@ -45,11 +58,48 @@ def main(arguments: Sequence[str]) -> int:
         for text in texts:
             print(text)
         if texts:
-            words = ["python", "-m", "tests.simulation", "--seed", str(chosen.seed), "--fires", str(chosen.fires)]
-            words += ["--fault", chosen.fault] if chosen.fault else []
-            print("again:", shlex.join(words))
+            print("again:", shlex.join(describe_command(chosen.seed, chosen.fires, chosen.fault)))
     print(json.dumps(result))
     return 1 if result["violations"] else 0
+
+
+def describe_command(seed: object, fires: int, fault: str | None) -> list[str]:
+    words = ["python", "-m", "tests.simulation", "--seed", str(seed), "--fires", str(fires)]
+    return words + (["--fault", fault] if fault else [])
+
+
+def run_many(seeds: Iterator[int], fires: int, *, minutes: float = math.inf, fault: str | None = None) -> int:
+    """Play seeds, each in an interpreter of its own, one on each core. Return the exit code.
+
+    The last line is JSON: the sums, and the seeds with violations.
+    """
+    began, sums, bad = time.monotonic(), Counter[str](), list[int]()
+
+    def play(seed: int) -> None:
+        words = describe_command(seed, fires, fault)
+        played = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=False)
+        *texts, last = played.stdout.splitlines() or [""]
+        result = json.loads(last) if played.returncode in (0, 1) and last.startswith("{") else {"violations": 1}
+        if result["violations"]:
+            bad.append(seed)
+            print("\n".join(texts or [shlex.join(words), played.stdout, played.stderr]), flush=True)
+        sums.update({"seeds": 1, "fires": result.get("fires", 0), "violations": result["violations"]})
+        sums.update(result.get("faults", {}))
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        running = set[Future[None]]()
+        for seed in seeds:
+            if time.monotonic() - began > minutes * 60:
+                break
+            running.add(pool.submit(play, seed))
+            while len(running) >= 2 * (os.cpu_count() or 1):
+                done, running = wait(running, return_when="FIRST_COMPLETED")
+                for one in done:
+                    one.result()
+        for one in running:
+            one.result()
+    print(json.dumps({**sums, "bad_seeds": sorted(bad), "seconds": round(time.monotonic() - began, 3)}))
+    return 1 if bad else 0
 
 
 def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | None = None) -> dict[str, Any]:

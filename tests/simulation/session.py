@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentOfWorld"]
 
 ACTIONS = ("deny", "deny", "deny", "allow", "ask", "mark", "slow:0.02", "slow:0.4", "print", "raise", "exit", "halt",
-           "garbage", "hang")  # fmt: skip
+           "garbage", "hang", "forge", "twice")  # fmt: skip
 SERVED = ("deny", "deny", "garbage", "illegal", "drop", "hang")
 OWN = ("s1", "s2", "s3")  # the hooks that a session registers by `run`, all of one file
 EVENTS = ("pre_tool_use",) * 8 + ("post_tool_use", "tool_result")

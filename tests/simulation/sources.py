@@ -11,6 +11,8 @@ FAILING = {
     "exit": "crash",
     "hang": "timeout",
     "garbage": "protocol",
+    "forge": "protocol",
+    "twice": "protocol",
     "illegal": "protocol",
     "drop": "crash",
 }
@@ -19,10 +21,23 @@ GUARDS = ("a", "b")  # the operator's files with a gate's guard each
 BROKEN = "def (\n"
 
 HEAD = """
-import os, time
+import os, sys, time
+from hooklatch_worker import wire
 from hooklatch_worker import allow, amend, ask, deny, halt, hook
 
 VERSION = {version}
+
+def forge(count, shift):
+    # It answers in the worker's stead: with another id, or twice at once.
+    frame, found = sys._getframe(), {{}}
+    while frame is not None:
+        for name in ("call", "connection"):
+            if name in frame.f_locals:
+                found.setdefault(name, frame.f_locals[name])
+        frame = frame.f_back
+    answered = wire.CallAnswered(found["call"].generation, found["call"].call_id + shift, b"")
+    found["connection"].sendall(wire.encode_frame(answered) * count)
+    time.sleep(0.05)
 
 def act(event, name):
     do = (event.payload.get("do") or {{}}).get(name, "pass")
@@ -40,6 +55,10 @@ def act(event, name):
         time.sleep(1e6)
     if what == "garbage":
         return 5
+    if what == "forge":
+        forge(1, 1)
+    if what == "twice":
+        forge(2, 0)
     if what == "mark":
         return amend(tool_input={{**event.payload["tool_input"], "marked": said}})
     if what in ("deny", "halt", "ask", "allow"):

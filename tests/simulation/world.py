@@ -56,6 +56,7 @@ class World:
         self.project_fault: str | None = None  # why each gate in the project must be denied
         self._fired = trio.Event()
         self._of_project = trio.Lock()
+        self._is_trusted = False  # it was, at least once
         self.agents = [AgentOfWorld(self, f"agent-{n}", self.project if n == 0 else None) for n in range(4)]
         self._admin: Client | None = None
         self.has_failing_disk: Callable[[bool], None] = lambda _: None
@@ -122,7 +123,7 @@ class World:
                 versions.written, versions.is_broken = versions.highest, False
                 self.judge.blow("load")
                 if versions.name == "p":
-                    self.project_fault = "the project has changed"
+                    self._change_project()
 
     async def edit(self, name: str) -> None:
         """Write a new version of a file: in one step, or in two with a moment between them."""
@@ -157,7 +158,7 @@ class World:
             self.write(versions.path, text)
         versions.written, versions.is_broken = versions.highest, False
         if name == "p":
-            self.project_fault = "the project has changed"
+            self._change_project()
 
     # -- fires -----------------------------------------------------------------------------------------------
 
@@ -246,6 +247,10 @@ class World:
             if one.is_broken and one.path not in wrong:
                 self.violate(f"E: a broken file is not reported: {one.path} {wrong}")
 
+    def _change_project(self) -> None:
+        if self._is_trusted:
+            self.project_fault = "the project has changed"
+
     async def trust(self) -> None:
         """Trust the project as it is."""
         async with self._of_project:  # else it were unknown which of its versions is trusted
@@ -257,6 +262,7 @@ class World:
             return
         version = versions.written
         result = await self.ask("trust", folder=self.project)
+        self._is_trusted = self._is_trusted or result is not None
         if result is not None and not result["diagnostics"]:
             versions.lowest, self.project_fault = version, None
             with self.project_hook.changing(is_certain=True):

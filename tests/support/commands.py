@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from hooklatch_worker.sandbox import linux
+from support.warm_commands import PROGRAM, start_command
 
-PROGRAM = [sys.executable, "-m", "hooklatch"]
+__all__ = [
+    "CONFIG", "GUARDS", "PATIENCE", "PROGRAM", "Daemon", "Pause", "Place", "Started", "new_place", "payload", "serving",
+]  # fmt: skip
 PATIENCE = 60  # seconds for what takes a moment; only a failing test waits that long
 GUARDS = """
 from hooklatch import ask, deny, halt, hook
@@ -80,10 +82,16 @@ class Place:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; with an `umask`, without a file of bytecode that others could then write to."""
         quiet = {} if umask == -1 else {"PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run(
-            [*PROGRAM, *words], input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
-            cwd=self.folder, env={**self.environment, **quiet, **environment}, umask=umask,
-        )  # fmt: skip
+        with start_command(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder,
+            env={**self.environment, **quiet, **environment}, umask=umask,
+        ) as process:  # fmt: skip
+            try:
+                out, err = process.communicate(stdin, timeout=PATIENCE)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess([*PROGRAM, *words], process.returncode, out, err)
 
     def json(self, *words: str, stdin: str = "", code: int = 0) -> Any:
         done = self.run(*words, "--json", stdin=stdin)
@@ -102,9 +110,9 @@ class Place:
 
     def begin(self, *words: str) -> Started:
         """Start a command and do not wait for it."""
-        process = subprocess.Popen(
-            [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            cwd=self.folder, env=self.environment,
+        process = start_command(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder,
+            env=self.environment,
         )  # fmt: skip
         self.begun.append(process)
         return Started(process)

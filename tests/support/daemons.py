@@ -24,7 +24,8 @@ from hooklatch.service.folders import DaemonOptions
 from hooklatch.service.parts import DaemonComponents
 from hooklatch_worker.sandbox import linux
 from support.repository import CALLBACKS
-from support.warm_guardians import of_the_interpreter, warm_guardians
+from support.warm_guardians import warm_guardians
+from support.warm_interpreters import of_the_interpreters
 
 # Which packages are installed is read once in a process, not with each of hundreds of daemons.
 setattr(find, "entry_points", functools.cache(find.entry_points))  # noqa: B010  (its type is another function's)
@@ -235,7 +236,7 @@ def nothing_left() -> Generator[None]:
         yield
     finally:
         CHECKED.remove(own)
-    pids, of_ours = of_the_interpreter()
+    pids, of_ours = of_the_interpreters()
     assert set(linux.list_children()) - children - pids == set(), "a child process was left"
     if any(one != own for one in CHECKED):
         return

@@ -36,7 +36,7 @@ class WorkerStarter:
 
     def __init__(self, source: wire.Source, zygote: ZygoteClient, code: wire.LoadCode) -> None:
         self.first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
-        self.loading: set[PoolWorker] = set()
+        self.loading: dict[PoolWorker, None] = {}
         self.started = 0
         self._source = source
         self._zygote = zygote
@@ -59,7 +59,7 @@ class WorkerStarter:
 
     async def _start_once(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
         worker = PoolWorker(await self._zygote.fork(self._source, limits.worker), may_emit=limits.may_emit)
-        self.loading.add(worker)
+        self.loading[worker] = None
         try:
             with trio.fail_after(limits.load_timeout):
                 loaded = await worker.load(msgspec.structs.replace(self._code, is_open=self.first is None))
@@ -76,7 +76,7 @@ class WorkerStarter:
                 raise ZygoteLostError("the zygote died while the worker imported") from None
             raise
         finally:
-            self.loading.discard(worker)
+            self.loading.pop(worker, None)
         self.started += 1
         return worker, loaded
 

@@ -192,7 +192,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _subscribe(self, connection: Connection, params: TopicsParams) -> RevisionAnswer:
         topics = validate_topics(params)
         if not connection.is_admin:
-            for topic in topics & OF_ADMINISTRATORS:
+            for topic in sorted(topics & OF_ADMINISTRATORS):
                 raise RpcError(ErrorCode.NOT_ADMIN, f"the topic {topic!r} needs the admin socket")
         session = require_session(connection) if "idle" in topics else connection.session
         view = self.registries.follow(session)  # before it listens: it needs no announcement of an earlier change
@@ -317,7 +317,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
 
 def validate_topics(params: TopicsParams) -> set[str]:
     topics = set(params.topics)
-    for topic in topics - TOPICS:
+    for topic in sorted(topics - TOPICS):
         raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown topic {topic!r}; there are {', '.join(sorted(TOPICS))}")
     return topics
 

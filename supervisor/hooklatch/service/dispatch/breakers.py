@@ -25,7 +25,7 @@ class Breakers:
     def __init__(self, on_release: Callable[[str, str], None]) -> None:
         self.all: dict[Key, Breaker] = {}
         self._on_release = on_release
-        self._quarantined: set[Key] = set()
+        self._quarantined: dict[Key, None] = {}
 
     def __iter__(self) -> Iterator[Breaker]:
         return iter(self.all.values())
@@ -44,7 +44,7 @@ class Breakers:
         for key in [*self.all]:
             if key[2].source.location == location and key[2].build < build:
                 del self.all[key]
-                self._quarantined.discard(key)
+                self._quarantined.pop(key, None)
         return self.all.setdefault((hook.name, hook.owner, hook.target), Breaker())
 
     def record_death(self, hook: Hook, now: float, message: str) -> bool:
@@ -52,7 +52,7 @@ class Breakers:
         assert isinstance(hook.target, PythonTarget)
         is_quarantined = self.make(hook).record_death(now, message)
         if is_quarantined:
-            self._quarantined.add((hook.name, hook.owner, hook.target))
+            self._quarantined[hook.name, hook.owner, hook.target] = None
         return is_quarantined
 
     def record_answer(self, hook: Hook) -> None:
@@ -94,5 +94,5 @@ class Breakers:
     def _release(self, keys: Iterable[Key], reason: str) -> None:
         for key in keys:
             if key in self._quarantined:
-                self._quarantined.discard(key)
+                self._quarantined.pop(key, None)
                 self._on_release(key[0], reason)

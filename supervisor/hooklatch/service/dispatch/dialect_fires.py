@@ -172,8 +172,8 @@ def fill_envelope(params: FireParams, translated: TranslatedEvent) -> FireParams
         return params
     given = {name: value for name, value in msgspec.structs.asdict(params.envelope).items() if value is not None}
     given |= {"call_id": params.call_id} if params.call_id is not None else {}
-    for name in stated.keys() & given.keys():
-        if not is_same(given[name], stated[name]):
+    for name in given:
+        if name in stated and not is_same(given[name], stated[name]):
             values = f"{given[name]!r:.80} with the fire, {stated[name]!r:.80} in its payload"
             raise PayloadError(f"two values are given for {name}: {values}")
     try:
@@ -181,8 +181,8 @@ def fill_envelope(params: FireParams, translated: TranslatedEvent) -> FireParams
         call_id = msgspec.convert(stated.get("call_id", params.call_id), CallId | None)
     except msgspec.ValidationError as error:
         raise PayloadError(f"what the payload says of its session cannot be used: {error}") from None
-    for name in {"cwd", "began_in"} & stated.keys():
-        if not stated[name].startswith("/") or "\0" in stated[name]:
+    for name in ("cwd", "began_in"):
+        if name in stated and (not stated[name].startswith("/") or "\0" in stated[name]):
             raise PayloadError(f"{name} must be an absolute path, not {stated[name]!r:.80}")
     return msgspec.structs.replace(params, envelope=envelope, call_id=call_id)
 

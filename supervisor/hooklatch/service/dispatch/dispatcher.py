@@ -137,7 +137,7 @@ class Dispatcher:
         self.background = Supervisor("background fires")
         self._background_count = 0
         self._background_unowned = 0  # the background fires without a session
-        self._shields: set[trio.CancelScope] = set()
+        self._shields: dict[trio.CancelScope, None] = {}
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the background fires."""
@@ -396,11 +396,11 @@ class Dispatcher:
     def _uncancelled(self) -> Generator[None]:
         """Shield the block from its client's cancellation; only `stop` ends it."""
         with trio.CancelScope(shield=True) as shield:
-            self._shields.add(shield)
+            self._shields[shield] = None
             try:
                 yield
             finally:
-                self._shields.discard(shield)
+                self._shields.pop(shield, None)
 
     def drain(self) -> None:
         """Deny every new gate from now on, and stop waiting for persons."""

@@ -311,7 +311,7 @@ def select_active_plugins(
     missing = {name for name in had_hooks if not accepts.takes(PLUGIN + name)}
     if discovery.faults:
         missing = had_hooks | known.keys()
-    for name in missing - plugins.keys():
+    for name in sorted(missing - plugins.keys()):
         text = f"it had hooks and is not installed any more; to accept that: {REMOVAL}"
         if discovery.faults:
             text = f"it is not found, and {next(iter(discovery.faults.values())).reason}"

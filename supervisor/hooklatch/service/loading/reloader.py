@@ -177,7 +177,7 @@ class Reloader:
             before = self.active.diagnostics
             result = await self._reload(request, known=known)
             diagnostics = self.active.diagnostics
-            for diagnostic in diagnostics if request.is_explicit else set(diagnostics) - set(before):
+            for diagnostic in [found for found in diagnostics if request.is_explicit or found not in before]:
                 place = {"file": diagnostic.file, "line": diagnostic.line or None}
                 logger.warning("%s", diagnostic.message, extra=place)
             self.reloads["faulty" if diagnostics else "good"] += 1

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from functools import partial
 
 import msgspec
@@ -408,10 +408,10 @@ class Sources:
         """Retire a build that must not be used any more, though there is no other."""
         self._retire(self.units.pop(location))
 
-    def forget(self, keep: Iterable[str]) -> None:
+    def forget(self, keep: Container[str]) -> None:
         """Retire every build whose source is no longer declared, except those just built for a registration."""
         now = trio.current_time()
-        for location in set(self.units) - set(keep):
+        for location in [location for location in self.units if location not in keep]:
             if now - self.units[location].requested_at > GRACE:
                 self._retire(self.units.pop(location))
 
