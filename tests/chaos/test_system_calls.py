@@ -42,7 +42,7 @@ def test_no_promise_is_broken_where_a_system_call_fails(tmp_path: Path) -> None:
     # No traceback either of a guardian that was begun.
     reason = "the guardian did not start: the guardian could not be started: Too many open files"
     assert {tuple(report.effects) for report in reports if report.phase == "start"} == {
-        ("start refused (69): hooklatch: Too many open files",),
+        ("start refused (69): hooklatch: [Errno 24] Too many open files",),
         (f"start refused (69): hooklatch: {reason}",),
     }
 

@@ -100,10 +100,7 @@ def run_daemon(options: DaemonOptions, *, on_ready: Callable[[DaemonReady], None
             inherited = take_sockets(os.environ, os.getpid())
         except ActivationError as error:
             raise StartError(str(error)) from None
-    try:
-        trio.run(main, options, on_ready, inherited, notifier)
-    except OSError as error:  # of trio's own start: no descriptor is left, say
-        raise make_start_error(error) from None
+    trio.run(main, options, on_ready, inherited, notifier)
 
 
 async def main(
