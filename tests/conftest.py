@@ -9,7 +9,7 @@ import pytest
 pytest.register_assert_rewrite("support")
 import support.profiles  # noqa: E402, F401 - the budget of each property, also of one that does not name it
 
-# What takes a machine to its limits, or measures: never two of these at once.
+# What takes a machine to its limits: never two of these at once.
 ALONE = {
     "tests/chaos/test_chaos.py",
     "tests/e2e/test_handover.py",

@@ -49,7 +49,7 @@ def elixir() -> list[str]:
     return [
         "elixir",
         "--erl",
-        "-logger console [{device,standard_error}]",
+        "-logger console [{device,standard_error}] +sbwt none +sbwtdcpu none +sbwtdio none",  # no waiting by spinning
         "-pa",
         ebin,
         str(folder / "test/driver.exs"),

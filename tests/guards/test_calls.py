@@ -9,6 +9,7 @@ import pytest
 
 from guards.gallery import PURE
 from hooklatch.guards import call_of, is_harmless
+from hooklatch.guards.calls import MAX_FORM, MAX_PLACES, ToolCallTexts
 from hooklatch.guards.gallery import (
     destructive_commands,
     git_rules,
@@ -261,6 +262,27 @@ def test_what_cannot_be_judged_is_refused_with_a_reason(given: Any, words: str) 
 
     assert fault is not None
     assert words in fault
+
+
+def test_a_command_is_judged_in_so_many_folders_and_refused_beyond() -> None:
+    def call_in(count: int) -> ToolCallTexts:
+        return call_of(
+            Event("mcp__sh__run", {"command": RM, "folders": [{"cwd": f"/f{number}"} for number in range(count)]})
+        )
+
+    assert call_in(MAX_PLACES).fault is None
+    assert len({line.folder for line in call_in(MAX_PLACES).lines if line.text == RM}) == MAX_PLACES
+    assert "folders, which are too many" in str(call_in(MAX_PLACES + 1).fault)
+
+
+def test_a_long_text_is_a_command_by_its_form_if_it_is_guarded() -> None:
+    def lines(text: str) -> int:
+        return len(call_of(Event("mcp__db__put", {"x": text})).lines)
+
+    plain, guarded = "make all", "rm -rf build"
+    assert lines(plain.ljust(MAX_FORM)) == lines(guarded.ljust(MAX_FORM)) == 1
+    assert lines(plain.ljust(MAX_FORM + 1)) == 0
+    assert lines(guarded.ljust(MAX_FORM + 1)) == 1
 
 
 @table("text", ["a\0b", "rm \x01", "\ud800", "(" * 100_000, "rm -rf $(" * 20_000, "x" * 1_000_000])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hooklatch.core.hooks.matchers import MAX_PATTERN, MatcherError, compile_matcher
+from hooklatch.core.hooks.matchers import MAX_PATTERN, MAX_SHOWN, MatcherError, compile_matcher
 from support.tables import table
 
 ACCEPTS = [
@@ -159,6 +159,14 @@ def test_what_cannot_run_in_linear_time_is_refused_with_what_to_write_instead(pa
 def test_a_bad_matcher_is_refused_with_its_reason(source: object, text: str) -> None:
     with pytest.raises(MatcherError, match=text):
         compile_matcher(source)
+
+
+def test_an_error_quotes_the_beginning_of_a_long_value() -> None:
+    with pytest.raises(MatcherError) as raised:
+        compile_matcher({"x" * (2 * MAX_SHOWN): 1})
+
+    assert "x" * (MAX_SHOWN - 10) in str(raised.value)
+    assert "x" * MAX_SHOWN not in str(raised.value)
 
 
 @pytest.mark.parametrize("source", ["\ud800", ["\ud800"], {"glob": "\ud800*"}, {"regex": "\ud800"}])

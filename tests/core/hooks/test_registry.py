@@ -16,7 +16,16 @@ from hooklatch.core.hooks.registry import (
     ServedTarget,
     apply_switches,
 )
-from hooklatch.core.hooks.snapshots import EventHooks, HookSelection, Snapshot, compare_snapshots, select_amenders
+from hooklatch.core.hooks.snapshots import (
+    MAX_KEPT,
+    MAX_KEPT_VALUE,
+    MAX_NARROWED,
+    EventHooks,
+    HookSelection,
+    Snapshot,
+    compare_snapshots,
+    select_amenders,
+)
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.wire import Source
@@ -100,6 +109,38 @@ def test_a_matcher_without_a_string_to_look_at_is_blind(data: bytes) -> None:
 
 def test_without_matchers_nothing_is_blind() -> None:
     assert not EventHooks(TOOL, [hook("all"), hook("star", match="*")]).select(Payload(b"{}")).fault
+
+
+def test_selections_are_kept_for_so_many_values_and_for_short_ones() -> None:
+    among = EventHooks(TOOL, [hook("bash", match="Bash")])
+
+    def select(tool: str) -> HookSelection:
+        return among.select(Payload(msgspec.json.encode({"tool_name": tool})))
+
+    first = select("0")
+    for number in range(1, MAX_KEPT):
+        select(str(number))
+    assert select("0") is first
+    select("one more")  # a host may name tools without end
+    assert select("0") is not first
+    for length, is_kept in ((MAX_KEPT_VALUE, True), (MAX_KEPT_VALUE + 1, False)):
+        assert (select("x" * length) is select("x" * length)) is is_kept
+
+
+def test_narrower_selections_are_kept_up_to_a_number() -> None:
+    hooks = [hook(f"h{bit}", where={"tool_input.text": {"glob": f"*{bit}*"}}) for bit in "abcdefg"]
+    among = EventHooks(TOOL, hooks)
+
+    def select(number: int) -> HookSelection:
+        text = "".join(bit for place, bit in enumerate("abcdefg") if number >> place & 1)
+        return among.select(Payload(msgspec.json.encode({"tool_name": "t", "tool_input": {"text": text}})))
+
+    first = select(0)
+    for number in range(1, MAX_NARROWED):
+        select(number)
+    assert select(0) is first
+    assert ids(select(MAX_NARROWED).hooks) == ["hg"]
+    assert select(0) is not first
 
 
 def test_an_event_without_a_match_field_selects_all() -> None:

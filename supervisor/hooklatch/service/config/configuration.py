@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -53,7 +54,7 @@ Count: TypeAlias = Annotated[int, Meta(gt=0, le=2**31)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=2**31)]
 
 
-class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """[[source]]: a Python file or module; every function marked with @hook in it is a hook."""
 
     path: str | None = None
@@ -72,7 +73,7 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for fault in filter(None, map(find_file_name_fault, self.files)):
             raise InvalidTableError(fault)
 
-    @property
+    @cached_property
     def source(self) -> Source:
         return Source("module", self.module) if self.module is not None else Source("file", self.path or "")
 

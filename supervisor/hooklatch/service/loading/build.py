@@ -156,12 +156,12 @@ class SourceBuilder:
         )
 
         def read() -> SourceVersion | None:
-            newer = None
+            newer = stamp = None
             if unit is not None and is_afresh:
-                unit.read_stamps()
+                stamp = unit.read_stamps().get(source.location)
             elif unit is not None and (newer := unit.read_newer()) is None and is_same_place:
                 return None
-            return prepare_version(newer or read_source_version(source), plan)
+            return prepare_version(newer or read_source_version(source, stamp), plan)
 
         async with room:
             version = await self._sources.look(read)
@@ -184,9 +184,7 @@ class SourceBuilder:
             self._sources.discard(unit)
             raise
         if (old := self._sources.units.get(version.source.location)) is not None and unit.is_like(old):
-            unit.build = (
-                old.build
-            )  # the same number: no hook has changed, so no snapshot has to, and the calls go to the new pool
+            unit.build = old.build  # no hook has changed, so no snapshot has to, and the calls go to the new pool
         return unit
 
     async def _find_fault(self, unit: SourceBuild) -> Diagnostic | None:

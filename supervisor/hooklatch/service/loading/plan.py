@@ -73,8 +73,8 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The plan of a reload, which is the active plan after the commit.
 
     `main` is the main file's version that applies, `packages` the directories whose plugins are known.  `vanished` are
-    the files and plugins that have active hooks, or at least a place, and are gone. `removed` are those whose loss was
-    accepted.
+    the files and plugins that have active hooks, or at least a place, and are gone. `absent` are the files without one,
+    `removed` those of either kind whose loss was accepted.
     """
 
     main: FileConfig
@@ -94,6 +94,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     workers: dict[str, int] = {}  # the number of workers of sources with their own
     diagnostics: list[Diagnostic] = []
     vanished: set[str] = set()
+    absent: set[str] = set()
     removed: list[str] = []
     is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
 
@@ -109,7 +110,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def good(self) -> dict[str, FileConfig]:
         """Return the active version of each file; the listing of hooks.d is one of these."""
-        return {file.path: file.config for file in self.files if file.config and not file.is_accepted_absence}
+        return {file.path: file.config for file in self.files if file.config and file.path not in self.absent}
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -123,10 +124,6 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def is_of_fleet(self, path: str) -> bool:
         """Return whether a file is of the fleet's bundle."""
         return self.fleet is not None and path.startswith(f"{self.fleet.root}/")
-
-    @property
-    def absent(self) -> set[str]:
-        return {file.path for file in self.files if file.is_accepted_absence}
 
     def limits_of(self, source: Source) -> PoolLimits:
         """Return a source's limits: the common ones, with its own on top."""
@@ -145,7 +142,8 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> ReloadPlan:
     """Decide what a reload changes, and which losses it takes."""
-    read = list_declared_files(active, seen, accepts)
+    known_files = list_known_files(active, seen.manifests)
+    read = list_declared_files(active, seen, known_files, accepts)
     catalogue, clashes = build_catalogue(read)
     files = refuse_unknown_events(read, catalogue, active.good)
     if files != read:  # without the events of the refused files
@@ -168,9 +166,10 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
         else set[str]()
     )
     vanished = {file.path for file in files if file.is_absent and file.fault is not None}
-    known = {active.main.path, active.folder, *list_known_files(active, seen.manifests)}
+    absent = {file.path for file in files if file.is_absent and file.fault is None}
+    known = {active.main.path, active.folder, *known_files}
     known = {path for path in known if path in active.good or path in seen.manifests}
-    present = {file.path for file in files if not file.is_accepted_absence} | {plugin.key for plugin in plugins}
+    present = ({file.path for file in files} - absent) | {plugin.key for plugin in plugins}
     looked_at = (seen.listing, *seen.files.values(), *seen.packages.faults.values())
     return ReloadPlan(
         main=main,
@@ -197,6 +196,7 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
             *options.contradictions,
         ],
         vanished=vanished | (gone & present),
+        absent=absent,
         removed=sorted((known | gone) - present),
         is_to_retry=any(isinstance(file, PathFault) and file.is_passing for file in looked_at)
         or (seen.fleet is not None and seen.fleet.is_to_retry),
@@ -222,15 +222,17 @@ def keep_fleet_settings(
 # -- files -------------------------------------------------------------------------------------------------------
 
 
-def list_declared_files(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> list[DeclaredFile]:
+def list_declared_files(
+    active: ReloadPlan, seen: ObservedFiles, known: set[str], accepts: LossAcceptance
+) -> list[DeclaredFile]:
     """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
 
-    A file that existed and is gone keeps its place until the operator accepts that.
+    A file that was `known` and is gone keeps its place until the operator accepts that.
     """
     paths = set(list_hook_files(active.folder, seen.listing))
     # Without a listing the directory's present content is unknown, but what was active stays.
     is_unlisted = isinstance(seen.listing, PathFault)
-    paths |= {path for path in list_known_files(active, seen.manifests) if is_unlisted or not accepts.takes(path)}
+    paths |= {path for path in known if is_unlisted or not accepts.takes(path)}
     return [choose_version(active, seen, path, accepts) for path in (active.main.path, active.folder, *sorted(paths))]
 
 

@@ -139,25 +139,28 @@ def add_plugin(plugins: dict[str, Plugin], plugin: Plugin) -> None:
 
 def read_import_path(before: Mapping[str, PackageFolder]) -> dict[str, PackageFolder]:
     entries = list(dict.fromkeys(map(os.path.abspath, sys.path)))
-    same = {entry: before[entry] for entry in entries if entry in before and is_unchanged(before[entry].stamps)}
+    same = list_unchanged({entry: before[entry] for entry in entries if entry in before})
     if len(same) < len(entries):
         # importlib caches listings; a listing that failed is cached like an empty one.
         importlib.metadata.MetadataPathFinder().invalidate_caches()
     return {entry: same.get(entry) or read_package_folder(entry) for entry in entries}
 
 
-def is_unchanged(stamps: Mapping[str, Stamp]) -> bool:
-    """Return whether all of these are as they were, by one look at each."""
-    for path, stamp in stamps.items():
-        try:
-            now = stamp_status(os.lstat(path))
-        except (FileNotFoundError, NotADirectoryError):
-            now = ABSENT
-        except OSError:
-            return False
-        if now != stamp:
-            return False
-    return bool(stamps)
+def list_unchanged(folders: Mapping[str, PackageFolder]) -> dict[str, PackageFolder]:
+    """Return the folders of which all is as it was, by one look at each entry that says so."""
+    same: dict[str, PackageFolder] = {}
+    for entry, folder in folders.items():
+        for path, stamp in folder.stamps.items():
+            try:
+                now = stamp_status(os.lstat(path))
+            except OSError as error:  # another one than that it is absent equals no stamp
+                now = ABSENT if isinstance(error, FileNotFoundError | NotADirectoryError) else ()
+            if now != stamp:
+                break
+        else:
+            if folder.stamps:
+                same[entry] = folder
+    return same
 
 
 class Footprint:

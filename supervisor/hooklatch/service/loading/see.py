@@ -74,10 +74,6 @@ class DeclaredFile(msgspec.Struct, frozen=True):
     fault: Diagnostic | None = None
     is_absent: bool = False
 
-    @property
-    def is_accepted_absence(self) -> bool:
-        return self.is_absent and self.fault is None
-
 
 class ProjectFiles(msgspec.Struct, frozen=True):
     """The files of a trusted project, with the pins that they were compared with and their stamps before that.
