@@ -19,6 +19,7 @@ import errno
 import heapq
 import os
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -223,6 +224,9 @@ class Strand:
             self.kernel.current = before
         if self.is_over and self.on_end is not None:
             self.on_end()
+        elif self.is_over and isinstance(self.error, Exception):
+            trace = traceback.format_exception(self.error)
+            self.kernel.report(f"C: {self.process} has failed: {''.join(trace)}")
 
     def _main(self) -> None:
         try:
@@ -296,6 +300,7 @@ class Kernel:
         self.daemon = Process(self, self.init, "program")  # the process whose loop runs in the main thread
         self.daemon.first_fd = DAEMON_FDS
         self.turns = 0
+        self.report: Callable[[str], None] = lambda text: None  # what went wrong in a process
         self.wake_tasks: Callable[[File], None] = lambda file: None  # by the I/O manager of the loop
 
     @property
@@ -453,6 +458,4 @@ class Lock:
 
 def print_stacks() -> str:
     """Return the stacks of all threads, for a run that is stuck."""
-    import traceback
-
     return "\n".join("".join(traceback.format_stack(frame)) for frame in sys._current_frames().values())

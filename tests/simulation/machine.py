@@ -240,7 +240,7 @@ class Machine:
         try:
             code = child.serve_calls(socket.socket(fileno=child.SOCKET_FD), progress.data)  # type: ignore[attr-defined]
         except OSError:
-            code = 1
+            code = 1  # the daemon is gone
         finally:
             process.end(code)
 

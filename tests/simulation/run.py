@@ -130,6 +130,7 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
         from simulation.world import World
 
         world = World(kernel, seed, FOLDER, fires)
+        kernel.report = world.violate
         lives = Lives(world, machine, disk, has_scripts=True)
 
         def stuck(text: str) -> None:

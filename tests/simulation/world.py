@@ -263,8 +263,10 @@ class World:
         version = versions.written
         result = await self.ask("trust", folder=self.project)
         self._is_trusted = self._is_trusted or result is not None
+        if result is not None:
+            self.project_fault = None
         if result is not None and not result["diagnostics"]:
-            versions.lowest, self.project_fault = version, None
+            versions.lowest = version
             with self.project_hook.changing(is_certain=True):
                 pass
 

@@ -163,7 +163,9 @@ class Zygote:
             self.temporary.add(request.limits.isolation.temporary)
         self._workers[worker.pid] = request.generation, worker.process
         try:
-            os.write(worker.fds[0], wire.encode_frame(request))
+            rest = memoryview(wire.encode_frame(request))
+            while rest:  # a signal may cut a write short
+                rest = rest[os.write(worker.fds[0], rest) :]
             self._send(wire.WorkerForked(request.generation, worker.pid), worker.fds)
         finally:
             worker.close()
