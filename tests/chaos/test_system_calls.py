@@ -65,7 +65,7 @@ def test_the_page_counts_lives_by_call() -> None:
 
     page = format_page(reports)
 
-    assert "a life of its own, 2 in all" in page
+    assert "with one of these errors: 2 in all" in page
     assert (
         "| `mkdir` | `service/folders.py` | EIO, ENOSPC |"
         " the start ended with an error: 1; gates were denied with cause load: 1 |\n"
