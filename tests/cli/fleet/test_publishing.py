@@ -165,9 +165,7 @@ def test_hooks_that_do_not_build_or_do_not_pass_never_go_out(bench: Bench) -> No
 
     bench.write("guards.py", "def broken(:\n")
     text = refused(bench, "push", folder, code=1)
-    assert (
-        "\nwrong with the hooks: guards.py:1: SyntaxError" in f"\n{text}"
-    )  # after its progress, where that takes long
+    assert "wrong with the hooks: guards.py:1: SyntaxError" in text  # after its progress, where that takes long
     assert text.endswith("the hooks do not load, so nothing was pushed; repair them, and push again")
 
     bench.write("guards.py", GUARDS.replace("pre_tool_use", "pre_tool_uses"))
@@ -175,7 +173,7 @@ def test_hooks_that_do_not_build_or_do_not_pass_never_go_out(bench: Bench) -> No
 
     bench.write("guards.py", GUARDS.replace('"rm" in', '"mv" in'))
     text = refused(bench, "push", folder, code=1)
-    assert "\nFAIL rm is refused (" in f"\n{text}"
+    assert "FAIL rm is refused (" in text
     assert text.endswith("1 case of 1 failed, so nothing was pushed; repair that, and push again")
 
     bench.write("guards.py", GUARDS)
