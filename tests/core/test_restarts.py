@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from hooklatch.core.restarts import Breaker, BreakerState, ChildLifecycle, Restart, RestartPolicy, TokenBucket
+from hooklatch.core.restarts import Breaker, BreakerState, ChildLifecycle, Restart, RestartPolicy, Restarts, TokenBucket
 from support.tables import table
 
 
@@ -167,9 +167,7 @@ POLICY = RestartPolicy(intensity=2, period=10.0, waits=(0.0, 1.0, 60.0))
 
 
 def life_of(restart: Restart = Restart.PERMANENT, *, is_significant: bool = False) -> ChildLifecycle:
-    life = ChildLifecycle(restart, POLICY, is_significant=is_significant)
-    life.record_start(0.0)
-    return life
+    return ChildLifecycle(restart, Restarts(POLICY), 0.0, is_significant)
 
 
 @table(

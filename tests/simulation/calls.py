@@ -1,7 +1,6 @@
 """The functions of the system that a disk in memory stands in for, and how a call finds its way to one of the two.
 
-`Calls.install` has the one list of them.  What hooklatch has bound elsewhere, as a default or in a closure, is replaced
-there too.
+`Calls.install` has the one list of them.  It comes before anything of hooklatch is imported, which binds some of them.
 """
 
 from __future__ import annotations
@@ -14,15 +13,11 @@ import errno
 import fcntl
 import importlib
 import io
-import itertools
-import operator
 import os
 import posix
 import stat
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
-from typing import Any, ClassVar, TypeGuard
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from simulation.inodes import Inode, SymbolicLink
 from simulation.lookup import OutsideError, UnknownCallError, make_error
@@ -30,12 +25,12 @@ from simulation.lookup import OutsideError, UnknownCallError, make_error
 __all__ = ["Calls", "Entry", "Listing"]
 
 PATHS = [  # of which some take a descriptor too
-    "access", "chmod", "chown", "listdir", "lstat", "mkdir", "mkfifo", "mknod", "open", "readlink", "remove",
-    "rmdir", "scandir", "stat", "statvfs", "truncate", "unlink", "utime",
+    "chmod", "listdir", "lstat", "mkdir", "mknod", "open", "readlink", "remove", "rmdir", "scandir", "stat", "statvfs",
+    "unlink", "utime",
 ]  # fmt: skip
 DESCRIPTORS = [
-    "close", "dup", "dup2", "fchmod", "fchown", "fdatasync", "fstat", "fstatvfs", "fsync", "ftruncate", "lseek",
-    "posix_fallocate", "pread", "pwrite", "read", "write",
+    "close", "dup", "fchmod", "fdatasync", "fstat", "fstatvfs", "fsync", "ftruncate", "lseek", "pread", "pwrite",
+    "read", "write",
 ]  # fmt: skip
 TWO_PATHS = ["link", "rename", "replace", "symlink"]
 QUIET = {  # with what they answer
@@ -43,12 +38,11 @@ QUIET = {  # with what they answer
     "set_blocking": None, "set_inheritable": None,
 }  # fmt: skip
 REFUSED = [
-    "chdir", "chroot", "copy_file_range", "eventfd_read", "eventfd_write", "execv", "execve", "fchdir", "fpathconf",
-    "getxattr", "lchown", "listxattr", "lockf", "login_tty", "pathconf", "posix_spawn", "posix_spawnp", "preadv",
-    "pwritev", "readv", "removexattr", "sendfile", "setxattr", "splice", "tcgetpgrp", "tcsetpgrp", "ttyname",
-    "writev",
+    "access", "chdir", "chown", "chroot", "copy_file_range", "dup2", "eventfd_read", "eventfd_write", "execv", "execve",
+    "fchdir", "fchown", "fpathconf", "getxattr", "lchown", "listxattr", "lockf", "login_tty", "mkfifo", "pathconf",
+    "posix_fallocate", "posix_spawn", "posix_spawnp", "preadv", "pwritev", "readv", "removexattr", "sendfile",
+    "setxattr", "splice", "tcgetpgrp", "tcsetpgrp", "truncate", "ttyname", "writev",
 ]  # fmt: skip
-BINDING = ("hooklatch", "tempfile", "tokenize", "shutil")  # modules that bind functions of the table elsewhere
 OPENAT2 = 437
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
@@ -117,20 +111,14 @@ Function = Callable[..., Any]
 class Calls:
     """The functions that stand in for those of the system, for one disk."""
 
-    installed: ClassVar[list[Calls]] = []  # one at most, in all of the process
-    bindings: ClassVar[dict[str, list[Binding]]] = {}
-
     def __init__(self, disk: Any) -> None:
         """Make them for a disk, which has a method for each function that it answers."""
-        self._disk = disk
-        self._files = disk.files
+        self._disk, self._files = disk, disk.files
         self._before: list[tuple[object, str, object]] = []
-        self._instead: dict[object, object] = {}
+        self._made: list[object] = []
 
     def install(self) -> None:
         """Put them in place of those of the system."""
-        assert not self.installed, "another disk is installed"
-        self.installed.append(self)
         makers: dict[str, Callable[[str, Function], Function]] = {
             **dict.fromkeys(PATHS, self._make_path_call),
             **dict.fromkeys(DESCRIPTORS, self._make_descriptor_call),
@@ -141,44 +129,32 @@ class Calls:
         }
         for name, make in makers.items():
             if (real := getattr(posix, name, None)) is not None:
-                made = make(name, real)
-                self._put(posix, name, made)
-                self._put(os, name, made)
-        self._put(fcntl, "flock", self._make_descriptor_call("flock", fcntl.flock))
-        self._put(fcntl, "fcntl", self._make_descriptor_call("fcntl", fcntl.fcntl))
-        self._put(fcntl, "lockf", self._make_refusal("lockf", fcntl.lockf))
-        self._put(fcntl, "ioctl", self._make_refusal("ioctl", fcntl.ioctl))
-        opened = self._make_open(builtins.open)
-        for module in (builtins, io, _io):
-            self._put(module, "open", opened)
-        for module in (io, _io):
-            self._put(module, "FileIO", self._make_file_type(io.FileIO))
-            self._put(module, "open_code", self._make_open_code(io.open_code))
-        for module_name, name, make in (
-            ("hooklatch.record.storage.journal", "FALLOCATE", self._make_fallocate),
-            ("hooklatch.disks", "SYSCALL", self._make_syscall),
-        ):
-            module = importlib.import_module(module_name)
-            self._put(module, name, make(getattr(module, name)))
-        rebind(self._instead, self.bindings)
-        for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
-            functions.update(made for real, made in self._instead.items() if real in functions)  # type: ignore[misc]
+                self._put(make(name, real), name, posix, os)
+                for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+                    if real in functions:
+                        functions.add(getattr(os, name))
+        self._put(self._make_descriptor_call("flock", fcntl.flock), "flock", fcntl)
+        self._put(self._make_descriptor_call("fcntl", fcntl.fcntl), "fcntl", fcntl)
+        self._put(self._make_refusal("lockf", fcntl.lockf), "lockf", fcntl)
+        self._put(self._make_refusal("ioctl", fcntl.ioctl), "ioctl", fcntl)
+        self._put(self._make_open(builtins.open), "open", builtins, io, _io)
+        self._put(lambda path: open(path, "rb"), "open_code", io, _io)  # noqa: SIM115
+        journal, disks = map(importlib.import_module, ("hooklatch.record.storage.journal", "hooklatch.disks"))
+        self._put(self._make_fallocate(journal.FALLOCATE), "FALLOCATE", journal)
+        self._put(self._make_syscall(disks.SYSCALL), "SYSCALL", disks)
 
     def uninstall(self) -> None:
         """Put those of the system back."""
-        self.installed.remove(self)
         for where, name, real in reversed(self._before):
             setattr(where, name, real)
-        rebind({made: real for real, made in self._instead.items()}, self.bindings)
-        for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
-            functions.difference_update(self._instead.values())  # type: ignore[arg-type]
+        for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+            functions.difference_update(self._made)  # type: ignore[arg-type]
 
-    def _put(self, where: object, name: str, made: object) -> None:
-        real = getattr(where, name)
-        self._before.append((where, name, real))
-        if isinstance(real, BuiltinFunctionType):
-            self._instead[real] = made
-        setattr(where, name, made)
+    def _put(self, made: object, name: str, *places: object) -> None:
+        self._made.append(made)
+        for where in places:
+            self._before.append((where, name, getattr(where, name)))
+            setattr(where, name, made)
 
     def _begin(self, call: str, path: str, fd: int | None, *names: object) -> None:
         number = self._disk.begin(call, path, fd)
@@ -196,11 +172,14 @@ class Calls:
                 return method(path, *arguments, **named)
             if dir_fd is not None:
                 named["dir_fd"] = dir_fd
-            if path is None or not disk.leads_here(path := os.fspath(path), dir_fd):
+            text = path if type(path) is str else "" if path is None else os.fsdecode(path)
+            if path is None or not disk.leads_here(text, dir_fd):
                 return real(path, *arguments, **named)
-            self._begin(call, disk.describe(path, dir_fd), None, path)
+            if isinstance(path, bytes) and call in ("listdir", "scandir", "readlink"):
+                raise UnknownCallError(f"{call} of {path!r}")
+            self._begin(call, text if dir_fd is None else disk.describe(text, dir_fd), None, text)
             try:
-                return method(path, *arguments, **named)
+                return method(text, *arguments, **named)
             except OutsideError as outside:
                 named.pop("dir_fd", None)
                 return real(outside.path, *arguments, **named)
@@ -234,7 +213,7 @@ class Calls:
         disk, method = self._disk, getattr(self._disk, call)
 
         def function(src: Any, dst: Any, *arguments: Any, **named: Any) -> Any:
-            src, dst = os.fspath(src), os.fspath(dst)
+            src, dst = os.fsdecode(src), os.fsdecode(dst)
             fds = named.get("src_dir_fd"), named.get("dst_dir_fd", named.get("dir_fd"))
             here = disk.leads_here(src, fds[0]), disk.leads_here(dst, fds[1])
             if not here[1] and (call == "symlink" or not here[0]):
@@ -260,7 +239,8 @@ class Calls:
     def _make_refusal(self, call: str, real: Function) -> Function:
         def function(*arguments: Any, **named: Any) -> Any:
             for one in (*arguments[:2], *named.values()):
-                if isinstance(one, (int, str, bytes, os.PathLike)) and self._disk.leads_here(one):
+                is_path = isinstance(one, (str, bytes, os.PathLike))
+                if self._disk.leads_here(os.fsdecode(one)) if is_path else isinstance(one, int) and one in self._files:
                     raise UnknownCallError(f"{call} of {one!r} is not simulated")
             return real(*arguments, **named)
 
@@ -273,8 +253,8 @@ class Calls:
             file: Any, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
             newline: str | None = None, closefd: bool = True, opener: Any = None,
         ) -> Any:  # fmt: skip
-            file = file if isinstance(file, int) else os.fspath(file)
-            if not self._disk.leads_here(file):
+            file = file if isinstance(file, int) else os.fsdecode(file)
+            if not (file in self._files if isinstance(file, int) else self._disk.leads_here(file)):
                 return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
             raw_mode = mode.replace("b", "").replace("t", "")
             try:
@@ -292,23 +272,6 @@ class Calls:
             return text
 
         return function
-
-    def _leads_here(self, file: Any) -> bool:
-        return bool(self._disk.leads_here(file if isinstance(file, int) else os.fspath(file)))
-
-    def _make_open_code(self, real: Function) -> Function:
-        return lambda path: open(path, "rb") if self._leads_here(path) else real(path)
-
-    def _make_file_type(self, real: type[io.FileIO]) -> type[io.FileIO]:
-        leads_here = self._leads_here
-
-        class RoutedFileIO(real):  # type: ignore[misc,valid-type]
-            def __new__(cls, file: Any, *arguments: Any, **named: Any) -> Any:
-                if leads_here(file):
-                    return _pyio.FileIO(file, *arguments, **named)
-                return super().__new__(cls, file, *arguments, **named)
-
-        return RoutedFileIO
 
     def _make_fallocate(self, real: Function) -> Function:
         def fallocate(fd: int, mode: int, start: Any, length: Any) -> int:
@@ -334,70 +297,10 @@ class Calls:
             if number != OPENAT2:
                 raise UnknownCallError(f"system call {number} of {text}")
             try:
-                if stat.S_ISLNK(os.lstat(text).st_mode) or os.path.realpath(text) != text:
-                    raise make_error(errno.ELOOP, text)
-                return os.open(text, os.O_PATH | os.O_CLOEXEC)
+                self._begin("open", text, None, text)
+                return int(self._disk.open_plain(text))
             except OSError as error:
                 ctypes.set_errno(error.errno)
                 return -1
 
         return syscall
-
-
-Binding = tuple[
-    ModuleType | FunctionType, str
-]  # what has bound functions of the system: a name of a module, a function
-
-
-def rebind(instead: dict[object, object], known: dict[str, list[Binding]]) -> None:
-    """Replace functions that modules, defaults and closures have bound; `known` has those of modules seen before."""
-    for name in [name for name in sys.modules if name not in known and name.partition(".")[0] in BINDING]:
-        known[name] = [one for one in bindings_of(sys.modules[name]) if replace_bound(one, instead, is_asked=True)]
-    for binding in itertools.chain.from_iterable(known.values()):
-        replace_bound(binding, instead)
-
-
-def bindings_of(module: ModuleType) -> Iterator[Binding]:
-    """Yield what may have bound a function: all names of a module, its functions with those below, and methods."""
-    for name, value in list(vars(module).items()):
-        yield module, name
-        for function in [*vars(value).values()] if isinstance(value, type) else [value]:
-            if isinstance(function, FunctionType):
-                yield function, ""
-                yield from ((one, "") for one in map(contents_of, function.__closure__ or ()) if is_function(one))
-
-
-def replace_bound(binding: Binding, instead: dict[object, object], *, is_asked: bool = False) -> bool:
-    """Replace the functions that are bound there, or only return whether there are some."""
-    where, name = binding
-    if isinstance(where, ModuleType):
-        before: Sequence[object] = (getattr(where, name),)
-    else:
-        cells = where.__closure__ or ()
-        before = (*(where.__defaults__ or ()), *(where.__kwdefaults__ or {}).values(), *map(contents_of, cells))
-    after = [instead.get(one, one) if isinstance(one, (BuiltinFunctionType, FunctionType)) else one for one in before]
-    if is_asked or all(map(operator.is_, before, after)):
-        return not all(map(operator.is_, before, after))
-    if isinstance(where, ModuleType):
-        setattr(where, name, after[0])
-        return True
-    if where.__defaults__:
-        where.__defaults__ = tuple(after[: len(where.__defaults__)])
-        del after[: len(where.__defaults__)]
-    for name in where.__kwdefaults__ or ():
-        where.__kwdefaults__[name] = after.pop(0)
-    for cell, value in zip(cells, after, strict=True):
-        if contents_of(cell) is not value:
-            cell.cell_contents = value
-    return True
-
-
-def is_function(value: object) -> TypeGuard[FunctionType]:
-    return isinstance(value, FunctionType)
-
-
-def contents_of(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None

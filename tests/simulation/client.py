@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import trio
 
@@ -29,6 +29,8 @@ class Refusal(Exception):
 
 class Client:
     """One connection. `run` reads; requests may be made from several tasks at once."""
+
+    complain: ClassVar[Callable[[str], None]]  # with what no daemon may send
 
     def __init__(
         self, kernel: Kernel, path: str, *, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
@@ -69,8 +71,13 @@ class Client:
                         break
                     buffer += data
                     while (end := buffer.find(b"\n")) >= 0:
-                        line = json.loads(bytes(buffer[:end]))
+                        text = bytes(buffer[:end])
                         del buffer[: end + 1]
+                        try:
+                            line = json.loads(text)
+                        except ValueError:
+                            self.complain(f"A: no line: {text!r:.200}")
+                            return
                         if line.get("method") == "call":
                             nursery.start_soon(self._answer, line)
                         elif "method" in line:
@@ -125,6 +132,9 @@ class Client:
         finally:
             self._answers.pop(number, None)
         if not answer:
+            raise ConnectionLost("closed")
+        if "result" not in answer[0] and "error" not in answer[0]:
+            self.complain(f"A: no answer: {answer[0]!r:.200}")
             raise ConnectionLost("closed")
         if "error" in answer[0]:
             raise Refusal(answer[0]["error"])

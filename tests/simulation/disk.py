@@ -24,7 +24,7 @@ from random import Random
 from typing import Any
 
 from simulation.calls import Calls, Entry, Listing
-from simulation.inodes import PAGE, Folder, Inode, RegularFile, SymbolicLink, Tree
+from simulation.inodes import PAGE, Folder, Inode, InodeT, RegularFile, SymbolicLink, Tree
 from simulation.lookup import WRITE, Lookup, OpenFile, UnknownCallError, make_error
 
 __all__ = ["Disk"]
@@ -78,9 +78,9 @@ class Disk(Lookup):
 
     def become(self, tree: Tree) -> None:
         """Be the disk that a new system finds: with what `image` has left, nothing open, and no lock held."""
-        self.tree = tree
         self.files.clear()
         self._locks.clear()
+        self.mount(tree)
 
     def begin(self, call: str, path: str, fd: int | None = None) -> int | None:
         """Return the errno with which a call fails before it does anything."""
@@ -94,29 +94,31 @@ class Disk(Lookup):
 
     # -- files ---------------------------------------------------------------------------------------------------
 
-    def open(self, path: object, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def open(self, path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if flags & ~KNOWN_FLAGS or (flags & os.O_CREAT and flags & os.O_DIRECTORY):  # the kernels differ
             raise UnknownCallError(f"open of {path!r} with flags {flags:#o}")
-        if flags & os.O_CREAT and self._entry(path, dir_fd)[1]:
-            raise make_error(errno.EISDIR, path)
-        is_exclusive = flags & os.O_CREAT and flags & os.O_EXCL
-        place = self._walk(path, dir_fd, is_followed=not (flags & os.O_NOFOLLOW or is_exclusive))
-        inode = place.inode
+        is_followed = not (flags & os.O_NOFOLLOW or (flags & os.O_CREAT and flags & os.O_EXCL))
+        if not flags & os.O_CREAT:
+            inode: Inode | None = self._existing(path, dir_fd, is_followed=is_followed)
+        else:
+            place = self._walk(path, dir_fd, is_followed=is_followed)
+            inode = place.inode
         if inode is None:
-            if not flags & os.O_CREAT:
-                raise make_error(errno.ENOENT, path)
-            inode = RegularFile(
-                self.tree.take_number(), mode & ~self._umask & 0o7777, self._uid, self._uid, self._now()
-            )
+            if path.endswith("/"):
+                raise make_error(errno.EISDIR, path)
+            inode = RegularFile(self.tree.take_number(), mode & ~self._umask & 0o7777, self._uid, self._now())
             self._change(path, (place.folder, place.name, inode))
         else:
             self._check_open(inode, flags, path)
-        file = OpenFile(inode, self.describe(path, dir_fd), flags)
         if flags & os.O_TRUNC and isinstance(inode, RegularFile) and not flags & os.O_PATH:  # also for O_RDONLY
             self._cut(inode, 0)
-        return self._number(file)
+        return self._number(OpenFile(inode, self.describe(path, dir_fd), flags))
 
-    def _check_open(self, inode: Inode, flags: int, path: object) -> None:
+    def open_plain(self, path: str) -> int:
+        """Open a path for nothing if no step of it is a link, as openat2(2) does."""
+        return self._number(OpenFile(self._plain(path), path, os.O_PATH))
+
+    def _check_open(self, inode: Inode, flags: int, path: str) -> None:
         if flags & os.O_CREAT and flags & os.O_EXCL:
             raise make_error(errno.EEXIST, path)
         is_folder, kind = isinstance(inode, Folder), stat.S_IFMT(inode.mode)
@@ -156,15 +158,6 @@ class Disk(Lookup):
 
     def dup(self, fd: int) -> int:
         return self._number(self.files[fd])
-
-    def dup2(self, fd: int, fd2: int, inheritable: bool = True) -> int:
-        if fd2 not in self.files:
-            raise UnknownCallError(f"dup2 of {self.files[fd].path} to the real descriptor {fd2}")
-        if self.files[fd2] is not self.files[fd]:
-            self.close(fd2)
-            self.files[fd2] = self.files[fd]
-            self.files[fd].count += 1
-        return fd2
 
     def _data(self, fd: int, *, is_written: bool = False) -> RegularFile:
         """Return the file behind a descriptor that is open for this."""
@@ -238,16 +231,6 @@ class Disk(Lookup):
             raise make_error(errno.EINVAL)
         self._cut(self._data(fd, is_written=True), length)
 
-    def truncate(self, path: object, length: int) -> None:
-        if isinstance(path, int):
-            return self.ftruncate(path, length)
-        fd = self.open(path, os.O_WRONLY)
-        try:
-            self.ftruncate(fd, length)
-        finally:
-            self.close(fd)
-        return None
-
     def lseek(self, fd: int, position: int, whence: int) -> int:
         file = self.files[fd]
         if file.flags & os.O_PATH:
@@ -261,12 +244,7 @@ class Disk(Lookup):
         file.position = at
         return at
 
-    def posix_fallocate(self, fd: int, offset: int, length: int) -> None:
-        inode = self.allocate(fd, offset, length)
-        if offset + length > len(inode.data):
-            inode.cut(offset + length)
-
-    def allocate(self, fd: int, offset: int, length: int) -> RegularFile:
+    def allocate(self, fd: int, offset: int, length: int) -> None:
         """Take blocks for a file, all or none, without changing its size."""
         inode = self._data(fd, is_written=True)
         before = inode.allocated
@@ -274,7 +252,6 @@ class Disk(Lookup):
             self.tree.used -= inode.allocated - before
             inode.allocated = before
             raise make_error(errno.ENOSPC)
-        return inode
 
     def fsync(self, fd: int) -> None:
         file = self.files[fd]
@@ -321,48 +298,41 @@ class Disk(Lookup):
 
     # -- names ---------------------------------------------------------------------------------------------------
 
-    def mkdir(self, path: object, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-        place = self._free_place(path, dir_fd, is_folder=True)
-        number, mode = self.tree.take_number(), mode & ~self._umask & 0o1777
-        made = Folder(number, mode, self._uid, self._uid, self._now(), place.folder)
-        self._change(path, (place.folder, place.name, made))
+    def mkdir(self, path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        self._make(path, dir_fd, Folder, mode & ~self._umask & 0o1777)
 
-    def mkfifo(self, path: object, mode: int = 0o666, *, dir_fd: int | None = None) -> None:
-        self.mknod(path, mode | stat.S_IFIFO, dir_fd=dir_fd)
-
-    def mknod(self, path: object, mode: int = 0o600, device: int = 0, *, dir_fd: int | None = None) -> None:
+    def mknod(self, path: str, mode: int = 0o600, device: int = 0, *, dir_fd: int | None = None) -> None:
         """Make a pipe, or a socket, which bind(2) would make."""
         if stat.S_IFMT(mode) not in (stat.S_IFIFO, stat.S_IFSOCK):
             raise UnknownCallError(f"mknod of {path!r} with mode {mode:#o}")
-        place = self._free_place(path, dir_fd)
-        made = Inode(self.tree.take_number(), mode & ~self._umask, self._uid, self._uid, self._now())
-        self._change(path, (place.folder, place.name, made))
+        self._make(path, dir_fd, Inode, mode & ~self._umask)
 
-    def symlink(
-        self, src: object, dst: object, target_is_directory: bool = False, *, dir_fd: int | None = None
-    ) -> None:
-        place = self._free_place(dst, dir_fd)
-        target = os.fsdecode(src)  # type: ignore[arg-type]
-        made = SymbolicLink(self.tree.take_number(), self._uid, self._uid, self._now(), target)
-        self._change(dst, (place.folder, place.name, made))
+    def symlink(self, src: str, dst: str, target_is_directory: bool = False, *, dir_fd: int | None = None) -> None:
+        self._make(dst, dir_fd, SymbolicLink, 0o777).target = src
+
+    def _make(self, path: str, dir_fd: int | None, kind: type[InodeT], mode: int) -> InodeT:
+        """Make a new file of some kind with a name of its own."""
+        place = self._entry(path, dir_fd)
+        if place.inode is not None:
+            raise make_error(errno.EEXIST, path)
+        made = kind(self.tree.take_number(), mode, self._uid, self._now())
+        self._change(path, (place.folder, place.name, made))
+        return made
 
     def link(
-        self, src: object, dst: object, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None,
+        self, src: str, dst: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None,
         follow_symlinks: bool = True,
     ) -> None:  # fmt: skip
-        inode = self._walk(src, src_dir_fd, is_followed=False).inode
-        if inode is None:
-            raise make_error(errno.ENOENT)
-        place = self._free_place(dst, dst_dir_fd)
+        inode, place = self._existing_entry(src, src_dir_fd)[1], self._entry(dst, dst_dir_fd)
+        if place.inode is not None:
+            raise make_error(errno.EEXIST)
         if isinstance(inode, Folder):
             raise make_error(errno.EPERM)
         self._change(dst, (place.folder, place.name, inode))
 
-    def rename(self, src: object, dst: object, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
-        (old, old_slash), (new, new_slash) = self._entry(src, src_dir_fd), self._entry(dst, dst_dir_fd)
+    def rename(self, src: str, dst: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+        old, new = self._entry(src, src_dir_fd), self._entry(dst, dst_dir_fd)
         moved, replaced = old.inode, new.inode
-        if {old.name, new.name} & {".", ".."}:
-            raise make_error(errno.EBUSY)
         if moved is None:
             raise make_error(errno.ENOENT)
         if isinstance(moved, Folder):
@@ -370,8 +340,6 @@ class Disk(Lookup):
                 raise make_error(errno.EINVAL)
             if replaced is not None and not isinstance(replaced, Folder):
                 raise make_error(errno.ENOTDIR)
-        elif old_slash or new_slash:
-            raise make_error(errno.ENOTDIR)
         if isinstance(replaced, Folder) and moved is not replaced:
             if replaced.names and (isinstance(moved, Folder) or replaced in above(old.folder)):
                 raise make_error(errno.ENOTEMPTY)
@@ -382,69 +350,53 @@ class Disk(Lookup):
 
     replace = rename
 
-    def unlink(self, path: object, *, dir_fd: int | None = None) -> None:
-        place, has_slash = self._entry(path, dir_fd)
-        if place.inode is None:
-            raise make_error(errno.ENOENT, path)
-        if isinstance(place.inode, Folder):
+    def unlink(self, path: str, *, dir_fd: int | None = None) -> None:
+        place, inode = self._existing_entry(path, dir_fd)
+        if isinstance(inode, Folder):
             raise make_error(errno.EISDIR, path)
-        if has_slash:
-            raise make_error(errno.ENOTDIR, path)
         self._change(path, (place.folder, place.name, None))
 
     remove = unlink
 
-    def rmdir(self, path: object, *, dir_fd: int | None = None) -> None:
-        place, _ = self._entry(path, dir_fd)
-        if place.inode is None:
-            raise make_error(errno.ENOENT, path)
-        if not isinstance(place.inode, Folder):
+    def rmdir(self, path: str, *, dir_fd: int | None = None) -> None:
+        place, inode = self._existing_entry(path, dir_fd)
+        if not isinstance(inode, Folder):
             raise make_error(errno.ENOTDIR, path)
-        if place.name == ".":
-            raise make_error(errno.EINVAL, path)
-        if place.inode.names or place.name == "..":
+        if inode.names:
             raise make_error(errno.ENOTEMPTY, path)
         self._change(path, (place.folder, place.name, None))
 
-    def readlink(self, path: object, *, dir_fd: int | None = None) -> str | bytes:
-        if not os.fsdecode(path) and dir_fd is not None:  # type: ignore[arg-type]
-            inode: Inode | None = self.files[dir_fd].inode  # as O_PATH and O_NOFOLLOW have opened it
-        elif (own := self._own(path)) is not None:
+    def readlink(self, path: str, *, dir_fd: int | None = None) -> str:
+        if (own := self._own(path)) is not None:
             return own.path
-        else:
-            inode = self._walk(path, dir_fd, is_followed=False).inode
-        if inode is None:
-            raise make_error(errno.ENOENT, path)
+        is_open = not path and dir_fd is not None  # as O_PATH and O_NOFOLLOW have opened it
+        inode = self._existing(dir_fd if is_open and dir_fd else path, dir_fd, is_followed=False)
         if not isinstance(inode, SymbolicLink):
-            raise make_error(errno.EINVAL if os.fsdecode(path) else errno.ENOENT, path)  # type: ignore[arg-type]
-        return os.fsencode(inode.target) if isinstance(path, bytes) else inode.target
+            raise make_error(errno.ENOENT if is_open else errno.EINVAL, path)
+        return inode.target
 
-    def _list(self, path: object) -> list[tuple[str, Inode]]:
+    def _list(self, path: str | int) -> list[tuple[str, Inode]]:
         """Return what a folder has, in an order that no caller should rely on."""
-        inode = self._existing("." if path is None else path)
+        inode = self._existing(path)
         if not isinstance(inode, Folder):
             raise make_error(errno.ENOTDIR, path)
         self._check(inode, READ, path)
         return sorted(inode.names.items(), key=lambda entry: (zlib.crc32(entry[0].encode() + self._salt), entry[0]))
 
-    def listdir(self, path: object = None) -> list[str] | list[bytes]:
-        names = [name for name, _ in self._list(path)]
-        return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
+    def listdir(self, path: str | int) -> list[str]:
+        return [name for name, _ in self._list(path)]
 
-    def scandir(self, path: object = None) -> Listing:
-        if isinstance(path, bytes):
-            raise UnknownCallError(f"scandir of {path!r}")
+    def scandir(self, path: str | int) -> Listing:
         if isinstance(path, int):
             return Listing([Entry(name, name, inode, path) for name, inode in self._list(path)])
-        folder = "." if path is None else os.fspath(path)  # type: ignore[call-overload]
-        return Listing([Entry(name, os.path.join(folder, name), inode) for name, inode in self._list(path)])
+        return Listing([Entry(name, os.path.join(path, name), inode) for name, inode in self._list(path)])
 
     # -- status --------------------------------------------------------------------------------------------------
 
-    def stat(self, path: object, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
+    def stat(self, path: str | int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
         return self._status(self._existing(path, dir_fd, is_followed=follow_symlinks))
 
-    def lstat(self, path: object, *, dir_fd: int | None = None) -> os.stat_result:
+    def lstat(self, path: str, *, dir_fd: int | None = None) -> os.stat_result:
         return self._status(self._existing(path, dir_fd, is_followed=False))
 
     def fstat(self, fd: int) -> os.stat_result:
@@ -459,51 +411,28 @@ class Disk(Lookup):
         elif isinstance(inode, SymbolicLink):
             size = len(os.fsencode(inode.target))
         times = (inode.atime, inode.mtime, inode.ctime)
-        head = (inode.mode, inode.number, DEVICE, links, inode.uid, inode.gid, size, *[one // 10**9 for one in times])
+        head = (inode.mode, inode.number, DEVICE, links, inode.uid, inode.uid, size, *[one // 10**9 for one in times])
         return os.stat_result((*head, *[one / 10**9 for one in times], *times, PAGE, allocated // 512, 0))
 
-    def statvfs(self, path: object) -> os.statvfs_result:
+    def statvfs(self, path: str | int) -> os.statvfs_result:
         self._existing(path)
         free = max(0, self.size - self.tree.used) // PAGE
         return os.statvfs_result((PAGE, PAGE, self.size // PAGE, free, free, 2**20, 2**20, 2**20, 0, 255))
 
     fstatvfs = statvfs
 
-    def access(
-        self, path: object, mode: int, *, dir_fd: int | None = None, effective_ids: bool = False,
-        follow_symlinks: bool = True,
-    ) -> bool:  # fmt: skip
-        try:
-            inode = self._existing(path, dir_fd, is_followed=follow_symlinks)
-            self._check(inode, mode)
-        except OSError:
-            return False
-        return bool(inode.mode & 0o111) or not mode & os.X_OK
-
-    def chmod(self, path: object, mode: int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> None:
+    def chmod(self, path: str | int, mode: int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> None:
         inode = self._owned(path, dir_fd, follow_symlinks)
         inode.mode = stat.S_IFMT(inode.mode) | mode & 0o7777
-        self._found.clear()
+        self._forget()
 
     def fchmod(self, fd: int, mode: int) -> None:
         if self.files[fd].flags & os.O_PATH:
             raise make_error(errno.EBADF, fd)
         self.chmod(fd, mode)
 
-    def chown(
-        self, path: object, uid: int, gid: int, *, dir_fd: int | None = None, follow_symlinks: bool = True
-    ) -> None:
-        inode = self._owned(path, dir_fd, follow_symlinks)
-        if self._uid and uid not in (-1, inode.uid):
-            raise make_error(errno.EPERM, path)
-        inode.uid, inode.gid = (inode.uid if uid == -1 else uid), (inode.gid if gid == -1 else gid)
-        self._found.clear()
-
-    def fchown(self, fd: int, uid: int, gid: int) -> None:
-        self.chown(fd, uid, gid)
-
     def utime(
-        self, path: object, times: tuple[float, float] | None = None, *, ns: tuple[int, int] | None = None,
+        self, path: str | int, times: tuple[float, float] | None = None, *, ns: tuple[int, int] | None = None,
         dir_fd: int | None = None, follow_symlinks: bool = True,
     ) -> None:  # fmt: skip
         now = self._now()
@@ -513,7 +442,7 @@ class Disk(Lookup):
         inode.atime, inode.mtime = ns
         inode.ctime = now
 
-    def _owned(self, path: object, dir_fd: int | None, is_followed: bool) -> Inode:
+    def _owned(self, path: str | int, dir_fd: int | None, is_followed: bool) -> Inode:
         """Return what a path stands for, whose status is about to change."""
         inode = self._existing(path, dir_fd, is_followed=is_followed)
         if inode in self._above:

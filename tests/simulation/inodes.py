@@ -14,10 +14,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import stat
+from copy import copy
 from random import Random
 from typing import TypeVar, cast
 
-__all__ = ["PAGE", "Folder", "Inode", "RegularFile", "SymbolicLink", "Tree"]
+__all__ = ["PAGE", "Folder", "Inode", "InodeT", "RegularFile", "SymbolicLink", "Tree"]
 
 PAGE = 4096
 SECTOR = 512  # what a disk writes as a whole
@@ -28,19 +29,17 @@ InodeT = TypeVar("InodeT", bound="Inode")
 class Inode:
     """What a name stands for.  `opens` counts open files, `holds` the names that it has or may have on the disk."""
 
-    __slots__ = ("atime", "ctime", "gid", "holds", "links", "mode", "mtime", "number", "opens", "uid")
+    __slots__ = ("atime", "ctime", "holds", "links", "mode", "mtime", "number", "opens", "uid")
 
-    def __init__(self, number: int, mode: int, uid: int, gid: int, now: int) -> None:
-        self.number, self.mode, self.uid, self.gid = number, mode, uid, gid
+    def __init__(self, number: int, mode: int, uid: int, now: int) -> None:
+        self.number, self.mode, self.uid = number, mode, uid
         self.atime = self.mtime = self.ctime = now
         self.links = self.holds = self.opens = 0
 
-    def copy(self) -> Inode:
-        """Return the same without names, and open nowhere."""
-        return self._like(Inode(self.number, self.mode, self.uid, self.gid, 0))
-
-    def _like(self, copied: InodeT) -> InodeT:
-        copied.atime, copied.mtime, copied.ctime = self.atime, self.mtime, self.ctime
+    def copy(self: InodeT) -> InodeT:
+        """Return the same, open nowhere."""
+        copied = copy(self)
+        copied.opens = 0
         return copied
 
 
@@ -49,12 +48,9 @@ class SymbolicLink(Inode):
 
     __slots__ = ("target",)
 
-    def __init__(self, number: int, uid: int, gid: int, now: int, target: str) -> None:
-        super().__init__(number, stat.S_IFLNK | 0o777, uid, gid, now)
+    def __init__(self, number: int, mode: int, uid: int, now: int, target: str = "") -> None:
+        super().__init__(number, stat.S_IFLNK | mode, uid, now)
         self.target = target
-
-    def copy(self) -> SymbolicLink:
-        return self._like(SymbolicLink(self.number, self.uid, self.gid, 0, self.target))
 
 
 class Folder(Inode):
@@ -62,14 +58,11 @@ class Folder(Inode):
 
     __slots__ = ("above", "durable_names", "names")
 
-    def __init__(self, number: int, mode: int, uid: int, gid: int, now: int, above: Folder | None = None) -> None:
-        super().__init__(number, stat.S_IFDIR | mode, uid, gid, now)
+    def __init__(self, number: int, mode: int, uid: int, now: int, above: Folder | None = None) -> None:
+        super().__init__(number, stat.S_IFDIR | mode, uid, now)
         self.above: Folder = above or self
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
-
-    def copy(self) -> Folder:
-        return self._like(Folder(self.number, stat.S_IMODE(self.mode), self.uid, self.gid, 0))
 
     @property
     def path(self) -> str:
@@ -90,18 +83,16 @@ class RegularFile(Inode):
 
     __slots__ = ("allocated", "data", "durable_size", "lost", "shortest", "undo")
 
-    def __init__(self, number: int, mode: int, uid: int, gid: int, now: int) -> None:
-        super().__init__(number, stat.S_IFREG | mode, uid, gid, now)
+    def __init__(self, number: int, mode: int, uid: int, now: int) -> None:
+        super().__init__(number, stat.S_IFREG | mode, uid, now)
         self.data = bytearray()
         self.allocated = self.durable_size = self.shortest = 0
         self.undo: dict[tuple[int, int], bytes] = {}
         self.lost: dict[int, bytes] = {}
 
     def copy(self) -> RegularFile:
-        copied = self._like(RegularFile(self.number, stat.S_IMODE(self.mode), self.uid, self.gid, 0))
-        copied.data, copied.allocated, copied.durable_size = self.data[:], self.allocated, self.durable_size
-        copied.shortest = self.shortest
-        copied.undo, copied.lost = dict(self.undo), dict(self.lost)
+        copied = super().copy()
+        copied.data, copied.undo, copied.lost = self.data[:], dict(self.undo), dict(self.lost)
         return copied
 
     def put(self, at: int, data: bytes | memoryview) -> None:
@@ -194,20 +185,19 @@ def tear(old: bytearray, new: bytearray, random: Random) -> bytearray:
     if kind < 2:
         return (old, new)[kind]
     shorter = min(len(old), len(new))
-    low = next((at for at in range(0, shorter, PAGE) if old[at : at + PAGE] != new[at : at + PAGE]), shorter)
-    low = next((at for at in range(low, shorter, SECTOR) if old[at : at + SECTOR] != new[at : at + SECTOR]), shorter)
+    low = next((at for at in range(0, shorter, SECTOR) if old[at : at + SECTOR] != new[at : at + SECTOR]), shorter)
     cut = low + int(share * (len(new) + 1 - low))
     if kind == 2:  # in order, as appends are written
-        if cut < len(old):
-            cut -= cut % SECTOR
+        cut -= cut % SECTOR if cut < len(old) else 0
         return new[:cut] + old[cut:]
-    torn = new[: max(cut, len(old))] if len(new) >= len(old) else old[:]
-    at = low - low % SECTOR
-    while at < len(torn):  # runs of sectors that did not reach the disk, and of those that did
-        length = SECTOR << random.randrange(8)
-        piece = (new if random.random() < 0.5 else old)[at : min(at + length, len(torn))]
-        torn[at : at + length] = piece.ljust(min(length, len(torn) - at), b"\0")
-        at += length
+    torn = bytearray(max(cut, len(old)))
+    torn[:low] = new[:low]
+    piece = new
+    for at in range(low - low % SECTOR, len(torn), SECTOR):
+        if random.random() < 0.3:
+            piece = (old, new)[random.randrange(2)]
+        part = piece[at : min(at + SECTOR, len(torn))]
+        torn[at : at + len(part)] = part
     return torn
 
 
@@ -223,7 +213,7 @@ class Tree:
     def __init__(self) -> None:
         self.used = 0
         self.next_descriptor = 2**24  # none that the kernel would give
-        self.root = Folder(2, 0o755, 0, 0, 0)
+        self.root = Folder(2, 0o755, 0, 0)
         self.root.links = self.root.holds = 1
         self._last_number = 2
         self._free: list[int] = []
@@ -264,14 +254,6 @@ class Tree:
             self._pending = [change for change in self._pending if all(where is not folder for where, _, _ in change)]
             self._write_back(done)
 
-    def sync(self) -> None:
-        """Bring everything to the disk."""
-        pending, self._pending = self._pending, []
-        self._write_back(pending)
-        for inode in self.walk():
-            if isinstance(inode, RegularFile):
-                inode.sync()
-
     def _write_back(self, changes: list[NameChange]) -> None:
         for folder, name, inode in itertools.chain.from_iterable(changes):
             before = folder.durable_names.pop(name, None)
@@ -307,17 +289,18 @@ class Tree:
         """Return the tree as it is found after a kill; with chances, after a loss of power."""
         copies: dict[Inode, Inode] = {}
 
-        def copy(inode: InodeT) -> InodeT:
+        def copied(inode: InodeT) -> InodeT:
             if inode not in copies:
-                copies[inode] = copied = inode.copy()
-                if isinstance(inode, Folder) and isinstance(copied, Folder):
-                    copied.names = {name: copy(below) for name, below in inode.names.items()}
-                    copied.durable_names = {name: copy(below) for name, below in inode.durable_names.items()}
+                copies[inode] = new = inode.copy()
+                if isinstance(new, Folder):
+                    new.names = {name: copied(below) for name, below in new.names.items()}
+                    new.durable_names = {name: copied(below) for name, below in new.durable_names.items()}
+                    new.above = new
             return cast("InodeT", copies[inode])
 
         left = Tree()
-        left.next_descriptor, left._last_number, left.root = self.next_descriptor, self._last_number, copy(self.root)
-        left._pending = [tuple((copy(at), name, one and copy(one)) for at, name, one in c) for c in self._pending]
+        left.next_descriptor, left._last_number, left.root = self.next_descriptor, self._last_number, copied(self.root)
+        left._pending = [tuple((copied(at), name, one and copied(one)) for at, name, one in c) for c in self._pending]
         if random is not None:
             left._lose_power([one for one in copies.values() if isinstance(one, Folder)], random)
         left._settle([*copies.values()] if random is None else left.walk())

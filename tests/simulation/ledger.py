@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -25,13 +26,14 @@ class Ledger:
         self.hashes: dict[int, str] = {}  # of the lines that were read, by their numbers
         self._decided: dict[str, int] = {}
         self._told: dict[str, tuple[int, str, float]] = {}  # by decision: the head that its answer named, and when
-        self._names: list[str] = []
+        self._torn: dict[str, None] = {}
         self._at: dict[str, int] = {}
         self._last: tuple[int, str] | None = None
+        self._calls: deque[object] = deque(maxlen=500)
         self.lines = 0
 
-    def read(self) -> None:
-        """Read what was added since the last time."""
+    def read(self, *, is_torn: bool = False) -> None:
+        """Read what was added since the last time: where a loss of power has torn a file, up to there."""
         try:
             names = sorted(name for name in os.listdir(self._folder) if name.endswith(".jsonl"))
         except FileNotFoundError:
@@ -43,11 +45,14 @@ class Ledger:
             with open(path, "rb") as file:
                 file.seek(at)
                 data = file.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            self._at[name] = at + len(whole)
-            for line in whole.splitlines():
-                if line.strip(b"\0 "):
+            for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+                if (is_torn or name in self._torn) and not is_readable(line):
+                    self._torn[name] = None
+                    break  # the next daemon sets aside what follows, if this is the last segment
+                at += len(line)
+                if line.strip(b"\0 \n"):
                     self._take(name, line)
+            self._at[name] = at
 
     def _take(self, name: str, line: bytes) -> None:
         try:
@@ -66,11 +71,17 @@ class Ledger:
         self.hashes[seq] = own
         self._digest.update(line)
         self.lines += 1
+        self._calls.append(entry.get("call_id"))
         decision = entry.get("decision_id")
         if entry["kind"] == "decision" and isinstance(decision, str):
             if decision in self._decided:
                 self._violate(f"F: decision {decision} is recorded twice")
             self._decided[decision] = seq
+
+    def has(self, call: str) -> bool:
+        """Return whether a fire with this id of a call is on record."""
+        self.read()
+        return call in self._calls
 
     def told(self, decision: str, head: dict[str, object], now: float) -> None:
         """Note the head that an answer names: by now its entry is in the record."""
@@ -84,20 +95,21 @@ class Ledger:
         if self._decided.get(decision, seq + 1) > seq:
             self._violate(f"F: decision {decision} is not recorded up to entry {seq}")
 
-    def restart(self, promised: float | None) -> None:
+    def restart(self, promised: float | None, may_have_lost: Callable[[float], bool]) -> None:
         """Read the record from its beginning, as a new daemon has it.
 
-        After a loss of power nothing is missed that was told later than the moment `promised`.
+        After a loss of power nothing is missed that was told later than the moment `promised`, or that the disk had no
+        chance to keep.
         """
         told, self._told = self._told, {}
         before = self.hashes
         self.hashes, self._decided, self._at, self._last = {}, {}, {}, None
         digest, self._digest = self._digest, hashlib.sha256()
-        self.read()
+        self.read(is_torn=promised is not None)
         self._digest = digest
         first = min(self.hashes, default=0)
         for decision, (seq, own, at) in told.items():
-            if seq < first or (promised is not None and at > promised):
+            if seq < first or (promised is not None and (at > promised or may_have_lost(at))):
                 continue
             self._told[decision] = seq, own, at
             if seq not in self.hashes or not self.hashes[seq].startswith(own):
@@ -109,3 +121,11 @@ class Ledger:
                 if seq >= first and self.hashes.get(seq) not in (own, None):
                     self._violate(f"F: entry {seq} is another than before")
         self._told = {key: one for key, one in self._told.items() if one[0] >= max(self.hashes, default=0) - 2000}
+
+
+def is_readable(line: bytes) -> bool:
+    try:
+        DECODE.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return True

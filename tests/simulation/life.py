@@ -31,6 +31,7 @@ __all__ = ["Lives"]
 
 SCRIPTS = 0.12  # how many of the lives are quiet ones
 PROMISE = 0.06  # seconds after which an answer's entry is on the disk, and a millisecond or two of a step
+QUIET = 16.0  # seconds after which no hook hangs any more
 LEAVE = 3.0  # seconds in which all that a daemon started is gone
 VERSION = "VERSION = 0"
 SCRIPTED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "callbacks", "scripted.py")
@@ -62,11 +63,14 @@ class Lives:
     async def run(self) -> None:
         """Live on until enough was fired."""
         self._world.prepare()
-        while not self._world.is_over:
-            if self._has_scripts and self._random.random() < SCRIPTS:
-                await self._quiet_life()
-            else:
-                await self._life()
+        try:
+            while not self._world.is_over:
+                if self._has_scripts and self._random.random() < SCRIPTS:
+                    await self._quiet_life()
+                else:
+                    await self._life()
+        except* Exception as group:
+            self._world.violate(f"A: the world cannot understand what it is told: {first_of(group)!r}")
 
     def _begin(self) -> Process:
         kernel = self._kernel
@@ -113,6 +117,8 @@ class Lives:
                         inhabitants.cancel_scope.cancel()
                         nursery.cancel_scope.cancel()
             if not over.is_set() and not process.is_dead:
+                await trio.sleep(QUIET)
+                await world.flood(0.3)  # nobody else is there, whose calls would wake those that wait
                 world.faults["daemon_stopped"] += 1
                 signal.raise_signal(signal.SIGTERM)
                 with trio.move_on_after(60.0) as scope:
@@ -126,7 +132,7 @@ class Lives:
         """Kill the daemon, or cut its power. Return up to when the record is promised to be there."""
         world, is_power_lost = self._world, self._random.random() < 0.5
         world.faults["power_lost" if is_power_lost else "daemon_killed"] += 1
-        world.has_failing_disk(False)
+        world.trouble.end()
         self._image = self._disk.image(is_power_lost=is_power_lost)
         process.end(-9)
         if is_power_lost:
@@ -138,7 +144,7 @@ class Lives:
 
     async def _after(self, process: Process, promised: float | None, failure: list[str]) -> None:
         world, kernel = self._world, self._kernel
-        world.has_failing_disk(False)
+        world.trouble.end()
         world.judge.blow("end")
         if promised is not None:
             self._disk.become(self._image)
@@ -156,7 +162,8 @@ class Lives:
                 world.violate(f"D: a process is left: {one}")
                 one.end(-9)
             one.reap()
-        world.ledger.restart(None if promised in (None, float("inf")) else promised)
+        with kernel.acting_as(kernel.init):
+            world.ledger.restart(None if promised in (None, float("inf")) else promised, world.trouble.may_have_lost)
         if not world.is_kept or promised not in (None, float("inf")):
             world.judge.forget_counts(is_zero=not world.is_kept)
         for agent in world.agents:

@@ -61,25 +61,36 @@ class Lookup:
     """The paths and open files of a disk that is mounted on some folders."""
 
     def __init__(self, root_folders: Sequence[str], now_ns: Callable[[], int], tree: Tree, uid: int) -> None:
-        self.tree = tree
         self._now, self._uid = now_ns, uid
+        self._roots = [os.path.normpath(folder) for folder in root_folders]
+        self._inside = tuple(f"{folder}/" for folder in self._roots)
         self.files: dict[int, OpenFile] = {}
-        self._found: dict[str, Inode] = {}  # what paths lead to, until any name or mode changes
+        # What paths lead to, links at their ends followed or not, until any name or mode changes.
+        self._found: dict[bool, dict[str, Inode | None]] = {True: {}, False: {}}
         self._above: dict[Folder, str] = {}  # the folders above those of the disk, with their paths
-        self._inside: tuple[str, ...] = ()
         self._exact: dict[str, None] = {}
-        for folder in map(os.path.normpath, root_folders):
-            self._mount(folder)
+        self.mount(tree)
+
+    def mount(self, tree: Tree) -> None:
+        """Have this tree, in which the folders are made if they are not there."""
+        self.tree = tree
+        self._forget()
+        self._above.clear()
+        for path in self._roots:
+            self._mount(path)
+
+    def _forget(self) -> None:
+        for found in self._found.values():
+            found.clear()
 
     def _mount(self, path: str) -> None:
-        self._inside += (f"{path}/",)
         at, where = self.tree.root, ""
         for name in path.split("/")[1:]:
             self._above[at], self._exact[where or "/"] = where, None
             where = f"{where}/{name}"
             if name not in at.names:
                 uid, mode = (self._uid, 0o700) if where == path else (0, 0o755)
-                self.tree.change((at, name, Folder(self.tree.take_number(), mode, uid, uid, self._now(), at)))
+                self.tree.change((at, name, Folder(self.tree.take_number(), mode, uid, self._now(), at)))
                 self.tree.sync_names(at)
             below = at.names[name]
             assert isinstance(below, Folder), where
@@ -91,17 +102,16 @@ class Lookup:
         """The paths of all open descriptors, in the order in which they were opened."""
         return [file.path for file in self.files.values()]
 
-    def leads_here(self, path: object, dir_fd: int | None = None) -> bool:
-        """Return whether a path or a descriptor is one of the disk."""
-        if isinstance(path, int):
-            return path in self.files
-        text = path if isinstance(path, str) else os.fsdecode(path)  # type: ignore[arg-type]
+    def leads_here(self, text: str, dir_fd: int | None = None) -> bool:
+        """Return whether a path is one of the disk."""
+        if text.startswith(self._inside) or text in self._exact:
+            return True
         if text[:1] != "/":
             if dir_fd is not None:
                 return dir_fd in self.files
             text = os.path.join(os.getcwd(), text)
-        if text.startswith(self._inside) or text in self._exact:
-            return True
+            if text.startswith(self._inside) or text in self._exact:
+                return True
         if text.startswith(OWN):
             number = text[len(OWN) :].partition("/")[0]
             return number.isdecimal() and int(number) in self.files
@@ -110,31 +120,24 @@ class Lookup:
             return text.startswith(self._inside) or text in self._exact
         return False
 
-    def describe(self, path: object, dir_fd: int | None = None) -> str:
+    def describe(self, path: str, dir_fd: int | None = None) -> str:
         """Return the text of a path for people and hooks."""
-        if isinstance(path, int):
-            return self.files[path].path
-        text = os.fsdecode(path)  # type: ignore[arg-type]
-        return text if dir_fd is None else os.path.join(self.files[dir_fd].path, text)
+        return path if dir_fd is None else os.path.join(self.files[dir_fd].path, path)
 
-    def _walk(self, path: object, dir_fd: int | None = None, *, is_followed: bool = True) -> Place:
+    def _walk(self, path: str, dir_fd: int | None = None, *, is_followed: bool = True) -> Place:
         """Follow a path, as path_resolution(7) has it.
 
         Raises:
             OSError: there is no way.
             OutsideError: it leads out of the disk.
         """
-        text = os.fsdecode(path)  # type: ignore[arg-type]
-        if "\0" in text:
+        if "\0" in path:
             raise ValueError("embedded null byte")
-        if not text:
-            raise make_error(errno.ENOENT, path)
-        if len(text) > 4095:
-            raise make_error(errno.ENAMETOOLONG, path)
-        at, rest = self._begin(text, dir_fd)
+        if not path or len(path) > 4095:
+            raise make_error(errno.ENAMETOOLONG if path else errno.ENOENT, path)
+        at, rest = self._begin(path, dir_fd)
         if rest is None:
             return Place(self.tree.root, "", at)
-        is_dot = rest == "." or rest.endswith("/.")
         must_be_folder = rest.endswith(("/", "/.", "/..")) or rest in (".", "..")
         names = [name for name in reversed(rest.split("/")) if name not in ("", ".")]
         links, last = 0, ""
@@ -147,13 +150,13 @@ class Lookup:
             if name == "..":
                 at, folder, last = at.above, at.above.above, ".."
                 continue
-            if len(os.fsencode(name)) > 255:
+            if len(name) > 63 and len(os.fsencode(name)) > 255:
                 raise make_error(errno.ENAMETOOLONG, path)
             found = at.names.get(name)
             if found is None:
                 if (where := self._above.get(at)) is not None:
                     raise OutsideError("/".join([where, name, *reversed(names)]))
-                if names or is_dot:
+                if names:
                     raise make_error(errno.ENOENT, path)
                 return Place(at, name, None)
             if isinstance(found, SymbolicLink) and (names or is_followed or must_be_folder):
@@ -168,13 +171,12 @@ class Lookup:
             folder, last, at = at, name, found
         if must_be_folder and not isinstance(at, Folder):
             raise make_error(errno.ENOTDIR, path)
-        return Place(folder, "." if is_dot else last or ".", at)
+        return Place(folder, last, at)
 
-    def _own(self, path: object) -> OpenFile | None:
+    def _own(self, path: str) -> OpenFile | None:
         """Return the open file that a path of /proc stands for."""
-        text = os.fsdecode(path)  # type: ignore[arg-type]
-        number = text.removeprefix(OWN)
-        return self.files.get(int(number)) if text.startswith(OWN) and number.isdecimal() else None
+        number = path.removeprefix(OWN)
+        return self.files.get(int(number)) if number != path and number.isdecimal() else None
 
     def _begin(self, text: str, dir_fd: int | None) -> tuple[Inode, str | None]:
         """Return where a path begins, and the rest of it; no rest if it is an open file itself."""
@@ -187,7 +189,7 @@ class Lookup:
             return self.files[dir_fd].inode, text
         return self.tree.root, os.path.join(os.getcwd(), text)
 
-    def _existing(self, path: object, dir_fd: int | None = None, *, is_followed: bool = True) -> Inode:
+    def _existing(self, path: str | int, dir_fd: int | None = None, *, is_followed: bool = True) -> Inode:
         """Return what a path, or a descriptor, stands for.
 
         Raises:
@@ -195,22 +197,37 @@ class Lookup:
         """
         if isinstance(path, int):
             return self.files[path].inode
-        if is_followed and (found := self._found.get(path)) is not None:  # type: ignore[call-overload]
-            return found
-        inode = self._walk(path, dir_fd, is_followed=is_followed).inode
+        found = self._found[is_followed]
+        if path in found:
+            inode = found[path]
+        else:
+            inode = self._walk(path, dir_fd, is_followed=is_followed).inode
+            if path[0] == "/" and not path.startswith(OWN):
+                found[path] = inode
         if inode is None:
             raise make_error(errno.ENOENT, path)
-        if is_followed and isinstance(path, str) and path[0] == "/" and not path.startswith(OWN):
-            self._found[path] = inode
         return inode
+
+    def _plain(self, path: str) -> Inode:
+        """Return what an absolute path stands for, of which no step may be a link.
+
+        Raises:
+            OSError: a step is a link, or missing.
+        """
+        at: Inode | None = self.tree.root
+        for name in path.split("/")[1:]:
+            at = at.names.get(name) if isinstance(at, Folder) else None
+        if at is None:
+            raise make_error(errno.ELOOP, path)
+        return at
 
     def _check(self, inode: Inode, bits: int, path: object = None) -> None:
         if self._uid:
-            shift = 6 if inode.uid == self._uid else 3 if inode.gid == self._uid else 0
+            shift = 6 if inode.uid == self._uid else 0
             if ~(inode.mode >> shift) & bits:
                 raise make_error(errno.EACCES, path)
 
-    def _change(self, path: object, *change: tuple[Folder, str, Inode | None]) -> None:
+    def _change(self, path: str, *change: tuple[Folder, str, Inode | None]) -> None:
         """Change names by a call for a path, with the times of their folders."""
         now = self._now()
         for folder, _, _ in change:
@@ -223,24 +240,18 @@ class Lookup:
                 replaced.ctime = now
             if inode is not None:
                 inode.ctime = now
-        self._found.clear()
+        self._forget()
         self.tree.change(*change)
 
-    def _entry(self, path: object, dir_fd: int | None) -> tuple[Place, bool]:
-        """Return the place of a name itself, and whether a slash after it wants a folder there."""
-        text = os.fsdecode(path)  # type: ignore[arg-type]
-        stripped = text.rstrip("/")
-        return self._walk(stripped or text, dir_fd, is_followed=False), 0 < len(stripped) < len(text)
+    def _entry(self, path: str, dir_fd: int | None) -> Place:
+        """Return the place of a name itself."""
+        text = path.rstrip("/")
+        if os.path.basename(text) in ("", ".", ".."):
+            raise UnknownCallError(f"a change of {path!r}")
+        return self._walk(text, dir_fd, is_followed=False)
 
-    def _free_place(self, path: object, dir_fd: int | None, *, is_folder: bool = False) -> Place:
-        """Return the place for a new name.
-
-        Raises:
-            OSError: the name exists.
-        """
-        place, has_slash = self._entry(path, dir_fd)
-        if place.inode is not None:
-            raise make_error(errno.EEXIST, path)
-        if has_slash and not is_folder:
+    def _existing_entry(self, path: str, dir_fd: int | None) -> tuple[Place, Inode]:
+        place = self._entry(path, dir_fd)
+        if place.inode is None:
             raise make_error(errno.ENOENT, path)
-        return place
+        return place, place.inode

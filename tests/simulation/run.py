@@ -127,9 +127,10 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
     with install_machine(machine, disk.install()):
         from simulation.life import Lives
         from simulation.loop import run_simulated
+        from simulation.trouble import DiskTrouble
         from simulation.world import World
 
-        world = World(kernel, seed, FOLDER, fires)
+        world = World(kernel, seed, FOLDER, fires, DiskTrouble(kernel, disk, f"{FOLDER}/state", seed))
         kernel.report = world.violate
         lives = Lives(world, machine, disk, has_scripts=True)
 

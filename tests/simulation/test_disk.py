@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.record.storage.journal import allocate_blocks
+from hooklatch.record.writer import RecordError
 from simulation import calls
 from simulation.disk import Disk
 from simulation.inodes import RegularFile, Tree
@@ -213,8 +214,6 @@ def test_who_may_not_is_refused() -> None:
         HOME.chmod(0)
         with pytest.raises(PermissionError):
             FILE.stat()
-        with pytest.raises(PermissionError):
-            os.chown(HOME, 0, 0)
 
 
 def test_what_is_not_simulated_is_refused_and_never_reaches_the_real_disk(tmp_path: Path) -> None:
@@ -272,7 +271,7 @@ async def test_the_record_keeps_on_this_disk_what_it_promises() -> None:
     for seed in range(5):
         disk = make_disk(seed)
         with disk.install():
-            async with running(HOME / "record", SYNC, reserve=8192) as record:
+            async with running(HOME / "record", SYNC, reserve=8192, fdatasync=os.fdatasync) as record:
                 for number in range(20):
                     await record.durable(last := decided(record, number))
                 decided(record, 20)
@@ -283,7 +282,7 @@ async def test_the_record_keeps_on_this_disk_what_it_promises() -> None:
         for tree in images:
             later = make_disk(seed, tree=tree)
             with later.install():
-                with opened(HOME / "record", SYNC, reserve=8192) as record:
+                with opened(HOME / "record", SYNC, reserve=8192, fdatasync=os.fdatasync) as record:
                     decided(record, 99)
                 decisions = [one for one in records(HOME / "record") if one["kind"] == "decision"]
                 assert found_beyond_faults(HOME / "record") == []
@@ -293,3 +292,19 @@ async def test_the_record_keeps_on_this_disk_what_it_promises() -> None:
             assert list(there)[:20] == [f"d-{number}" for number in range(20)]
             assert list(there)[-1] == "d-99"
             assert later.open_paths == []
+
+
+def test_a_segment_that_can_neither_be_written_nor_removed_is_not_the_last() -> None:
+    disk, moment = make_disk(), [0.0]
+    with disk.install(), opened(HOME / "record", SYNC, now=lambda: moment[0], fdatasync=os.fdatasync) as record:
+        decided(record, 1)
+        disk.fail = lambda call, path: errno.EROFS if call in ("write", "unlink") else None
+        for _ in range(3):
+            moment[0] += 100
+            with pytest.raises(RecordError):
+                decided(record, 2)
+        disk.fail = lambda call, path: None
+        moment[0] += 100
+        decided(record, 3)
+        assert [one["decision_id"] for one in records(HOME / "record") if one["kind"] == "decision"] == ["d-1", "d-3"]
+    assert disk.open_paths == []

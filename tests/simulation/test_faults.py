@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
-from simulation.faults import FAULTS, Fault
+from simulation.faults import FAULTS, UNSEEN, Fault
 from support.repository import ROOT, TESTS
 
+ALL = {**FAULTS, **UNSEEN}
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+
+@pytest.mark.parametrize("fault", ALL.values(), ids=ALL)
 def test_a_faults_text_is_there_once_and_the_changed_one_compiles(fault: Fault) -> None:
     fault.change()
 

@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,6 +19,7 @@ from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
 from simulation.session import AgentOfWorld
 from simulation.sources import BROKEN, CONFIG, source_text
+from simulation.trouble import DiskTrouble
 
 __all__ = ["World"]
 
@@ -28,7 +30,7 @@ MAX_VIOLATIONS = 20
 class World:
     """What outlives a daemon: files, agents, what was acknowledged."""
 
-    def __init__(self, kernel: Kernel, seed: object, folder: str, wanted: int) -> None:
+    def __init__(self, kernel: Kernel, seed: object, folder: str, wanted: int, trouble: DiskTrouble) -> None:
         self.kernel, self.seed, self.folder, self.wanted = kernel, seed, folder, wanted
         self.random = Random(f"{seed} world")
         self.config = f"{folder}/config"
@@ -39,6 +41,7 @@ class World:
         self.faults: Counter[str] = Counter()
         self.fires = 0
         self._nonces = 0
+        Client.complain = self.violate
         self.judge = Judge(self.violate, lambda: kernel.now)
         self.ledger = Ledger(f"{folder}/state/record", self.digest, self.violate)
         self.versions = {name: Versions(name, f"{self.config}/hooks.d/{name}.py") for name in ("a", "b", "n", "t", "c")}
@@ -59,7 +62,7 @@ class World:
         self._is_trusted = False  # it was, at least once
         self.agents = [AgentOfWorld(self, f"agent-{n}", self.project if n == 0 else None) for n in range(4)]
         self._admin: Client | None = None
-        self.has_failing_disk: Callable[[bool], None] = lambda _: None
+        self.trouble = trouble
 
     # -- what is wrong ---------------------------------------------------------------------------------------
 
@@ -183,7 +186,8 @@ class World:
         self.digest.update(repr(sorted(decision.items(), key=lambda item: item[0])).encode())
         self.judge.end(asked, decision)
         if decision.get("record") is not None:
-            self.ledger.told(decision["decision_id"], decision["record"], self.kernel.now)
+            with self.kernel.acting_as(self.kernel.init):
+                self.ledger.told(decision["decision_id"], decision["record"], self.kernel.now)
 
     # -- the administrator -----------------------------------------------------------------------------------
 
@@ -365,11 +369,10 @@ class World:
             agent._client.end()
 
     async def fail_disk(self) -> None:
-        self.faults["disk_failing"] += 1
+        self.faults[self.trouble.begin()] += 1
         self.judge.blow("disk")
-        self.has_failing_disk(True)
         await trio.sleep(self.random.random() * 0.4)
-        self.has_failing_disk(False)
+        self.trouble.end()
         self.judge.blow("disk")
 
     async def hang_up(self) -> None:
@@ -379,16 +382,55 @@ class World:
         await trio.sleep(0)
 
     async def _one_shot(self) -> None:
+        await self._fire_once({"a": "deny"} if self.random.random() < 0.5 else {})
+
+    async def _fire_once(self, do: dict[str, str]) -> None:
         """Fire once over a connection of its own."""
         try:
             async with trio.open_nursery() as nursery:
                 client = Client(self.kernel, self.agent_socket)
                 nursery.start_soon(client.run)
-                do = {"a": "deny"} if self.random.random() < 0.5 else {}
                 await self.fire(client, "pre_tool_use", "Bash", do, [*self.globals.values()])
                 client.end()
         except* (ConnectionLost, Refusal):
             pass
+
+    async def _abandon(self) -> None:
+        """Leave in the middle of a gate, whose hook runs on: the record has it, and its worker is busy until then."""
+        self.faults["gate_abandoned"] += 1
+        daemon, began = self.kernel.daemon, self.kernel.now
+        self._nonces += 1
+        params = {
+            "event": "pre_tool_use", "call_id": (left := f"left-{self._nonces}"),
+            "payload": {"tool_name": "Bash", "tool_input": {"n": 1}, "do": {"a": "slow:0.4"}, "nonce": left},
+        }  # fmt: skip
+        is_refused = False  # an answer that says that there is no decision
+        try:
+            async with trio.open_nursery() as nursery:
+                client = Client(self.kernel, self.agent_socket)
+                nursery.start_soon(client.run)
+                nursery.start_soon(partial(client.call, "fire", **params))
+                await trio.sleep(0.02 + 0.3 * self.random.random())
+                client.end()
+        except* ConnectionLost:
+            pass
+        except* Refusal:
+            is_refused = True
+        for _ in range(12):
+            if self.ledger.has(left):
+                return
+            await trio.sleep(1.0)
+        # After a failed sync the record takes nothing for a while, not even this.
+        is_calm = self.judge.blows.get("disk", 0.0) < began - 15.0 and self.judge.blows["start"] < began
+        if is_calm and not is_refused and self.kernel.daemon is daemon and not daemon.is_dead:
+            self.violate(f"F: a gate that its client left is not on record: {left}")
+
+    async def flood(self, seconds: float = 0.02) -> None:
+        """Fire from many clients at once: each waits its turn, and gets it."""
+        self.faults["flood"] += 1
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(self._fire_once, {"a": f"slow:{seconds}"})
 
     def _events(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
         async def kill(name: str) -> None:
@@ -404,6 +446,7 @@ class World:
             (1, lambda: kill("guardian")), (3, lambda: self.stop_one("worker")), (1, lambda: self.stop_one("zygote")),
             (3, self.break_file), (3, self.switch_global), (2, self.suspend), (2, self.shift_clock),
             (2, self.stall_client), (2, self.drop_client), (2, self.hang_up), (4, self._one_shot), (2, self.fail_disk),
+            (4, self._abandon), (3, self.flood),
         ]  # fmt: skip
 
     async def befall(self) -> None:

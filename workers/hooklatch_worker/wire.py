@@ -255,13 +255,9 @@ FromWorker = SourceLoaded | LoadFailed | CallAnswered | StateRequest
 FromZygote = ZygoteReady | WorkerForked | ForkFailed | WorkerExited
 
 ENCODER = msgspec.msgpack.Encoder()
+encode_body = ENCODER.encode  # returns a message's msgpack bytes, without a length
 FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 FROM_ZYGOTE: msgspec.msgpack.Decoder[FromZygote] = msgspec.msgpack.Decoder(FromZygote)
-
-
-def encode_body(message: msgspec.Struct) -> bytes:
-    """Return a message's msgpack bytes, without a length."""
-    return ENCODER.encode(message)
 
 
 def encode_frame(message: msgspec.Struct) -> bytearray:
@@ -297,16 +293,15 @@ def decode_from_zygote(data: bytes) -> FromZygote:
         raise FrameError(f"undecodable message: {error}") from None
 
 
-class FrameReader:
+class FrameReader(msgspec.Struct, eq=False):
     """Splits a stream of bytes into the bodies of frames.
 
     Give `take` the received bytes, then take bodies until there is none.  A frame that arrived whole is not copied.
     `held` are the bytes beyond the last body that was taken.
     """
 
-    def __init__(self) -> None:
-        self.held: bytes | bytearray = b""
-        self._begin = 0  # of the next frame
+    held: bytes | bytearray = b""
+    _begin: int = 0  # of the next frame
 
     def take(self, data: bytes = b"") -> memoryview | None:
         """Return the next whole body, or None.

@@ -22,6 +22,8 @@ from collections import OrderedDict, deque
 from collections.abc import Container, Hashable
 from typing import Generic, TypeVar
 
+import msgspec
+
 __all__ = ["FairQueue"]
 
 K = TypeVar("K", bound=Hashable)
@@ -29,19 +31,18 @@ T = TypeVar("T")
 FAVOURS = 4  # consecutive newcomers before a regular is served
 
 
-class FairQueue(Generic[K, T]):
+class FairQueue(msgspec.Struct, Generic[K, T], eq=False):
     """A bounded queue that serves all keys equally."""
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self._lines: dict[K, deque[T]] = {}
-        # OrderedDict: repeatedly removing the first key of a plain dict gets slower each time.
-        self._newcomers: OrderedDict[K, None] = OrderedDict()
-        self._regulars: OrderedDict[K, None] = OrderedDict()
-        self._by_length: dict[int, OrderedDict[K, None]] = {}
-        self._longest = 0
-        self.count = 0
-        self._favours = 0
+    capacity: int
+    count: int = 0
+    _lines: dict[K, deque[T]] = {}
+    # OrderedDict: repeatedly removing the first key of a plain dict gets slower each time.
+    _newcomers: OrderedDict[K, None] = msgspec.field(default_factory=OrderedDict[K, None])
+    _regulars: OrderedDict[K, None] = msgspec.field(default_factory=OrderedDict[K, None])
+    _by_length: dict[int, OrderedDict[K, None]] = {}
+    _longest: int = 0
+    _favours: int = 0
 
     def __len__(self) -> int:
         return self.count

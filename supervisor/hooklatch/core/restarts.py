@@ -62,22 +62,21 @@ class RestartPolicy(msgspec.Struct, frozen=True):
     waits: tuple[float, ...] = (0.0, 0.1, 0.5, 1.0, 2.0, 60.0)  # seconds, by number of failures; the last one repeats
 
 
-class Restarts:
+class Restarts(msgspec.Struct, eq=False):
     """The recent failures of one child, and the earliest time of its next start."""
 
-    def __init__(self, policy: RestartPolicy) -> None:
-        self._policy = policy
-        self._failures: deque[float] = deque()
-        self.not_before = 0.0
-        self.is_down = False
+    policy: RestartPolicy
+    failures: deque[float] = msgspec.field(default_factory=deque[float])
+    not_before: float = 0.0
+    is_down: bool = False
 
     def record_failure(self, now: float) -> None:
         """Record a failure."""
-        policy = self._policy
-        self._failures.append(now)
-        prune_moments(self._failures, now - policy.period)
-        self.is_down = self.is_down or len(self._failures) > policy.intensity
-        nth = len(policy.waits) if self.is_down else len(self._failures)
+        policy = self.policy
+        self.failures.append(now)
+        prune_moments(self.failures, now - policy.period)
+        self.is_down = self.is_down or len(self.failures) > policy.intensity
+        nth = len(policy.waits) if self.is_down else len(self.failures)
         self.not_before = now + policy.waits[min(nth, len(policy.waits)) - 1]
 
     def wait(self, now: float) -> float:
@@ -86,7 +85,7 @@ class Restarts:
 
     def reset(self) -> None:
         """Forget all failures, since the child works again."""
-        self._failures.clear()
+        self.failures.clear()
         self.is_down = False
         self.not_before = 0.0
 
@@ -95,50 +94,48 @@ LifecycleState: TypeAlias = Literal["running", "waiting", "down", "ended"]
 NextStep: TypeAlias = Literal["restart", "end", "escalate"]
 
 
-class ChildLifecycle:
-    """The state machine of one supervised child."""
+class ChildLifecycle(msgspec.Struct, eq=False):
+    """The state machine of one supervised child, which begins with its first start, at `since`."""
 
-    def __init__(self, restart: Restart, policy: RestartPolicy, *, is_significant: bool) -> None:
-        self._restart = restart
-        self._period = policy.period
-        self._is_significant = is_significant
-        self._restarts = Restarts(policy)
-        self._since = 0.0
-        self.state: LifecycleState = "running"
-        self.starts = 0
-        self.fault: str | None = None  # text of the last failure
+    restart: Restart
+    restarts: Restarts
+    since: float
+    is_significant: bool = False
+    state: LifecycleState = "running"
+    starts: int = 1
+    fault: str | None = None  # text of the last failure
 
     def record_start(self, now: float) -> None:
-        """Record a start."""
-        self._since = now
+        """Record another start."""
+        self.since = now
         self.state = "running"
         self.starts += 1
 
     def record_end(self, now: float, fault: str | None) -> NextStep:
         """Record the end, by a fault or (None) by returning, and return the next step."""
-        if fault is None and self._restart is Restart.PERMANENT:
+        if fault is None and self.restart is Restart.PERMANENT:
             fault = "it returned, and should not have"
         if fault is not None:
             self._record_failure(now, fault)
-        if fault is None or self._restart is Restart.TEMPORARY:
+        if fault is None or self.restart is Restart.TEMPORARY:
             self.state = "ended"
             return "end"
-        if self._is_significant:
+        if self.is_significant:
             self.state = "down"
             return "escalate"
-        self.state = "down" if self._restarts.is_down else "waiting"
+        self.state = "down" if self.restarts.is_down else "waiting"
         return "restart"
 
     def _record_failure(self, now: float, fault: str) -> None:
-        if now - self._since >= self._period:
-            self._restarts.reset()
-        self._restarts.record_failure(now)
+        if now - self.since >= self.restarts.policy.period:
+            self.restarts.reset()
+        self.restarts.record_failure(now)
         self.fault = fault
 
     @property
     def not_before(self) -> float:
         """The earliest time of the next start."""
-        return self._restarts.not_before
+        return self.restarts.not_before
 
     def explain(self, now: float) -> str | None:
         """Return the last failure within the period and what happens next; None if there is none."""
@@ -146,10 +143,10 @@ class ChildLifecycle:
             return None
         match self.state:
             case "waiting":
-                return f"{self.fault}; it is started again in {self._restarts.wait(now):.1f} s"
+                return f"{self.fault}; it is started again in {self.restarts.wait(now):.1f} s"
             case "down":
-                return f"{self.fault}; it failed too often, and is tried again in {self._restarts.wait(now):.0f} s"
-            case "running" if now - self._since < self._period:
+                return f"{self.fault}; it failed too often, and is tried again in {self.restarts.wait(now):.0f} s"
+            case "running" if now - self.since < self.restarts.policy.period:
                 return f"{self.fault}; it was started again"
             case _:
                 return None
@@ -230,24 +227,24 @@ class Breaker:
         return True
 
 
-class TokenBucket:
-    """A rate limiter for forks: `burst` at once, then `rate` per second."""
+class TokenBucket(msgspec.Struct, kw_only=True, eq=False):
+    """A rate limiter for forks: `burst` at once, then `rate` per second.  `used` are the tokens of the burst."""
 
-    def __init__(self, *, rate: float, burst: int) -> None:
-        self._rate = rate
-        self._burst = float(burst)
-        self._tokens = float(burst)
-        self._last: float | None = None
+    rate: float
+    burst: int
+    used: float = 0.0
+    last: float | None = None
 
     def take(self, now: float) -> float:
         """Take a token and return 0, or return the seconds until there is one."""
-        if self._last is not None:
-            self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
-        self._last = now
-        if self._tokens >= 1.0 - NEARLY:
-            self._tokens = max(self._tokens - 1.0, 0.0)
+        if self.last is not None:
+            self.used = max(0.0, self.used - (now - self.last) * self.rate)
+        self.last = now
+        left = self.burst - self.used
+        if left >= 1.0 - NEARLY:
+            self.used = min(self.used + 1.0, self.burst)
             return 0.0
-        return (1.0 - self._tokens) / self._rate
+        return (1.0 - left) / self.rate
 
 
 def prune_moments(moments: deque[float], until: float) -> None:

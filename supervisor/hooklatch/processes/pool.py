@@ -333,7 +333,7 @@ class Pool:
     async def _keep(self, worker: PoolWorker) -> None:
         """Watch one worker until it is dead, then replace it."""
         try:
-            await worker.watch()
+            await trio.lowlevel.wait_readable(worker.process.pidfd)
         except BaseException as error:
             is_over = self._is_closed or isinstance(error, trio.Cancelled)
             worker.kill(CLOSES if is_over else "it could not be watched")

@@ -31,16 +31,15 @@ ZYGOTES = 3  # that are tried for one start of a worker before it counts as fail
 REMOVAL_TIMEOUT = 5.0  # seconds for a big directory; its remainder is removed when the daemon ends
 
 
-class WorkerStarter:
+class WorkerStarter(msgspec.Struct, eq=False):
     """The starter of the workers of one build."""
 
-    def __init__(self, source: wire.Source, zygote: ZygoteClient, code: wire.LoadCode) -> None:
-        self.first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
-        self.loading: dict[PoolWorker, None] = {}
-        self.started = 0
-        self._source = source
-        self._zygote = zygote
-        self._code = code
+    source: wire.Source
+    zygote: ZygoteClient
+    code: wire.LoadCode
+    first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
+    loading: dict[PoolWorker, None] = {}
+    started: int = 0
 
     async def start(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
         """Return a worker that has imported the source.
@@ -53,16 +52,16 @@ class WorkerStarter:
             try:
                 return await self._start_once(limits)
             except ZygoteLostError as error:
-                where = {"source": self._source.location}
+                where = {"source": self.source.location}
                 logger.info("worker not started, again with the next zygote: %s", error, extra=where)
         return await self._start_once(limits)
 
     async def _start_once(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
-        worker = PoolWorker(await self._zygote.fork(self._source, limits.worker), may_emit=limits.may_emit)
+        worker = PoolWorker(await self.zygote.fork(self.source, limits.worker), may_emit=limits.may_emit)
         self.loading[worker] = None
         try:
             with trio.fail_after(limits.load_timeout):
-                loaded = await worker.load(msgspec.structs.replace(self._code, is_open=self.first is None))
+                loaded = await worker.load(msgspec.structs.replace(self.code, is_open=self.first is None))
             self._check_isolation(loaded, limits)
             self._check_build(loaded)
         except BaseException as error:
@@ -91,10 +90,10 @@ class WorkerStarter:
     def _check_build(self, loaded: wire.SourceLoaded) -> None:
         """Take the files that the first worker reports. Refuse a later worker that ran other files."""
         if self.first is None:
-            if self._source.kind == "file":
-                self._code = msgspec.structs.replace(self._code, build=self._validate_build(loaded), pins=None)
+            if self.source.kind == "file":
+                self.code = msgspec.structs.replace(self.code, build=self._validate_build(loaded), pins=None)
             self.first = loaded
-        elif self._source.kind == "file" and loaded.files != self.first.files:
+        elif self.source.kind == "file" and loaded.files != self.first.files:
             text = (
                 "a worker ran other files than the one that proved this build: "
                 f"{describe_source_difference(self.first, loaded)}"
@@ -107,8 +106,8 @@ class WorkerStarter:
         Raises:
             SourceLoadError: a file has run that is not in the build, or the build has a file that it may not have.
         """
-        build, code = loaded.build or wire.BuildFiles(), self._code
-        files = {self._source.location: code.data, **build.files}
+        build, code = loaded.build or wire.BuildFiles(), self.code
+        files = {self.source.location: code.data, **build.files}
         if sum(map(len, files.values())) > wire.MAX_BUILD:
             raise SourceLoadError(f"its build is over {wire.MAX_BUILD // 2**20} MiB")
         digests = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
@@ -118,7 +117,7 @@ class WorkerStarter:
         for path, digest in loaded.files.items():
             if digests.get(path) != digest:
                 text = "was run in a way that cannot be held: import it by its name, or unpack its archive"
-                raise SourceLoadError(f"{path} {text}", self._source.location)
+                raise SourceLoadError(f"{path} {text}", self.source.location)
         if code.pins is not None:
             for path, digest in digests.items():
                 if code.pins.get(path) != digest:

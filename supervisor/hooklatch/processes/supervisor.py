@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import trio
 
-from hooklatch.core.restarts import ChildLifecycle, Restart, RestartPolicy
+from hooklatch.core.restarts import ChildLifecycle, Restart, RestartPolicy, Restarts
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import ChildStatus
@@ -55,27 +55,25 @@ class ChildSpec(msgspec.Struct, frozen=True):
     below: Supervisor | None = None
 
 
-class Child:
+class Child(msgspec.Struct, eq=False):
     """A child and its current state."""
 
-    def __init__(self, spec: ChildSpec) -> None:
-        self.spec = spec
-        self.life = ChildLifecycle(spec.restart, spec.policy, is_significant=spec.is_significant)
-        self.scope = trio.CancelScope()
-        self.ended = trio.Event()
+    spec: ChildSpec
+    life: ChildLifecycle
+    scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
+    ended: trio.Event = msgspec.field(default_factory=trio.Event)
 
 
-class ReadySignal:
+class ReadySignal(msgspec.Struct, eq=False):
     """The receiver of a child's report that it can be used. It passes the first report on to the caller of `start`."""
 
-    def __init__(self, task_status: trio.TaskStatus[Any] | None) -> None:
-        self._task_status = task_status
-        self.is_started = False
+    caller: trio.TaskStatus[Any] | None
+    is_started: bool = False
 
     def started(self, value: object = None) -> None:
         self.is_started = True
-        if self._task_status is not None:
-            self._task_status.started(value)
+        if self.caller is not None:
+            self.caller.started(value)
 
 
 class Supervisor:
@@ -116,7 +114,8 @@ class Supervisor:
         """
         assert self._nursery is not None
         assert spec.name not in self._children, f"there is a child {spec.name!r} already"
-        child = self._children[spec.name] = Child(spec)
+        life = ChildLifecycle(spec.restart, Restarts(spec.policy), trio.current_time(), spec.is_significant)
+        child = self._children[spec.name] = Child(spec, life)
         return await self._nursery.start(self._keep, child)
 
     def end(self, name: str) -> None:
@@ -148,39 +147,50 @@ class Supervisor:
             self._running -= 1
 
     async def _keep(self, child: Child, task_status: trio.TaskStatus[Any]) -> None:
+        spec, signal = child.spec, ReadySignal(task_status)
         try:
             with child.scope:
-                await self._keep_running(child, task_status)
+                while True:
+                    failure: Exception | None = None
+                    try:
+                        if spec.reports_start:
+                            await spec.run(task_status=signal)
+                        else:
+                            signal.started()
+                            await spec.run()
+                    except* Exception as group:
+                        failure = find_cause(group)
+                    if not self._may_restart(child, signal, failure):
+                        return
+                    signal = ReadySignal(None)  # later failures are restarts, and not an exception of the caller
+                    await trio.sleep_until(max(child.life.not_before, trio.current_time()))
+                    child.life.record_start(trio.current_time())
         finally:
-            if self._children.get(child.spec.name) is child:
-                del self._children[child.spec.name]
+            if self._children.get(spec.name) is child:
+                del self._children[spec.name]
             child.ended.set()
 
-    async def _keep_running(self, child: Child, task_status: trio.TaskStatus[Any]) -> None:
-        life, spec = child.life, child.spec
-        listener: trio.TaskStatus[Any] | None = task_status
-        while True:
-            life.record_start(trio.current_time())
-            started, failure = ReadySignal(listener), None
-            try:
-                await run_child_body(spec, started)
-            except* Exception as group:
-                failure = find_cause(group)
-                if started.is_started or listener is None:
-                    logger.error("part failed: %s", spec.name, exc_info=failure, extra={"part": spec.name})
-            if listener is not None and not started.is_started:
-                raise failure or RuntimeError(f"{spec.name} ended before it had started")
-            listener = None  # only the first start has a caller: later failures are restarts, not its exception
-            match life.record_end(trio.current_time(), format_failure_cause(failure) if failure is not None else None):
-                case "end":
-                    return
-                case "escalate":
-                    logger.critical("the daemon ends, since %s has failed: %s", spec.name, life.fault)
-                    raise PartFailedError(spec.name, life.fault) from failure
-                case "restart":
-                    if failure is None:
-                        logger.error("part failed: %s: %s", spec.name, life.fault, extra={"part": spec.name})
-                    await trio.sleep_until(max(life.not_before, trio.current_time()))
+    def _may_restart(self, child: Child, signal: ReadySignal, failure: Exception | None) -> bool:
+        """Record the end of a child that has returned, or failed. Return whether it is started again.
+
+        Raises:
+            Exception: it has failed before it could be used, or it is significant.
+        """
+        life, name = child.life, child.spec.name
+        if signal.caller is not None and not signal.is_started:
+            raise failure or RuntimeError(f"{name} ended before it had started")
+        if failure is not None:
+            logger.error("part failed: %s", name, exc_info=failure, extra={"part": name})
+        match life.record_end(trio.current_time(), format_failure_cause(failure) if failure is not None else None):
+            case "end":
+                return False
+            case "escalate":
+                logger.critical("the daemon ends, since %s has failed: %s", name, life.fault)
+                raise PartFailedError(name, life.fault) from failure
+            case "restart":
+                if failure is None:
+                    logger.error("part failed: %s: %s", name, life.fault, extra={"part": name})
+                return True
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
@@ -204,14 +214,6 @@ class Supervisor:
     def counts(self) -> tuple[int, int]:
         """Return how many temporary children run, and how many have failed since the start."""
         return self._running, self._failed
-
-
-async def run_child_body(spec: ChildSpec, started: ReadySignal) -> None:
-    if spec.reports_start:
-        await spec.run(task_status=started)
-    else:
-        started.started()
-        await spec.run()
 
 
 def describe_child(child: Child) -> ChildStatus:

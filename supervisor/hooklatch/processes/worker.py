@@ -368,10 +368,6 @@ class PoolWorker:
             self.kill_reason = self.kill_reason or reason
             self.process.kill()
 
-    async def watch(self) -> None:
-        """Wait for the process's death."""
-        await trio.lowlevel.wait_readable(self.process.pidfd)
-
     def mark_dead(self) -> None:
         """Mark the worker as dead, and wake the task that waits for its answer, if any."""
         self.is_dead = True

@@ -21,6 +21,7 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
+import msgspec
 import trio
 
 from hooklatch.core.restarts import RestartPolicy
@@ -51,12 +52,11 @@ class ZygoteLostError(ForkError):
     """The zygote died or fell silent during the request. The next zygote may succeed."""
 
 
-class ForkRequest:
-    """A fork that was requested, and its result."""
+class ForkRequest(msgspec.Struct, eq=False):
+    """A fork that was requested, and its result: without one, the zygote died."""
 
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.result: WorkerProcess | ForkError = ZygoteLostError("the zygote died")
+    done: trio.Event = msgspec.field(default_factory=trio.Event)
+    result: WorkerProcess | ForkError | None = None
 
 
 class ZygoteProcess:
@@ -106,14 +106,16 @@ class ZygoteProcess:
         Raises:
             FrameError: its messages cannot be trusted any more.
         """
+        has_ended = False
         while True:
-            has_ended = self.pid != 0 and linux.has_ended(self.pidfd)  # before the read: its last messages come first
             try:
                 data, fds, _, _ = socket.recv_fds(self.control, 2**16, 5, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 if has_ended:
                     return None
-                await trio.lowlevel.wait_readable(self._events.fileno())
+                has_ended = self.pid != 0 and linux.has_ended(self.pidfd)
+                if not has_ended:  # otherwise its last messages are read first
+                    await trio.lowlevel.wait_readable(self._events.fileno())
                 continue
             except OSError:
                 return None
@@ -216,8 +218,8 @@ class ZygoteClient:
             logger.error("zygote silent for %.0f s, killing it", SILENCE, extra={"pid": zygote.pid})
             zygote.kill()
             self._lose(zygote)
-        if isinstance(request.result, ForkError):
-            raise request.result
+        if not isinstance(request.result, WorkerProcess):
+            raise request.result or ZygoteLostError("the zygote died")
         return request.result
 
     async def _send(self, zygote: ZygoteProcess, data: bytes) -> None:

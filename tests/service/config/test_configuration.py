@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config, split_run
+from hooklatch.core.hooks.definitions import read_definition
+from hooklatch.service.config.configuration import ConfigError, FileConfig, find_definition_target, read_config
+from hooklatch_worker.wire import Source
 from support.daemons import running_daemon
 from support.tables import table
 
@@ -116,6 +118,11 @@ def test_a_bad_matcher_alone_leaves_the_file_readable() -> None:
     assert [(hook.id, hook.problem is not None) for hook in config.hooks] == [("x", True), ("y", False)]
 
 
+def target_of(run: str) -> tuple[Source, str]:
+    (definition,) = read_definition({"event": "stop", "run": run})
+    return find_definition_target(definition, "/h")
+
+
 @pytest.mark.parametrize(
     ("run", "place"),
     [
@@ -127,7 +134,7 @@ def test_a_bad_matcher_alone_leaves_the_file_readable() -> None:
     ],
 )
 def test_a_run_is_relative_to_the_folder_of_its_file(run: str, place: tuple[str, str, str]) -> None:
-    source, function = split_run(run, "/h")
+    source, function = target_of(run)
 
     assert (source.kind, source.location, function) == place
 
@@ -135,7 +142,7 @@ def test_a_run_is_relative_to_the_folder_of_its_file(run: str, place: tuple[str,
 def test_a_run_may_be_in_the_home_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
 
-    assert split_run("~/guards.py:no", "/h")[0].location == "/home/me/guards.py"
+    assert target_of("~/guards.py:no")[0].location == "/home/me/guards.py"
 
 
 @pytest.mark.parametrize(

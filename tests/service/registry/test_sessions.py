@@ -125,6 +125,8 @@ class Nobody:
     def notify(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> bool:
         return False
 
+    late = ()
+
     async def wait_delivered(self) -> None:
         pass
 

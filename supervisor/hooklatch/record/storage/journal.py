@@ -207,6 +207,7 @@ class ChainWriter:
         self._mark = mark
         self._clock, self.now = clock, now
         self._reserve = reserve
+        self._unfinished: str = ""  # the path of a segment without its header, which may still be there
         self.head = make_head(recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
         if recovery.place is None:
             self._begin(None, skipped=recovery.skipped)
@@ -258,14 +259,19 @@ class ChainWriter:
             header["reason"] = reason
         if skipped is not None:
             header["skipped"] = {"first": skipped[0], "last": skipped[1]}
+        if place.path == self._unfinished:
+            with suppress(FileNotFoundError):
+                os.unlink(place.path)
         self.segment = Segment(place, reserve=self._reserve, is_new=True)
         try:
             self.put("segment", msgspec.json.encode(header))
         except OSError:
             self.segment.close()
-            os.unlink(place.path)
             if before is not None:
                 self.segment = before
+            self._unfinished = place.path
+            with suppress(OSError):
+                os.unlink(place.path)
             raise
         if before is not None:
             with suppress(OSError):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig", "ForeignFile",
-    "SourceTable", "find_definition_target", "read_config", "split_run",
+    "SourceTable", "find_definition_target", "read_config",
 ]  # fmt: skip
 
 DEFAULT = PoolLimits()
@@ -175,20 +175,18 @@ class ForeignFile(NamedTuple):
     define: Callable[[str, bytes, str | None], SettingsAnswer]
 
 
-def split_run(run: str, folder: str) -> tuple[Source, str]:
-    """Split a `run` into its source and its function; a relative path is relative to `folder`."""
-    place, _, function = run.rpartition(":")
+def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:
+    """Return the source and the function of a definition's target; a stand-in has those of a command.
+
+    A relative path is relative to `folder`.
+    """
+    if definition.run is None:
+        return SHELL.source, SHELL.function
+    place, _, function = definition.run.rpartition(":")
     if place.endswith(".py") or "/" in place:
         path = os.path.normpath(os.path.join(folder, os.path.expanduser(place)))
         return Source("file", path), function
     return Source("module", place), function
-
-
-def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:
-    """Return the source and the function of a definition's target; a stand-in has those of a command."""
-    if definition.run is None:
-        return SHELL.source, SHELL.function
-    return split_run(definition.run, folder)
 
 
 def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__struct_fields__) -> FileConfig:

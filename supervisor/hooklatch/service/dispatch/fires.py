@@ -210,16 +210,15 @@ def leave_out_plugins(
     )
 
 
-class FireGeneration:
+class FireGeneration(msgspec.Struct, eq=False):
     """The fires that started between two changes of sources.
 
     A fire counts itself: 1 when it starts, -1 when it ends.  At its end it calls `check_ended` if this is closed.
     """
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_closed = False
-        self.ended = trio.Event()
+    count: int = 0
+    is_closed: bool = False
+    ended: trio.Event = msgspec.field(default_factory=trio.Event)
 
     def check_ended(self) -> None:
         """Set `ended` if this was the last fire that started before the sources changed."""
@@ -242,9 +241,8 @@ class FireGenerations:
         waited_for = list(self._open)
         for generation in waited_for:
             generation.is_closed = True
-            if not generation.count:
-                generation.ended.set()
         self.newest = FireGeneration()
         self._open = [generation for generation in self._open if generation.count] + [self.newest]
         for generation in waited_for:
-            await generation.ended.wait()
+            if generation.count:
+                await generation.ended.wait()

@@ -8,7 +8,7 @@ Knows snapshots and their subscribers, and not the reasons of changes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -51,6 +51,11 @@ class SkipAnnouncer(Protocol):
 
     def notify(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> bool:
         """Notify a session's clients of their permissions. Return false when no client of it subscribes any more."""
+        ...
+
+    @property
+    def late(self) -> Collection[object]:
+        """Return the connections that a withdrawal has not reached."""
         ...
 
     async def wait_delivered(self) -> None:
@@ -123,7 +128,8 @@ class Announcer:
                     while self._outdated:
                         await trio.lowlevel.checkpoint()
                         self.notify_some()
-        await self._permits.wait_delivered()
+        if self._permits.late:
+            await self._permits.wait_delivered()
 
     def notify_some(self) -> None:
         """Notify subscribers for one slice of time, in the order in which they became due."""

@@ -38,7 +38,7 @@ class SkipPermissions:
         self.is_allowed = True  # the operator's setting
         self._bus = bus
         self._is_in_project = is_in_project
-        self._late: dict[Connection, None] = {}  # whose withdrawal is not in the kernel yet
+        self.late: dict[Connection, None] = {}  # whose withdrawal is not in the kernel yet
 
     def notify(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> bool:
         """Notify a session's clients of the events that they may skip now. Return whether there are any clients."""
@@ -55,19 +55,17 @@ class SkipPermissions:
 
     async def wait_delivered(self) -> None:
         """Wait until every withdrawal is in the kernel, or its connection is cut off."""
-        if not self._late:
-            return
         # Shielded, as all announcements of a change are: it is active even if the client that made it leaves.
         with trio.CancelScope(shield=True):
-            late = [*self._late]
+            late = [*self.late]
             with trio.move_on_after(TIMEOUT):
                 for connection in late:
                     await connection.wait_all_sent()
-                    self._late.pop(connection, None)
-            for connection in [connection for connection in late if connection in self._late]:
+                    self.late.pop(connection, None)
+            for connection in [connection for connection in late if connection in self.late]:
                 logger.warning("client reads nothing, cut off before a change", extra={"connection": connection.number})
                 connection.close()
-                self._late.pop(connection, None)
+                self.late.pop(connection, None)
 
     def _list_skippable(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> frozenset[str]:
         if not self.is_allowed or session.terms.dialect is not None or self._is_in_project(session):
@@ -83,7 +81,7 @@ class SkipPermissions:
         connection.may_skip = events
         is_sent = connection.send_all(encode_permit(events, revision))
         if not is_sent and not before <= events:  # a late line that only adds events does no harm
-            self._late[connection] = None
+            self.late[connection] = None
 
 
 def encode_permit(events: Iterable[str], revision: int | None) -> bytes:

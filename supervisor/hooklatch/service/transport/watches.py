@@ -54,13 +54,10 @@ class ReaderHandoff:
             self._alarm = trio.CancelScope(deadline=trio.current_time() + TICK if self.kept else math.inf)
             with self._alarm:
                 await trio.sleep_forever()
-            self._tick()
-
-    def _tick(self) -> None:
-        self._ticks += 1
-        for connection in [reader for reader, since in self.kept.items() if self._ticks - since > 1]:
-            del self.kept[connection]
-            connection.hand_over_reading()
+            self._ticks += 1
+            for connection in [reader for reader, since in self.kept.items() if self._ticks - since > 1]:
+                del self.kept[connection]
+                connection.hand_over_reading()
 
 
 class Sender(Protocol):

@@ -1,0 +1,66 @@
+"""What befalls the disk of a simulated daemon: calls that fail, or find no space.  Knows no hook and no record.
+
+Only calls of the daemon below its state's folder are befallen.
+"""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+from simulation.disk import Disk
+from simulation.kernel import Kernel
+
+__all__ = ["DiskTrouble"]
+
+FAILURES = {
+    "open": (errno.EMFILE, errno.EIO, errno.EACCES), "write": (errno.EIO, errno.ENOSPC), "fsync": (errno.EIO,),
+    "pwrite": (errno.EIO, errno.ENOSPC), "fdatasync": (errno.EIO, errno.ENOSPC), "fallocate": (errno.ENOSPC,),
+    "rename": (errno.EIO, errno.ENOSPC), "replace": (errno.EIO,), "ftruncate": (errno.EIO,), "read": (errno.EIO,),
+    "unlink": (errno.EROFS,), "mkdir": (errno.ENOSPC,),
+}  # fmt: skip
+KINDS = ("disk_failing", "disk_failing", "disk_full")
+PROMISE = 0.06  # seconds of entries before a failed sync that it may lose
+RECOVERY = 8.0  # seconds after which the daemon has begun a segment whose syncs work again
+
+
+class DiskTrouble:
+    """The troubles of one disk."""
+
+    def __init__(self, kernel: Kernel, disk: Disk, folder: str, seed: object) -> None:
+        self.kind: str | None = None
+        self.windows: list[tuple[float, float]] = []  # in which entries were written that no sync may have reached
+        self._kernel, self._disk, self._folder = kernel, disk, f"{folder}/"
+        self._random = Random(f"{seed} trouble")
+        self._began, self._size, self._room = 0.0, disk.size, 0
+        disk.fail, disk.before = self._fail, self._before
+
+    def begin(self) -> str:
+        """Begin trouble of some kind, if there is none.  Return the kind."""
+        if self.kind is None:
+            self.kind, self._began = self._random.choice(KINDS), self._kernel.now
+            self._room = int(self._random.random() * 16384)
+        return self.kind
+
+    def end(self) -> None:
+        """Have no trouble from now on."""
+        if self.kind is not None:
+            self.kind = None
+            self.windows.append((self._began - PROMISE, self._kernel.now + RECOVERY))
+
+    def may_have_lost(self, moment: float) -> bool:
+        """Return whether an entry of that moment may not have reached the disk, since a sync failed."""
+        return any(begin <= moment <= end for begin, end in self.windows)
+
+    def _is_befallen(self, path: str) -> bool:
+        return self._kernel.process is self._kernel.daemon and path.startswith(self._folder)
+
+    def _fail(self, call: str, path: str) -> int | None:
+        if self.kind != "disk_failing" or call not in FAILURES or not self._is_befallen(path):
+            return None
+        share, which = self._random.random(), self._random.random()
+        return FAILURES[call][int(which * len(FAILURES[call]))] if share < 0.25 else None
+
+    def _before(self, call: str, path: str) -> None:
+        is_full = self.kind == "disk_full" and self._is_befallen(path)
+        self._disk.size = self._disk.tree.used + self._room if is_full else self._size
