@@ -76,4 +76,5 @@ def start(line: int, interpreter: Interpreter | None) -> Any:
         if not SERVERS:
             flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as for a guardian
             SERVERS.append(WarmInterpreter(environ, first=FIRST, then=THEN, flags=flags))
-    return Forked(SERVERS[0].fork(environ, [0, 1, 2, line], os.getcwd(), path=import_path(), daemon=os.getpid()))
+    pid = SERVERS[0].fork(environ, [0, 1, 2, line], os.getcwd(), path=import_path(), daemon=os.getpid())
+    return Forked(pid), os.pidfd_open(pid)

@@ -65,13 +65,12 @@ class Guardian:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
-                self._process = start_guardian(theirs.fileno(), interpreter)
-            self.pid = self._process.pid
-            OWNED.add(self.pid)  # before the next checkpoint, at which a sweep could reap it
-            self._pidfd = os.pidfd_open(self.pid)
+                self._process, self._pidfd = start_guardian(theirs.fileno(), interpreter)
         except OSError:
             self._socket.close()
             raise
+        self.pid = self._process.pid
+        OWNED.add(self.pid)  # before the next checkpoint, at which a sweep could reap it
 
     @property
     def has_ended(self) -> bool:
@@ -112,16 +111,12 @@ class Guardian:
             self._pidfd = -1
 
 
-def start_guardian(socket_fd: int, interpreter: Interpreter | None) -> subprocess.Popen[bytes]:
-    """Start an interpreter as the guardian, with an environment that has none of this process's secrets.
-
-    It gets a session of its own, since Ctrl-C in the daemon's terminal must only reach the daemon.
-    """
+def start_guardian(socket_fd: int, interpreter: Interpreter | None) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a guardian without our secrets, in a session that Ctrl-C does not reach; return it with its pidfd."""
     environ = children.OWN.of(os.environ)
     if interpreter is None:
         path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be an import hook's
-        arguments = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing has it
-        flags = cast("list[str]", arguments)
+        flags = cast("list[str]", subprocess._args_from_interpreter_flags())  # type: ignore[attr-defined]
         python, enter = sys.executable, f"sys.path[:] = {path}"
     else:
         # Without `site`: its packages' .pth files may contain code, which is for confined workers.
@@ -129,7 +124,12 @@ def start_guardian(socket_fd: int, interpreter: Interpreter | None) -> subproces
         environ.pop("VIRTUAL_ENV", None)
         if interpreter.is_virtual:
             environ["VIRTUAL_ENV"] = interpreter.prefix
-    command = children.isolated_command(
-        python, *flags, "-c", GUARDIAN.format(enter=enter, line=socket_fd, daemon=os.getpid())
-    )
-    return children.start_child(command, environ, pass_fds=[socket_fd], start_new_session=True)
+    code = GUARDIAN.format(enter=enter, line=socket_fd, daemon=os.getpid())
+    command = children.isolated_command(python, *flags, "-c", code)
+    process = children.start_child(command, environ, pass_fds=[socket_fd], start_new_session=True)
+    try:
+        return process, os.pidfd_open(process.pid)
+    except OSError:
+        process.kill()
+        process.wait()
+        raise

@@ -34,10 +34,11 @@ from chaos.system_calls.tracer import Fault, explain_absence  # noqa: E402
 
 RESULTS = TESTS.parent / "bench" / "results" / "system_calls.json"
 AT_ONCE = 2
+REPORTED = 50  # lives
 
 
-def list_faults(texts: list[str], *, is_first: bool) -> list[Fault]:
-    """Return the faults of these names, in the order in which the calls come.
+def list_faults(texts: list[str], *, is_first: bool, has_one_error: bool) -> list[Fault]:
+    """Return the faults of these names, in the order in which the calls come; with one error a place, each in its turn.
 
     Raises:
         RuntimeError: a life without a fault breaks a rule.
@@ -45,7 +46,11 @@ def list_faults(texts: list[str], *, is_first: bool) -> list[Fault]:
     report = live(None)
     if report.violations:
         raise RuntimeError(f"a life without a fault broke rules: {report.violations}\n{report.log}")
-    faults = [Fault(call.phase, call.number, call.place, error) for call, errors in report.calls for error in errors]
+    faults = [
+        Fault(call.phase, call.number, call.place, error)
+        for turn, (call, errors) in enumerate(report.calls)
+        for error in (errors if not has_one_error else errors[turn % len(errors) :][:1])
+    ]
     found = [[fault for fault in faults if text in name_fault(fault)] for text in texts]
     return [fault for those in found for fault in (those[:1] if is_first else those)]
 
@@ -71,6 +76,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT")
     parser.add_argument("--first", action="store_true")
+    parser.add_argument(
+        "--one-error", action="store_true", help="each place fails with one of its errors, not with all"
+    )
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--without-guard", action="store_true", help="to see that a guard that refuses nothing is seen")
     parser.add_argument("--results", default=str(RESULTS), metavar="FILE")
@@ -81,12 +89,14 @@ def main() -> int:
     if arguments.without_guard:
         say(*(violations := live(None, guards=()).violations))
         return 1 if violations else 0
-    faults = list_faults(arguments.only, is_first=arguments.first)
+    faults = list_faults(arguments.only, is_first=arguments.first, has_one_error=arguments.one_error)
     say(f"{len(faults)} faults")
     reports: list[FaultReport] = []
     with suppress(KeyboardInterrupt), multiprocessing.get_context("fork").Pool(AT_ONCE) as pool:
         for report in pool.imap_unordered(play, faults):
             reports.append(report)
+            if len(reports) % REPORTED == 0:
+                say(f"{len(reports)} lives")
             if report.violations:
                 say(f"{report.name}: {report.effects}", *report.violations, report.log)
     Path(arguments.results).parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ HEAD = """# When a system call fails
 
 For operators, and for those who decide whether to trust it: each system call of the daemon, where it is made, and what
 happens when it fails. Every place of a call that a short life of the daemon has (start, register, fire, reload,
-rotation of the record, stop) failed once with each error, in a life of its own, {lives} in all. In each of them
+rotation of the record, stop) failed, each time in a life of its own with one of these errors: {lives} in all. In each
 
 - no gate passed that an active guard refuses,
 - the start, each answer and the stop had an end, and no process was left,

@@ -152,7 +152,7 @@ class Life:
         if result is None:
             return False
         self._decisions[result["decision_id"]] = f"{event} {word}"
-        self._count = max(self._count, (result["context"] or {}).get("count", 0))
+        self._count = max(self._count, (result.get("context") or {}).get("count", 0))
         if result["verdict"] in REFUSALS:
             if result["cause"] != "policy":
                 self._effect(f"denied: {result['cause']}")
@@ -176,14 +176,15 @@ class Life:
         if not self._is_second:
             self.report.is_reached, self.report.calls = report.is_reached, report.calls
         log = self._log().strip().splitlines()
-        last = log[-1] if log else ""
+        said = [line for line in log if line.startswith("hooklatch: ")]
+        last = (said or log or [""])[-1]
         if "Traceback" in self._log():
             self._effect("a traceback in the log")
         if report.code and was_ready:
             self._effect(f"it ended with {report.code}: {last}")
         elif not was_ready:
             self._effect(f"start refused ({report.code}): {last}")
-        if not was_ready and (report.code <= 0 or not last.startswith("hooklatch: ")):
+        if not was_ready and (report.code <= 0 or not said):
             self._break("end", f"the start failed with {report.code} and said {last!r}")
         if not was_ready and self._is_second:
             self._break("restart", f"the second start was refused: {last}")

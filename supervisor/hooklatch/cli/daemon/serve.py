@@ -128,7 +128,7 @@ def serve_until_ended(
         run_daemon(DaemonOptions(**options), on_ready=on_ready)
     except ConfigMissingError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
-    except StartError as error:
+    except (StartError, OSError) as error:  # the second if trio itself finds no descriptor
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except BaseExceptionGroup as group:
         failed, others = group.split(PartFailedError)
