@@ -48,7 +48,7 @@ async def start(zygote: ZygoteClient, source: wire.Source, isolation: wire.Isola
 
 async def end(worker: PoolWorker, isolation: wire.Isolation) -> None:
     worker.kill("measured")
-    await worker.watch()
+    await trio.lowlevel.wait_readable(worker.process.pidfd)
     worker.close()
     await remove_scratch(worker, isolation)
 

@@ -25,7 +25,7 @@ from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.signals import SignalReceiver
-from hooklatch.service.transport.watches import ReaderHandoff
+from hooklatch.service.transport.connection import Connection
 from support.daemons import Client, Daemon, running_daemon
 from support.guards import FILES
 from support.pools import until
@@ -110,7 +110,7 @@ def slow(go: Path) -> dict[str, Any]:
 
 
 PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
-    "reader handoff": (ReaderHandoff, "_tick", Place.slow_fire),
+    "reader handoff": (Connection, "hand_over_reading", Place.slow_fire),
     "admission": (Admission, "_admit_next", Place.flood),
     "memory watch": ("hooklatch.processes.resource_limits", "check_worker_memory", Place.nothing),
     "file watch": (FileWatch, "_look", Place.hint),

@@ -27,6 +27,7 @@ EXCUSES = {
     "crash": 6.0, "timeout": 14.0, "overload": 14.0, "quarantined": 130.0, "load": 40.0, "audit": 12.0,
     "draining": 12.0, "shutdown": 12.0, "unsettled": 0.0,
 }  # fmt: skip
+NO_WORKER = "no worker became free"
 
 
 @dataclass(eq=False)
@@ -90,6 +91,7 @@ class Judge:
         self.decisions: set[str] = set()
         self.answers: dict[str, str] = {}  # of a person, by decision
         self._totals: set[int] = set()  # that the counting hook has told
+        self._hung = -1e9  # when a hook was last told to hang
         self.counted = 0  # how often it was asked to count
 
     def blow(self, kind: str = "blow") -> None:
@@ -102,13 +104,17 @@ class Judge:
         if is_zero:
             self.counted = 0
 
-    def _is_excused(self, cause: str, began: float) -> bool:
+    def _is_excused(self, cause: str, reason: str, began: float) -> bool:
         last = max(self.blows.values(), default=-1e9)
+        if NO_WORKER in reason:
+            last = max(last, self._hung)
         return last >= began - EXCUSES.get(cause, 0.0)
 
     def begin(self, event: str, nonce: str, do: Mapping[str, str], hooks: list[Known], tool: str | None) -> Asked:
         """Note what is known when a fire is sent."""
         asked = Asked(event, nonce, do, self._now())
+        if any(what in ("hang", "drop") for what in do.values()):
+            self._hung = asked.began  # it takes a worker, or a few, from all others
         for hook in hooks:
             if hook.event == event and hook.match in (None, tool):
                 asked.possible.append(hook)
@@ -161,11 +167,11 @@ class Judge:
         if verdict == "deny" and name and cause in FAILING.values():
             if FAILING.get(words.get(name, "")) == cause:
                 return
-            if not self._is_excused(cause, asked.began):
+            if not self._is_excused(cause, reason, asked.began):
                 self._violate(f"B: {name} is blamed for a {cause}: {shown}")
         elif verdict == "deny" and not refusing and asked.must_deny is None and not is_counted:
             is_own = "ask" in words.values() or (cause == "unsettled" and list(words.values()).count("mark") > 1)
-            if not is_own and not self._is_excused(cause, asked.began):
+            if not is_own and not self._is_excused(cause, reason, asked.began):
                 self._violate(f"B: a gate is refused without a reason: {shown}")
 
     def _judge_words(self, asked: Asked, name: str, what: str | None, verdict: str, reason: str, shown: str) -> None:

@@ -187,6 +187,7 @@ class Strand:
         self._is_due = False
         self._has_thread = False
         self.is_over = False
+        self.thread = 0
         self.wait_number = 0
         self.result: object = None
         self.error: BaseException | None = None
@@ -229,6 +230,7 @@ class Strand:
             self.kernel.report(f"C: {self.process} has failed: {''.join(trace)}")
 
     def _main(self) -> None:
+        self.thread = _thread.get_ident()
         try:
             if not self.process.is_dead:
                 self.result = self._function()
@@ -394,8 +396,16 @@ class Kernel:
 
     def pause(self, probability: float, seconds: float) -> None:
         """Let others run for a moment, now and then, in the middle of what a strand does."""
-        if self.current is not None and self.random.random() < probability:
+        if self.is_in_strand and self.random.random() < probability:
             self.sleep(self.random.random() * seconds)
+
+    @property
+    def is_in_strand(self) -> bool:
+        """Return whether this is the thread of the strand that has the baton.
+
+        It is not where the main thread, which waits for the baton, collects garbage that closes a file.
+        """
+        return self.current is not None and self.current.thread == _thread.get_ident()
 
     def send_signal(self, pid: int, number: int) -> None:
         """Send a signal to a process."""

@@ -1,6 +1,6 @@
-"""What befalls the disk of a simulated daemon: calls that fail, or find no space.  Knows no hook and no record.
+"""What befalls the disk of a simulated daemon: calls that fail, find no space, or hang.  Knows no hook and no record.
 
-Only calls of the daemon below its state's folder are befallen.
+Only calls of the daemon below its state's folder are befallen, and only those of its threads hang: others may run then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ FAILURES = {
     "rename": (errno.EIO, errno.ENOSPC), "replace": (errno.EIO,), "ftruncate": (errno.EIO,), "read": (errno.EIO,),
     "unlink": (errno.EROFS,), "mkdir": (errno.ENOSPC,),
 }  # fmt: skip
-KINDS = ("disk_failing", "disk_failing", "disk_full")
+KINDS = ("disk_failing", "disk_failing", "disk_full", "disk_hanging")
+PAUSED, PAUSE = 0.03, 0.004  # how often a call of a thread lets others run, and for how many seconds at most
 PROMISE = 0.06  # seconds of entries before a failed sync that it may lose
 RECOVERY = 8.0  # seconds after which the daemon has begun a segment whose syncs work again
 
@@ -62,5 +63,10 @@ class DiskTrouble:
         return FAILURES[call][int(which * len(FAILURES[call]))] if share < 0.25 else None
 
     def _before(self, call: str, path: str) -> None:
+        kernel = self._kernel
+        if kernel.is_in_strand and self._is_befallen(path):
+            kernel.pause(PAUSED, PAUSE)
+            while self.kind == "disk_hanging":
+                kernel.sleep(PAUSE)
         is_full = self.kind == "disk_full" and self._is_befallen(path)
         self._disk.size = self._disk.tree.used + self._room if is_full else self._size

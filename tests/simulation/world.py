@@ -58,7 +58,7 @@ class World:
         self.project_hook = Known("p", self.versions["p"])
         self.project_fault: str | None = None  # why each gate in the project must be denied
         self._fired = trio.Event()
-        self._of_project = trio.Lock()
+        self._locks = {name: trio.Lock() for name in self.versions}
         self._is_trusted = False  # it was, at least once
         self.agents = [AgentOfWorld(self, f"agent-{n}", self.project if n == 0 else None) for n in range(4)]
         self._admin: Client | None = None
@@ -130,10 +130,7 @@ class World:
 
     async def edit(self, name: str) -> None:
         """Write a new version of a file: in one step, or in two with a moment between them."""
-        if name == "p":
-            async with self._of_project:
-                await self._edit(name)
-        else:
+        async with self._locks[name]:  # else it were unknown which of two versions is there in the end
             await self._edit(name)
 
     async def _edit(self, name: str) -> None:
@@ -257,7 +254,7 @@ class World:
 
     async def trust(self) -> None:
         """Trust the project as it is."""
-        async with self._of_project:  # else it were unknown which of its versions is trusted
+        async with self._locks["p"]:  # else it were unknown which of its versions is trusted
             await self._trust()
 
     async def _trust(self) -> None:
@@ -305,10 +302,11 @@ class World:
         name = self.random.choice(("a", "b", "n", "c"))
         versions = self.versions[name]
         self.faults["file_broken"] += 1
-        versions.highest += 1
-        versions.is_broken = True
-        self.judge.blow("load")
-        self.write(versions.path, BROKEN)
+        async with self._locks[name]:
+            versions.highest += 1
+            versions.is_broken = True
+            self.judge.blow("load")
+            self.write(versions.path, BROKEN)
         if self.random.random() < 0.7:
             await self.reload()
             health = await self.ask("health")
@@ -371,9 +369,11 @@ class World:
     async def fail_disk(self) -> None:
         self.faults[self.trouble.begin()] += 1
         self.judge.blow("disk")
-        await trio.sleep(self.random.random() * 0.4)
-        self.trouble.end()
-        self.judge.blow("disk")
+        try:
+            await trio.sleep(self.random.random() * 0.4)
+        finally:  # also where the life ends meanwhile
+            self.trouble.end()
+            self.judge.blow("disk")
 
     async def hang_up(self) -> None:
         """Send the daemon SIGHUP."""

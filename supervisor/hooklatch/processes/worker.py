@@ -2,7 +2,7 @@
 
     starting ──Loaded──▶ idle ◀──────▶ busy          any state ──pidfd readable──▶ dead (reaped by its zygote)
 
-The task that calls also reads the answer, so a fire crosses no other task.  `watch()` alone waits on the pidfd. When
+The task that calls also reads the answer, so a fire crosses no other task.  The pool alone waits on the pidfd. When
 the process is dead, `mark_dead()` shuts the socket down, which wakes the task that waits for an answer, even if a child
 of the callback still holds the other end open.
 """

@@ -121,6 +121,32 @@ async def test_a_gate_whose_client_left_is_recorded_as_abandoned(tmp_path: Path)
     assert not records(daemon)
 
 
+async def test_a_gate_whose_client_left_while_its_projects_were_looked_up_is_recorded(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lookup of a disk that does not answer stands for any that takes long."""
+    looking = trio.Event()
+
+    async def look_for_ever(*_: object) -> None:
+        looking.set()
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(daemon.parts.dispatcher._projects, "settle", look_for_ever)
+    project = tmp_path / "project" / ".hooklatch"
+    project.mkdir(parents=True)
+    (project / "hooks.toml").write_text("")
+    async with daemon.administrator() as admin:
+        await admin.call("trust", folder=str(project.parent))
+    client = daemon.connect()
+    await client.call("hello", protocol=1, session={"id": "s1"})
+    await client.send("fire", event="pre_tool_use", payload={"tool_name": "Allow"})
+    await looking.wait()
+    await client.aclose()
+    await until(lambda: bool(records(daemon, "abandoned")))
+
+    assert not records(daemon)
+
+
 async def test_what_changes_the_policy_is_recorded(daemon: Daemon) -> None:
     async with daemon.administrator() as admin:
         disabled = await admin.call("disable", id="guards:judge")

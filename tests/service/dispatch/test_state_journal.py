@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from pathlib import Path
@@ -101,6 +102,31 @@ def test_what_could_not_be_written_whole_is_taken_back(folder: Path) -> None:
             journal.append(seal_change(change("b")))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    journal.append(seal_change(change("c")))
+    journal.close()
+
+    assert kept(folder) == ["a", "c"]
+
+
+def test_a_part_that_could_not_be_taken_back_is_cut_off_once_the_disk_works(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(folder, "a")
+    journal = StateJournal(str(folder))
+    list(journal.open())
+    line = seal_change(change("b"))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as failing:
+        write = os.write
+        failing.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
+        failing.setattr(os, "ftruncate", refuse)
+        for _ in range(2):
+            with pytest.raises(JournalError, match="cannot be written"):
+                journal.append(line)
+    assert Path(journal.path).read_bytes().endswith(line[:5])
     journal.append(seal_change(change("c")))
     journal.close()
 

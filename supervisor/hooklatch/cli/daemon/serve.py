@@ -17,6 +17,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser, add_log_options
 from hooklatch.core.status_answers import DaemonReady
+from hooklatch.errors import locate_error
 
 __all__ = ["add_serve"]
 
@@ -128,8 +129,10 @@ def serve_until_ended(
         run_daemon(DaemonOptions(**options), on_ready=on_ready)
     except ConfigMissingError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
-    except (StartError, OSError) as error:  # the second if trio itself finds no descriptor
+    except StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+    except OSError as error:  # trio itself finds no descriptor
+        raise CommandError(Exit.UNAVAILABLE, locate_error(error)) from None
     except BaseExceptionGroup as group:
         failed, others = group.split(PartFailedError)
         if failed is not None and others is None:

@@ -186,7 +186,10 @@ class Segment:
             self._allocated = 0
 
     def close(self) -> None:
-        os.close(self.fd)
+        with suppress(
+            OSError
+        ):  # close(2): the descriptor is free even then, and whether all is on the disk, a sync says
+            os.close(self.fd)
 
 
 class ChainWriter:

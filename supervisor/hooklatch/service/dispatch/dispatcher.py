@@ -326,7 +326,11 @@ class Dispatcher:
         spec, params = fire.spec, fire.params
         limit = min(params.timeout or spec.timeout, spec.timeout)
         if spec.fails_closed:
-            return await self._projects.settle(fire.session, params.envelope, limit)
+            try:
+                return await self._projects.settle(fire.session, params.envelope, limit)
+            except trio.Cancelled:
+                self._abandon(fire, None)
+                raise
         with self._uncancelled():
             return await self._projects.settle(fire.session, params.envelope, limit)
         return NOWHERE  # the daemon is stopping, which cancelled the block

@@ -15,6 +15,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from zlib import crc32
 
 import msgspec
@@ -101,19 +102,20 @@ class StateJournal:
         Raises:
             JournalError: it is not written, not even in part.
         """
-        if self._is_torn:
-            raise JournalError(f"{self.path}: a partly written line could not be removed; restart the daemon")
         try:
-            written = os.write(self._fd, line)
-            if written < len(line):  # as on a full disk; the rest could fail too, so the part is cut off below
+            if self._is_torn:  # a part of an earlier line is there, and the disk may be well again
+                os.ftruncate(self._fd, self.size)
+            self._is_torn = True
+            if os.write(self._fd, line) < len(
+                line
+            ):  # as on a full disk; the rest could fail too, so the part is cut off
                 raise OSError(0, "only a part of a line could be written")
         except OSError as error:
-            try:
+            with suppress(OSError):
                 os.ftruncate(self._fd, self.size)
-            except OSError:
-                self._is_torn = True
+                self._is_torn = False
             raise self._write_error(error) from None
-        self.size += len(line)
+        self.size, self._is_torn = self.size + len(line), False
         if self._appended is not None:
             self._appended.append(line)
 
