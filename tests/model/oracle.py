@@ -146,8 +146,10 @@ class Oracle:
     def register(self, who: str, hooks: list[Hook]) -> str | None:
         """Register all of them or none; a replaced hook keeps its place."""
         ids = [hook.id for hook in hooks]
-        if len(set(ids)) < len(ids) or any(hook.event == "no_such_event" for hook in hooks):
-            return "unknown_event" if len(set(ids)) == len(ids) else "invalid_params"
+        if any(hook.event == "no_such_event" for hook in hooks):
+            return "unknown_event"  # it is the last one, and its event is looked up before its id is compared
+        if len(set(ids)) < len(ids):
+            return "invalid_params"
         layer = "global" if who == ADMIN else "session"
         self.viewer(who).own.update({hook.id: replace(hook, layer=layer, build=self.build) for hook in hooks})
         return None

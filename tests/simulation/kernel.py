@@ -147,7 +147,9 @@ class Process:
         for child in self.children:
             child.parent = heir
             if child.name == "worker" and not child.is_dead:
-                child.kernel.at(0.0, child.end, -9)  # PR_SET_PDEATHSIG
+                child.kernel.at(0.0, child.end, -9)  # its PR_SET_PDEATHSIG
+            elif not child.is_dead:
+                child.kernel.send_signal(child.pid, 18)  # that of a zygote and a guardian
         for ending in self.endings:
             ending()
         for strand in list(self.strands):

@@ -125,9 +125,10 @@ class AgentOfWorld:
                 await self._fire(client)
                 await self._register(client)
             case 2:
+                heard = len(client.announcements)
                 result = await client.call("subscribe", topics=["registry"])
                 if self._chain is None:
-                    self._chain, self._heard = result["revision"], len(client.announcements)
+                    self._chain, self._heard = result["revision"], heard
             case 3:
                 report = await client.call("hooks", event="pre_tool_use")
                 self._listen(client, report["revision"])
@@ -145,6 +146,8 @@ class AgentOfWorld:
             if "resync" in one:
                 self._chain = one["resync"]
                 continue
+            if one["revision"] <= self._chain:
+                continue  # it was said before the answer to the subscription
             if one["previous"] != self._chain:
                 self._world.violate(f"E: {self.name} hears {one} after {self._chain}")
             self._chain = one["revision"]

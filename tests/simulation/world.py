@@ -183,7 +183,7 @@ class World:
         self.digest.update(repr(sorted(decision.items(), key=lambda item: item[0])).encode())
         self.judge.end(asked, decision)
         if decision.get("record") is not None:
-            with self.kernel.acting_as(self.kernel.init):
+            with self.kernel.acting_as(self.kernel.init):  # its calls do not fail: they are not the daemon's
                 self.ledger.told(decision["decision_id"], decision["record"], self.kernel.now)
 
     # -- the administrator -----------------------------------------------------------------------------------
@@ -417,7 +417,9 @@ class World:
         except* Refusal:
             is_refused = True
         for _ in range(12):
-            if self.ledger.has(left):
+            with self.kernel.acting_as(self.kernel.init):
+                is_recorded = self.ledger.has(left)
+            if is_recorded:
                 return
             await trio.sleep(1.0)
         # After a failed sync the record takes nothing for a while, not even this.
