@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -39,20 +40,23 @@ class Ledger:
         except FileNotFoundError:
             return
         for name in names:
-            path, at = os.path.join(self._folder, name), self._at.get(name, 0)
-            if os.stat(path).st_size <= at:
-                continue
-            with open(path, "rb") as file:
-                file.seek(at)
-                data = file.read()
-            for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-                if (is_torn or name in self._torn) and not is_readable(line):
-                    self._torn[name] = None
-                    break  # the next daemon sets aside what follows, if this is the last segment
-                at += len(line)
-                if line.strip(b"\0 \n"):
-                    self._take(name, line)
-            self._at[name] = at
+            self._read_segment(name, is_torn=is_torn)
+
+    def _read_segment(self, name: str, *, is_torn: bool = False) -> None:
+        path, at = os.path.join(self._folder, name), self._at.get(name, 0)
+        if os.stat(path).st_size <= at:
+            return
+        with open(path, "rb") as file:
+            file.seek(at)
+            data = file.read()
+        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+            if (is_torn or name in self._torn) and not is_readable(line):
+                self._torn[name] = None
+                break  # the next daemon sets aside what follows, if this is the last segment
+            at += len(line)
+            if line.strip(b"\0 \n"):
+                self._take(name, line)
+        self._at[name] = at
 
     def _take(self, name: str, line: bytes) -> None:
         try:
@@ -86,7 +90,11 @@ class Ledger:
     def told(self, decision: str, head: dict[str, object], now: float) -> None:
         """Note the head that an answer names: by now its entry is in the record."""
         seq, own = int(str(head["seq"])), str(head["hash"])
-        self.read()
+        if seq not in self.hashes and self._at:
+            with suppress(FileNotFoundError):
+                self._read_segment(max(self._at))  # nearly always it is there, and no other segment has begun
+        if seq not in self.hashes:
+            self.read()
         self._told[decision] = seq, own, now
         if seq not in self.hashes:
             self._violate(f"F: decision {decision} was answered before entry {seq} was written")

@@ -23,7 +23,7 @@ from simulation.trouble import DiskTrouble
 
 __all__ = ["World"]
 
-EVERY = 14  # fires between two events of the world
+EVERY = 18  # fires between two events of the world
 MAX_VIOLATIONS = 20
 
 
