@@ -91,8 +91,7 @@ class Pool:
     async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Run one callback. Return its outcome by `deadline` (trio's clock), even if the callback hangs.
 
-        The callbacks in `call.following` are run too, until one of them answers. The outcome is then that of the last
-        one,
+        The callbacks in `call.following` are run too, until one of them answers. The outcome is then that of the last,
         with the durations of the others.  If cancelled, the callback runs to its deadline, and its answer is discarded.
         """
         arrived = began = self._now()

@@ -323,16 +323,16 @@ class Dispatcher:
         logger.info("abandoned", extra=fire.ids)
 
     async def _resolve_projects(self, fire: Fire) -> ExtraProjects:
-        spec, params = fire.spec, fire.params
-        limit = min(params.timeout or spec.timeout, spec.timeout)
-        if spec.fails_closed:
+        limit = min(fire.params.timeout or fire.spec.timeout, fire.spec.timeout)
+        settling = self._projects.settle(fire.session, fire.params.envelope, limit)
+        if fire.spec.fails_closed:
             try:
-                return await self._projects.settle(fire.session, params.envelope, limit)
+                return await settling
             except trio.Cancelled:
                 self._abandon(fire, None)
                 raise
         with self._uncancelled():
-            return await self._projects.settle(fire.session, params.envelope, limit)
+            return await settling
         return NOWHERE  # the daemon is stopping, which cancelled the block
 
     async def refuse(

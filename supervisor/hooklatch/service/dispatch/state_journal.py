@@ -65,9 +65,7 @@ class StateJournal:
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "kept-state")
-        self.size = 0
-        self._fd = -1
-        self._is_torn = False
+        self.size, self._fd, self._is_torn = 0, -1, False
         self._appended: list[bytes] | None = None  # while a new file is written: the lines that must go into it too
 
     def open(self) -> Iterator[StateChange]:
