@@ -18,7 +18,7 @@ from hooklatch.service.registry.budget import MAX_HELD, Budget
 from overload.floods import HOOKS
 from support.commands import new_place, serving
 from support.daemons import Daemon, RpcFailure, running_daemon
-from support.pools import until
+from support.pools import is_busy, until
 
 pytestmark = pytest.mark.slow  # megabytes through sockets
 
@@ -127,7 +127,7 @@ async def test_a_line_that_waits_is_judged_when_there_is_room(daemon: Daemon) ->
 
     assert [decision["reason"] for decision in decisions] == ["no"]
     (pool,) = daemon.parts.sources.pools.values()
-    await until(lambda: not pool.is_busy)
+    await until(lambda: not is_busy(pool))
     assert [worker.hook for worker in pool.live_workers() if worker.hook] == []  # an idle one keeps no call
 
 

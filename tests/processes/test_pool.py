@@ -18,7 +18,7 @@ from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
 from support.daemons import callbacks, nothing_left
-from support.pools import Workers, running_pool, until
+from support.pools import Workers, is_busy, running_pool, until
 from support.survivors import nobody_survives
 
 WORKADAY = callbacks("workaday.py")
@@ -337,7 +337,7 @@ async def test_a_waiter_cancelled_at_the_moment_it_is_served_loses_no_worker(tmp
                 for scope in scopes[::2]:
                     await trio.lowlevel.checkpoint()
                     scope.cancel()
-        await until(lambda: not workers.pool.is_busy)
+        await until(lambda: not is_busy(workers.pool))
 
         assert workers.pool.status()["lost"] == 0
         await workers.said("pid")
@@ -464,6 +464,6 @@ async def test_a_fault_of_our_own_during_a_call_loses_no_worker(tmp_path: Path) 
         for _ in range(4):
             with pytest.raises(ZeroDivisionError):
                 await workers.pool.call(call_of("pid"), fire, trio.current_time() + 0.2)
-            await until(lambda: not workers.pool.is_busy)
+            await until(lambda: not is_busy(workers.pool))
 
         assert await workers.said("pid")

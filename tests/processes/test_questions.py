@@ -16,7 +16,7 @@ from hooklatch.core.messages import CallOutcome
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import StateRequest
 from support.calls import LoneFire, call_of
-from support.pools import Workers, running_pool, until
+from support.pools import Workers, is_busy, running_pool, until
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ async def test_a_call_that_nobody_waits_for_still_counts(tmp_path: Path) -> None
         workers_before = set(workers.pool.status()["pids"])
         with trio.CancelScope(shield=True):
             workers.let_go()
-            await until(lambda: not workers.pool.is_busy)
+            await until(lambda: not is_busy(workers.pool))
             assert counter.count == 1
             reply = await call(workers, "ask", counter, count=2)
             assert json.loads(reply.answer)["context"]["said"] == [2, 3]

@@ -16,7 +16,7 @@ from hooklatch.core.messages import CallOutcome
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import StateRequest
 from support.calls import LoneFire, call_of
-from support.pools import Workers, running_pool, until
+from support.pools import Workers, is_busy, running_pool, until
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +195,7 @@ async def test_an_abandoned_run_costs_no_worker(tmp_path: Path) -> None:
                 await until(lambda: bool(workers.began))
                 scope.cancel()
         workers.let_go()
-        await until(lambda: not workers.pool.is_busy)
+        await until(lambda: not is_busy(workers.pool))
 
         assert workers.pool.counts["lost"] == 0
 

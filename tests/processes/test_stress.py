@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from support.daemons import callbacks, running_daemon
-from support.pools import running_pool, until
+from support.pools import is_busy, running_pool, until
 from support.survivors import nobody_survives
 
 GOOD = ("well", "prints", "starts_a_thread", "forks_a_child_that_lives_on")
@@ -97,7 +97,7 @@ async def test_calls_that_are_cancelled_at_random_lose_no_worker(tmp_path: Path)
             async with trio.open_nursery() as nursery:
                 for _ in range(20):
                     nursery.start_soon(call_and_leave)
-        await until(lambda: not workers.pool.is_busy and not workers.pool.status()["condemned"])
+        await until(lambda: not is_busy(workers.pool) and not workers.pool.status()["condemned"])
 
         assert await workers.said("pid")
         assert workers.pool.status()["idle"] <= 4

@@ -71,6 +71,12 @@ async def running_pool(folder: Path, text: str, **limits: Any) -> AsyncGenerator
             nursery.cancel_scope.cancel()
 
 
+def is_busy(pool: Pool) -> bool:
+    """Return whether a worker is at work, or a call waits for one."""
+    status = pool.status()
+    return bool(status["busy"] or status["waiting"])
+
+
 async def until(is_so: Callable[[], object]) -> None:
     """Wait until something is so, as a file or a count that tells nobody when it changes."""
     with trio.fail_after(30):

@@ -378,10 +378,6 @@ class Pool:
         return {"started": self._starter.started, "lost": self._lost, "recycled": self._recycled}
 
     @property
-    def is_busy(self) -> bool:
-        return bool(self._busy or self._queue.waiting)
-
-    @property
     def isolation(self) -> IsolationStatus:
         configured = self.limits.worker.isolation.level
         first = self._starter.first

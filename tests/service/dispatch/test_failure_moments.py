@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from support.daemons import Client, Daemon, callbacks, running_daemon
-from support.pools import until
+from support.pools import is_busy, until
 from support.survivors import nobody_survives
 
 PATIENT = {"hooks.toml": '[[source]]\npath = "patient.py"\nworkers = 2\n', "patient.py": callbacks("patient.py")}
@@ -183,7 +183,7 @@ async def test_a_gate_whose_client_left_is_abandoned_and_its_worker_used_again(t
         await until(lambda: began(daemon) and daemon.parts.statistics.causes["abandoned"])
         (tmp_path / "go").touch()
         (pool,) = daemon.parts.sources.pools.values()
-        await until(lambda: not pool.is_busy)
+        await until(lambda: not is_busy(pool))
         status = await admin.call("status")
 
         assert status["failures"]["abandoned"] == 1
@@ -196,7 +196,7 @@ async def test_an_abandoned_call_that_goes_past_its_deadline_is_killed(tmp_path:
         await leave_during(daemon, "pre_tool_use", tool_name="hang")
         await until(lambda: began(daemon))
         (pool,) = daemon.parts.sources.pools.values()
-        await until(lambda: not pool.is_busy and not pool.status()["condemned"])
+        await until(lambda: not is_busy(pool) and not pool.status()["condemned"])
 
         assert began(daemon)[0] not in daemon.worker_pids
         assert (await ask(daemon, "answer"))["verdict"] == "allow"
@@ -212,7 +212,7 @@ async def test_a_gate_that_still_waited_for_a_worker_when_its_client_left_is_nev
         await until(lambda: daemon.parts.statistics.causes["abandoned"] and not pool.status()["waiting"])
         (tmp_path / "go").touch()
 
-        await until(lambda: not pool.is_busy)
+        await until(lambda: not is_busy(pool))
         assert len(began(daemon)) == 2
 
 
