@@ -28,7 +28,7 @@ import msgspec
 from hooklatch.core.text import suggest_name
 from hooklatch_worker.author.failures import clip_error_text
 
-__all__ = ["InvalidTableError", "Path", "describe_unknown_key", "explain_validation_error", "read_table"]
+__all__ = ["InvalidTableError", "Path", "describe_unknown_key", "read_table"]
 
 T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]

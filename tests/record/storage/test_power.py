@@ -24,6 +24,17 @@ from support.records import (
 )
 
 
+class FailingSync:
+    """`fdatasync` on a disk that fails for a while."""
+
+    fails = False
+
+    def __call__(self, fd: int) -> None:
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        os.fdatasync(fd)
+
+
 def rotated(folder: Path, rotations: int) -> Beside:
     """Leave segments of which none is known to be on the disk but the first two entries; give anchor and mark."""
     with opened(folder) as record:
@@ -110,21 +121,15 @@ def test_without_anchor_or_mark_no_gap_is_explained(tmp_path: Path, gone: str) -
 async def test_a_line_that_is_torn_after_a_failed_sync_is_explained_and_its_entries_are_missing(
     tmp_path: Path, is_rotated: bool
 ) -> None:
-    fails = False
-
-    def sync(fd: int) -> None:
-        if fails:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        os.fdatasync(fd)
-
+    sync = FailingSync()
     async with running(tmp_path, fdatasync=sync) as record:
         await until(lambda: record.status()["synced_seq"] == 2)
-        fails = True
+        sync.fails = True
         decided(record)
         if is_rotated:
             record._journal.begin_segment()
         await until(lambda: record.status()["faults"])
-        fails = False
+        sync.fails = False
         await until(lambda: record.status()["synced_seq"] > 3)
         decided(record)
     torn, *_ = segments(tmp_path)
@@ -137,20 +142,14 @@ async def test_a_line_that_is_torn_after_a_failed_sync_is_explained_and_its_entr
 
 
 async def test_a_segment_whose_sync_failed_is_not_called_whole_by_a_stop(tmp_path: Path) -> None:
-    fails = False
-
-    def sync(fd: int) -> None:
-        if fails:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        os.fdatasync(fd)
-
+    sync = FailingSync()
     async with running(tmp_path, fdatasync=sync) as record:
         await until(lambda: record.status()["synced_seq"] == 2)
-        fails = True
+        sync.fails = True
         record._journal.folder = str(tmp_path / "gone")  # no other segment can be begun
         decided(record)
         await until(lambda: record.status()["faults"])
-        fails = False
+        sync.fails = False
 
     mark = read_mark(str(tmp_path))
     assert mark is not None

@@ -19,7 +19,7 @@ from msgspec import Meta
 from hooklatch.core.hooks.matchers import InvalidConditionError, Matcher, MatcherError, compile_matcher
 from hooklatch.core.hooks.names import LIKE_A_NAME
 from hooklatch.core.hooks.shell_definitions import ARGV, ShellCommand
-from hooklatch.core.tables import InvalidTableError, Path, explain_validation_error, read_table
+from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clip_error_text
 from hooklatch_worker.author.marker import BOTH, MAX_TIMEOUT, MarkedEvent
 
@@ -194,10 +194,10 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
     if isinstance(problem := written.get("problem"), str):
         return define_stand_ins(written, problem)
     try:
-        read = msgspec.convert(table, HookTable)
-    except msgspec.ValidationError as error:
-        hook_id, fault = written.get("id"), explain_validation_error(error, cast("Any", table), HookTable, "hook")
-        raise InvalidHookError(hook_id if isinstance(hook_id, str) else "", fault.reason, fault.path) from None
+        read = read_table(cast("Any", table), HookTable, "hook")
+    except InvalidTableError as error:
+        hook_id = written.get("id")
+        raise InvalidHookError(hook_id if isinstance(hook_id, str) else "", error.reason, error.path) from None
     return define_hooks(read, written, is_lenient=is_lenient)
 
 

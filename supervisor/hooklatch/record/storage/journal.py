@@ -186,9 +186,7 @@ class Segment:
             self._allocated = 0
 
     def close(self) -> None:
-        with suppress(
-            OSError
-        ):  # close(2): the descriptor is free even then, and whether all is on the disk, a sync says
+        with suppress(OSError):  # close(2): it is free even then, and a sync says what is on the disk
             os.close(self.fd)
 
 

@@ -28,7 +28,6 @@ from hooklatch.core.hooks.definitions import (
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, ServedTarget, find_misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.service.config.configuration import find_definition_target
 from hooklatch.service.dispatch.dialects import Dialects
 from hooklatch.service.loading.bind import HookBinder
@@ -220,9 +219,10 @@ class Registrar(msgspec.Struct, frozen=True):
         definition, source = hook.definition, hook.source
         if definition is None or (definition.problem is not None and definition.event == EVERY_GATE):
             return None
-        catalogue = self.registries.catalogue
-        if (spec := catalogue.specs.get(definition.event)) is None:
-            return RpcError(ErrorCode.UNKNOWN_EVENT, describe_undefined_event(catalogue, definition.event))
+        try:
+            spec = self.registries.find_event(definition.event)
+        except RpcError as error:
+            return error
         marks = {"amends": definition.amends, "only_judges": definition.only_judges}
         fault = find_misfit(spec, definition.matcher, definition.where, **marks) if definition.problem is None else None
         if fault is None and definition.served and not registrant.id:

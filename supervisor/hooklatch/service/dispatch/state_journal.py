@@ -104,9 +104,8 @@ class StateJournal:
             if self._is_torn:  # a part of an earlier line is there, and the disk may be well again
                 os.ftruncate(self._fd, self.size)
             self._is_torn = True
-            if os.write(self._fd, line) < len(
-                line
-            ):  # as on a full disk; the rest could fail too, so the part is cut off
+            # A disk that is full takes a part; the rest could fail too, so the part is cut off below.
+            if os.write(self._fd, line) < len(line):
                 raise OSError(0, "only a part of a line could be written")
         except OSError as error:
             with suppress(OSError):
