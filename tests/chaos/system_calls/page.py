@@ -15,8 +15,9 @@ PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "reference" / "syst
 HEAD = """# When a system call fails
 
 For operators, and for those who decide whether to trust it: each system call of the daemon, where it is made, and what
-happens when it fails. Every place of a call that a short life of the daemon has (start, register, fire, reload,
-rotation of the record, stop) failed, each time in a life of its own with one of these errors: {lives} in all. In each
+happens when it fails. Places of a call that a short life of the daemon has (start, register, fire, reload, rotation of
+the record, stop) failed, each time in a life of its own with one of these errors: {lives} in all. {missed} more lives
+did not come to their place, and are left out. In each
 
 - no gate passed that an active guard refuses,
 - the start, each answer and the stop had an end, and no process was left,
@@ -80,11 +81,14 @@ class FaultReport(msgspec.Struct, frozen=True):
 
 def format_page(reports: Iterable[FaultReport]) -> str:
     by_call: dict[str, list[FaultReport]] = defaultdict(list)
+    missed = 0
     for report in reports:
         if report.is_reached:
             by_call[report.call].append(report)
+        else:
+            missed += 1
     rows = [format_row(call, by_call[call]) for call in sorted(by_call)]
-    return HEAD.format(lives=sum(map(len, by_call.values()))) + "".join(f"{row}\n" for row in rows)
+    return HEAD.format(lives=sum(map(len, by_call.values())), missed=missed) + "".join(f"{row}\n" for row in rows)
 
 
 def format_row(call: str, reports: list[FaultReport]) -> str:
