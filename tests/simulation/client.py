@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import trio
 
 from simulation.kernel import Kernel, Process
-from simulation.library import Socket
+from simulation.standard_library import Socket
 
 __all__ = ["Client", "ConnectionLost", "Refusal"]
 

@@ -18,7 +18,6 @@ import _thread
 import errno
 import heapq
 import os
-import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator
@@ -466,8 +465,3 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def print_stacks() -> str:
-    """Return the stacks of all threads, for a run that is stuck."""
-    return "\n".join("".join(traceback.format_stack(frame)) for frame in sys._current_frames().values())

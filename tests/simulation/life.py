@@ -23,7 +23,7 @@ from hooklatch.service.service_manager import Notifier
 from model.play import play
 from model.scripts import STEP, decoded
 from simulation.client import Client, Refusal
-from simulation.kernel import DAEMON_FDS, Kernel, Process
+from simulation.kernel import DAEMON_FDS, Process
 from simulation.machine import Machine
 from simulation.world import World
 
@@ -294,7 +294,3 @@ class PlaceOfWorld:
 
     def drain(self, *, is_draining: bool) -> None:
         self._daemon.parts.dispatcher.is_draining = is_draining
-
-
-def kernel_of(world: World) -> Kernel:
-    return world.kernel

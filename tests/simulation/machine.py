@@ -31,7 +31,7 @@ from typing import Any
 
 import trio
 
-from simulation import library
+from simulation import standard_library
 from simulation.descriptors import MemoryFile, Pipe, ProcessHandle, TextFile
 from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand
 from simulation.loop import run_in_strand
@@ -119,7 +119,6 @@ class ForkedProcess:
 
     def start(self) -> None:
         machine, arguments = self._machine, self._arguments
-        machine.refuse_fork()
         process = self.process = machine.fork("worker")
         process.interpreter = Interpreter(process, machine.folders, machine.builds)
         Strand(process, lambda: machine.run_worker(process, *arguments))
@@ -142,7 +141,6 @@ class StartedProgram:
     def __init__(self, machine: Machine, command: list[str], pass_fds: tuple[int, ...] = (), **_: Any) -> None:
         found = re.search(r"guardian\.run_guardian\((\d+), (\d+)\)", command[-1])
         assert found is not None, f"a program that the simulation does not know: {command}"
-        machine.refuse_fork()
         kernel = machine.kernel
         process = self.process = Process(kernel, kernel.process, "guardian")
         for fd in pass_fds:
@@ -186,9 +184,7 @@ class Machine:
         self.kernel, self.folders = kernel, folders
         self.secrets = random.Random(f"{seed} secrets")
         self.boot = 1
-        self.chance: Callable[[str], bool] = lambda _: False  # whether something fails now
         self.builds: list[Any] = []
-        self.signals: dict[int, Any] = {}
 
     # Imported late: the table must stand before anything of the daemon binds a function.
     @property
@@ -198,10 +194,6 @@ class Machine:
         return guardian
 
     # -- processes -------------------------------------------------------------------------------------------
-
-    def refuse_fork(self) -> None:
-        if self.chance("fork_fails"):
-            raise_error(errno.EAGAIN)
 
     def fork(self, name: str) -> Process:
         parent = self.kernel.process
@@ -298,9 +290,6 @@ class Machine:
             handler(signal.SIGCHLD, None)
 
     # -- descriptors -----------------------------------------------------------------------------------------
-
-    def _file(self, fd: Any) -> Any:
-        return self.kernel.process.fds.get(fd) if isinstance(fd, int) else None
 
     def _on_fd(self, real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
         kernel = self.kernel
@@ -463,15 +452,15 @@ class Machine:
         yield subprocess, "Popen", lambda command, **named: StartedProgram(self, command, **named)
         context = SimpleNamespace(Process=lambda target, args: ForkedProcess(self, args))
         yield multiprocessing, "get_context", lambda method=None: context
-        epoll, poll = library.make_watchers(kernel)
+        epoll, poll = standard_library.make_watchers(kernel)
         yield select, "epoll", epoll
         yield select, "poll", poll
-        bound = type("SimulatedSocket", (library.Socket,), {"kernel": kernel})
-        library.Socket.kernel, library.Socket.listening = kernel, {}
+        bound = type("SimulatedSocket", (standard_library.Socket,), {"kernel": kernel})
+        standard_library.Socket.kernel, standard_library.Socket.listening = kernel, {}
         yield socket, "socket", bound
-        yield socket, "socketpair", lambda family=1, kind=1, proto=0: library.make_pair(kernel, kind)
-        yield socket, "send_fds", library.send_files
-        yield socket, "recv_fds", library.receive_files
+        yield socket, "socketpair", lambda family=1, kind=1, proto=0: standard_library.make_pair(kernel, kind)
+        yield socket, "send_fds", standard_library.send_files
+        yield socket, "recv_fds", standard_library.receive_files
 
         async def run_sync(
             function: Any, *arguments: Any, abandon_on_cancel: bool = False, limiter: Any = None, **_: Any
