@@ -70,6 +70,12 @@ def of_run(found: Any) -> None:
     assert all(row["calls_a_second"] > 0 for rows in (many, one, called_back) for row in rows.values())
 
 
+def of_bytecodes(found: Any) -> None:
+    assert found["daemon"] == sum(found["by_function"]["daemon"].values())
+    assert found["worker"] == sum(found["by_function"]["worker"].values())
+    assert "hooklatch/service/dispatch/dispatcher.py Dispatcher._run" in found["by_function"]["daemon"]
+
+
 def of_deaths(found: Any) -> None:
     rows = found["deaths"]
     assert {"worker, with a spare", "worker, without a spare", "zygote"} <= set(rows)
@@ -210,8 +216,8 @@ def files_on_the_path_of_a(request: str) -> list[str]:
 
 
 WRITES: dict[str, Callable[[Any], None]] = {
-    "deaths": of_deaths, "entries": of_entries, "fleet": of_fleet, "idle_events": of_idle_events,
-    "isolation": of_isolation, "loaded": of_loaded, "overload": of_overload, "profile_fire": of_profile_fire,
+    "bytecodes": of_bytecodes, "deaths": of_deaths, "entries": of_entries, "fleet": of_fleet,
+    "idle_events": of_idle_events, "isolation": of_isolation, "loaded": of_loaded, "overload": of_overload, "profile_fire": of_profile_fire,
     "record_price": of_record_price, "record_storage": of_record_storage, "registration": of_registration,
     "reload": of_reload, "run": of_run, "shapes": of_shapes, "state": of_state, "walks": of_walks,
     "weight": of_weight,
