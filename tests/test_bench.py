@@ -217,7 +217,8 @@ def files_on_the_path_of_a(request: str) -> list[str]:
 
 WRITES: dict[str, Callable[[Any], None]] = {
     "bytecodes": of_bytecodes, "deaths": of_deaths, "entries": of_entries, "fleet": of_fleet,
-    "idle_events": of_idle_events, "isolation": of_isolation, "loaded": of_loaded, "overload": of_overload, "profile_fire": of_profile_fire,
+    "idle_events": of_idle_events, "isolation": of_isolation, "loaded": of_loaded, "overload": of_overload,
+    "profile_fire": of_profile_fire,
     "record_price": of_record_price, "record_storage": of_record_storage, "registration": of_registration,
     "reload": of_reload, "run": of_run, "shapes": of_shapes, "state": of_state, "walks": of_walks,
     "weight": of_weight,
