@@ -148,9 +148,7 @@ def test_what_commands_say_is_as_described(
     ]
     watch = place.begin("watch", "--json")
     watch.wait_for("watching")
-    monkeypatch.chdir(place.folder)
-    for variable, value in place.environment.items():
-        monkeypatch.setenv(variable, value)
+    place.enter(monkeypatch)
     for name, words, stdin in said:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         run([*words, "--json"])  # here, since thirty interpreters would take most of the time

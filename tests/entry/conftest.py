@@ -10,11 +10,17 @@ import pytest
 from support.entries import Daemon, Talk
 
 
-@pytest.fixture(scope="session", autouse=True)
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have the C form built in a place of the tests' own."""
+@pytest.fixture(scope="session")
+def state(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a state folder in which the C form is built once for all files here."""
+    return str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(state: str) -> Iterator[None]:
+    """Have the C form built there.  Not for the session: tests of other folders follow in the same process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_STATE_HOME", state)
         yield
 
 

@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hooklatch_worker.sandbox import linux
 from support.warm_commands import PROGRAM, start_command
 
@@ -116,6 +118,15 @@ class Place:
         )  # fmt: skip
         self.begun.append(process)
         return Started(process)
+
+    def enter(self, patch: pytest.MonkeyPatch) -> None:
+        """Have this process run commands as one of this place: no other test's variable moves a folder of theirs."""
+        for name in os.environ:
+            if name.startswith(("XDG_", "HOOKLATCH_")) and name not in self.environment:
+                patch.delenv(name)
+        for name, value in self.environment.items():
+            patch.setenv(name, value)
+        patch.chdir(self.folder)
 
     def clear(self) -> None:
         """End what a test that failed left running."""

@@ -26,9 +26,5 @@ def bench(
 ) -> Iterator[Bench]:
     """Yield a publisher's machine with a fleet of its own."""
     with new_place({}) as place:
-        for name, value in place.environment.items():
-            monkeypatch.setenv(name, value)
-        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOOKLATCH_FLEET_PASSWORD"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.chdir(place.folder)
+        place.enter(monkeypatch)
         yield Bench(place, shared_redis.url, uuid.uuid4().hex, make_key(), capfd)
