@@ -16,7 +16,15 @@ __all__ = ["NAMES", "NOT_STOPPED", "PURE", "answers_to", "cases"]
 
 NAMES = [one.name for one in list_gallery()]
 # Those that judge a call by itself alone: they run anywhere.  The others need workers, for what they remember or start.
-PURE = ["destructive_commands", "git_rules", "network_egress", "package_installs", "protected_paths", "secrets"]
+PURE = [
+    "destructive_commands",
+    "git_rules",
+    "network_egress",
+    "only_guarded_agents",
+    "package_installs",
+    "protected_paths",
+    "secrets",
+]
 NOT_STOPPED = "not stopped: "  # how the name of a case begins that shows what a guard lets pass
 
 

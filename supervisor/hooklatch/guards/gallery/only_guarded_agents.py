@@ -1,0 +1,319 @@
+"""Refuse to start an agent that asks no guard, or to bring it hooks and plugins of its own.
+
+A flag, a variable or a command of an agent's program may leave out the settings in which hooklatch's entry stands.
+This file is yours: change the tables.  They were read from the programs themselves, in the versions of
+docs/reference/hosts.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from hooklatch import ask, deny, hook
+from hooklatch.guards import (
+    Command,
+    UnreadableCommandError,
+    Word,
+    call_of,
+    codes_of,
+    commands,
+    is_contained,
+    paths_written,
+    strictest,
+    strip_version,
+)
+from hooklatch.guards.paths import PathResolver, PlacedPath, is_match, split_parts
+from hooklatch.shelltext.reading.unknown import find_first_run_word
+
+# Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
+HARMLESS_TOOLS: tuple[str, ...] = ()
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """How one program may be started without its guards.
+
+    `names` are those of its program and its packages, `flags` the options that choose or replace settings (a
+    pattern of the value may stand behind `=`), `variables` globs of what does so in its environment.  `verbs` are its
+    commands that change plugins, extensions or hooks, `looking` the words behind them that only show something.
+    `folders` are globs of the files that it takes settings, hooks and plugins from, and `copied` of those that it does
+    so from only where a whole folder is copied there.
+    """
+
+    names: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+
+
+SWITCHES = r"=.*\b(features|hooks|plugins|projects|mcp_servers)\b.*"  # keys of Codex's settings
+AGENTS = (
+    Agent(
+        names=("claude", "claude-code"),
+        flags=(
+            "--bare", "--safe-mode", "--restricted", "--settings", "--setting-sources", "--plugin-dir", "--plugin-url",
+            "--managed-settings", "--cloud", "--teleport", "--environment",
+        ),
+        variables=(
+            "CLAUDE_CODE_SIMPLE", "CLAUDE*SAFE_MODE", "CLAUDE*CONFIG*", "CLAUDE*SETTINGS*", "CLAUDE*PLUGIN*",
+            "CLAUDE*HOOK*", "CLAUDE*_MODS_*", "CLAUDE*MANAGED*",
+        ),
+        verbs=("plugin", "plugins", "config", "import"),
+        folders=(
+            "*/.claude/settings*.json", "*/.claude/hooks/*", "*/.claude/plugins/*", "*/.claude/dev-mods/*",
+            "*/.claude/skills/*/hooks/*", "*/.claude/skills/*/.claude-plugin/*", "/etc/claude-code/*",
+        ),
+        copied=("*/.claude/skills/*",),
+    ),
+    Agent(
+        names=("codex",),
+        flags=(
+            f"-c{SWITCHES}", f"--config{SWITCHES}", "--disable=.*(hook|plugin).*", "--enable=.*(hook|plugin).*",
+            "--ignore-user-config", "--dangerously-bypass-hook-trust", "--remote",
+        ),
+        variables=("CODEX_HOME",),
+        verbs=("plugin", "features", "cloud", "exec-server"),
+        folders=(
+            "*/.codex/hooks.json", "*/.codex/*config.toml", "*/.codex/hooks/*", "*/.codex/plugins/*", "/etc/codex/*",
+        ),
+    ),
+    Agent(
+        names=("gemini", "gemini-cli"),
+        variables=("GEMINI*HOME", "GEMINI*SETTINGS*", "GEMINI*SYSTEM_DEFAULTS*", "GEMINI*TRUSTED*", "GEMINI_DIR"),
+        verbs=("extensions", "extension", "hooks", "hook"),
+        folders=(
+            "*/.gemini/settings.json", "*/.gemini/extensions/*", "*/.gemini/hooks/*", "*/.gemini/trustedFolders.json",
+            "/etc/gemini-cli/*",
+        ),
+    ),
+    Agent(
+        names=("copilot",),
+        flags=("--plugin-dir", "--config-dir", "--extension-sdk-path", "--connect"),
+        variables=("COPILOT_HOME", "COPILOT*CONFIG*", "COPILOT*PLUGIN*", "COPILOT*DIST_DIR"),
+        verbs=("plugin", "config"),
+        folders=(
+            "*/.copilot/hooks/*", "*/.copilot/*.json", "*/.copilot/*plugins/*", "*/.copilot/extensions/*",
+            "*/.github/hooks/*", "/etc/github-copilot/*",
+        ),
+    ),
+    Agent(
+        names=("qwen", "qwen-code"),
+        flags=("--bare", "--safe-mode"),
+        variables=(
+            "QWEN_CODE_SIMPLE", "QWEN*SAFE_MODE", "QWEN_HOME", "QWEN_DIR", "QWEN_RUNTIME_DIR", "QWEN*SETTINGS*",
+            "QWEN*SYSTEM_DEFAULTS*", "QWEN*TRUSTED*", "QWEN*HOOK*",
+        ),
+        verbs=("extensions", "extension", "hooks", "hook"),
+        folders=(
+            "*/.qwen/settings.json", "*/.qwen/extensions/*", "*/.qwen/hooks/*", "*/.qwen/trustedFolders.json",
+            "/etc/qwen-code/*",
+        ),
+    ),
+    Agent(
+        names=("opencode", "opencode-ai"),
+        flags=("--pure", "--attach"),
+        variables=("OPENCODE*CONFIG*", "OPENCODE_PURE", "OPENCODE*PLUGIN*", "OPENCODE_TEST_*"),
+        verbs=("plugin", "plug", "attach", "uninstall"),
+        folders=("*/opencode/plugin*/*", "*/.opencode/plugin*/*", "*/opencode/*.json*", "/etc/opencode/*"),
+    ),
+    Agent(
+        names=("cursor-agent",),
+        variables=("CURSOR*CONFIG*",),
+        folders=("*/.cursor/hooks.json", "*/.cursor/hooks/*", "/etc/cursor/*"),
+    ),
+)  # fmt: skip
+# What follows plugin, extensions and the like and only shows something.
+LOOKING = {"list", "ls", "show", "details", "validate", "help", "get", "info", "--help", "-h"}
+# What moves any program's settings, or runs code inside it.
+OF_ALL = ("HOME", "XDG_*", "HOOKLATCH_*", "NODE_OPTIONS", "BUN_OPTIONS", "LD_PRELOAD", "LD_AUDIT")
+# Agents that hooklatch has no entry for, so no guard is asked: program, and a word that must follow it.
+UNGUARDED = {
+    "aider": "", "amp": "", "auggie": "", "cline": "", "crush": "", "droid": "", "goose": "run|session", "grok": "",
+    "kimi": "", "kiro-cli": "", "letta": "", "plandex": "",
+}  # fmt: skip
+# Programs that run what follows as another user, or where other settings are.
+AS_ANOTHER = {"sudo", "doas", "su", "runuser", "pkexec", "run0", "gosu", "su-exec", "setuidgid", "chroot", "bwrap"}
+ELSEWHERE = {"ssh", "lxc", "nsenter", "unshare", "firejail", "wsl"}
+
+SETTING = {"env", "export", "declare", "typeset", "readonly", "local", "set", "systemd-run", "sudo", "doas", "dotenv"}
+SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "sed", "awk", "ls", "test", "["}
+INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
+COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
+ASSIGNED = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)\+?=")
+BY_NAME = {name: agent for agent in AGENTS for name in agent.names}
+ANY_NAME = re.compile(r"(?<![\w./-])(?:[\w.~/-]*/)?(" + "|".join(sorted(BY_NAME, key=len, reverse=True)) + r")\b")
+UNLESS = "a person starts it"
+
+
+@hook(
+    "pre_tool_use",
+    match=["write", "edit", "shell", "mcp", "other"],
+    timeout=2.0,
+    description="no agent is started without its guards",
+)
+def only_guarded_agents(event: Any) -> Any:
+    call = call_of(event, HARMLESS_TOOLS)
+    if call.fault is not None:
+        return deny(call.fault)
+    for path in call.paths:
+        if (answer := judge_places(PathResolver(call.begin).of_text(path), path, is_whole=call.is_losing)) is not None:
+            return answer
+    return strictest(
+        (
+            *(judge_code(code) for code in call.codes),
+            *(judge_text(line.text, line.folder, is_sure=line.is_sure) for line in call.lines),
+        )
+    )
+
+
+def judge_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
+    """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
+    try:
+        found = commands(text)
+    except UnreadableCommandError as error:
+        return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
+    started = [start for command in found for start in list_started(command)]
+    answers = [judge_start(agent, command) for agent, command in started]
+    answers += [judge_variables(text, found, [agent for agent, _ in started])]
+    answers += [judge_other(command) for command in found]
+    paths = PathResolver(begin, text, found)
+    for command in found:
+        is_whole = command.program in COPYING
+        answers += [judge_places(paths.changed(word, command), word.text, is_whole) for word in paths_written(command)]
+    return strictest(answers)
+
+
+def list_started(command: Command) -> Iterator[tuple[Agent, Command]]:
+    """Yield each agent that a command starts, with its words: also behind a program that no table has."""
+    name = (command.program or "").removesuffix(".exe")
+    if (agent := BY_NAME.get(name)) is not None:
+        yield agent, command
+        return
+    first = find_first_run_word(name, command.arguments) if name else None
+    if is_script_of_node(command):
+        first = 0
+    for at in range(len(command.arguments) if first is None else first, len(command.arguments)):
+        words = command.arguments[at:]
+        for part in re.split(r"[/@]", words[0].text):
+            if (agent := BY_NAME.get(part.removesuffix(".js"))) is not None:
+                yield agent, msgspec.structs.replace(command, program=agent.names[0], arguments=tuple(words[1:]))
+                break
+
+
+def is_script_of_node(command: Command) -> bool:
+    """Return whether a program of JavaScript is started by its file: node …/@openai/codex/bin/codex.js."""
+    return command.program in ("node", "bun", "deno") and any("/" in word.text for word in command.arguments[:3])
+
+
+def judge_start(agent: Agent, command: Command) -> Any:
+    """Judge the words with which an agent's program is started, and who starts it where."""
+    name = command.program or agent.names[0]
+    words = list_before_end(command.arguments)
+    if (flag := find_flag(agent, words)) is not None:
+        return deny(f"{name} {flag} may leave out the settings that ask its guards; {UNLESS}")
+    verb = next((word.text for word in words if not word.text.startswith("-")), "")
+    if verb in agent.verbs and LOOKING.isdisjoint(word.text for word in words):
+        return deny(f"{name} {verb} changes what runs inside the agent or where its guards are; a person does that")
+    if (by := next((by for by in command.within if by in AS_ANOTHER), None)) is not None:
+        return deny(f"behind {by}, {name} has other settings and no guards; {UNLESS}")
+    if not ELSEWHERE.isdisjoint(command.within) or is_contained(command):
+        return ask(f"{name} runs elsewhere, where it is unknown which guards it has")
+    if "xargs" in command.within or "parallel" in command.within or not all(word.is_known for word in words):
+        return ask(f"the options of {name} are decided only when it runs; behind `--` they are none")
+    return None
+
+
+def list_before_end(words: Sequence[Word]) -> list[Word]:
+    """Return the words before `--`, behind which there are no options."""
+    end = next((at for at, word in enumerate(words) if word.text == "--" and word.is_known), len(words))
+    return list(words[:end])
+
+
+def find_flag(agent: Agent, words: Sequence[Word]) -> str | None:
+    """Return the first word that is one of an agent's flags: --flag, --flag=value, --flag value, -cvalue."""
+    following = [*(word.text for word in words[1:]), ""]
+    for word, value in zip((word.text for word in words), following, strict=True):
+        if not word.startswith("-"):
+            continue
+        for flag in agent.flags:
+            name, mark, pattern = flag.partition("=")
+            if len(name) == 2:
+                told = word[2:].removeprefix("=") or value if word.startswith(name) else None
+            else:
+                given, is_joined, inline = word.partition("=")
+                told = (inline if is_joined else value) if plain(given) == plain(name) else None
+            if told is not None and (not mark or re.fullmatch(pattern, told, re.DOTALL) is not None):
+                return word
+    return None
+
+
+def plain(option: str) -> str:
+    """Return an option as readers of options compare it that take --safeMode for --safe-mode."""
+    return re.sub(r"[-_]", "", option).lower()
+
+
+def judge_variables(text: str, found: Sequence[Command], started: Sequence[Agent]) -> Any:
+    """Judge the variables that a text sets: an agent's own at all times, everybody's where it starts an agent."""
+    own = [pattern for agent in AGENTS for pattern in agent.variables]
+    said = [word.text for command in found if command.program in SAYING for word in command.arguments]
+    starts = [start for command in found for _, start in list_started(command)]
+    said += [word.text for start in starts for word in start.arguments if " " in word.text]  # what an agent is told
+    assigned = [match[1] for match in ASSIGNED.finditer(text)]
+    for other in [match[1] for line in said for match in ASSIGNED.finditer(line)]:
+        if other in assigned:
+            assigned.remove(other)
+    named: list[str] = []
+    for command in found:
+        if command.program in SETTING:
+            named += [word.text.partition("=")[0].removesuffix("+") for word in command.arguments]
+        if command.program == "env" and started and command.has_option("-i", "--ignore-environment"):
+            return ask("the agent would start without the variables that may say where its settings are")
+    for name in (*assigned, *named):
+        if any(fnmatchcase(name, pattern) for pattern in own):
+            return deny(f"{name} decides which settings and hooks an agent has; a person sets it")
+        if started and any(fnmatchcase(name, pattern) for pattern in OF_ALL):
+            return deny(f"with {name} set, the agent may have other settings and no guards; {UNLESS}")
+    return None
+
+
+def judge_other(command: Command) -> Any:
+    """Judge a command that is no agent's, but may start one: an agent that is not known here, or code."""
+    name = command.program or ""
+    follows = UNGUARDED.get(name)
+    first = command.arguments[0].text if command.arguments else ""
+    if follows is not None and (not follows or re.fullmatch(follows, first) is not None):
+        return ask(f"{name} is an agent that hooklatch does not guard")
+    if strip_version(name).startswith(INTERPRETERS):
+        return strictest(judge_code(code) for code in codes_of(command))
+    return None
+
+
+def judge_code(code: str) -> Any:
+    """Judge code of any language: whether it names an agent's program and one of its ways around."""
+    for match in ANY_NAME.finditer(code):
+        agent = BY_NAME[match[1]]
+        words = [Word(part) for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
+        if (flag := find_flag(agent, words)) is not None:
+            return deny(f"this code may start {match[1]} with {flag}, which may leave out its guards; {UNLESS}")
+        names = set(re.findall(r"[A-Z][A-Z_]{3,}", code))
+        if any(fnmatchcase(name, pattern) for name in names for pattern in agent.variables):
+            return deny(f"this code may start {match[1]} with other settings and no guards; {UNLESS}")
+    return None
+
+
+def judge_places(places: Iterable[PlacedPath], text: str, is_whole: bool) -> Any:
+    """Judge a path that is written: whether an agent takes settings, hooks or plugins from there."""
+    for place in places:
+        parts = tuple(part.lower() for part in split_parts(place.whole))
+        for agent in AGENTS:
+            patterns = (*agent.folders, *(agent.copied if is_whole else ()))
+            if any(is_match(parts, pattern.lower(), is_whole=is_whole) for pattern in patterns):
+                name = agent.names[0]
+                return deny(f"{text} is where {name} takes hooks, plugins or settings from; a person changes it")
+    return None
