@@ -12,6 +12,7 @@ from hooklatch.guards.gallery import (
     destructive_commands,
     git_rules,
     network_egress,
+    only_guarded_agents,
     package_installs,
     protected_paths,
 )
@@ -23,6 +24,7 @@ GUARDS = [
     destructive_commands.destructive_commands,
     git_rules.git_rules,
     network_egress.network_egress,
+    only_guarded_agents.only_guarded_agents,
     package_installs.package_installs,
     protected_paths.protected_paths,
 ]
