@@ -13,6 +13,7 @@ from support.repository import ROOT
 PLACE = "credentials.py"
 NAMES = re.compile(r"connect(_ex|_unix)?$|(open|create)_unix_(socket|connection)$|open_tcp_stream$")
 NO_CLIENTS = {
+    "fleet/engine/redis_connections.py": "the fleet's engine, which is not a daemon",
     "service/folders.py": "whether anybody listens, whoever it is: then this daemon does not start",
     "service/service_manager.py": "the service manager, by datagrams",
 }

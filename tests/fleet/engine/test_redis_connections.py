@@ -1,16 +1,14 @@
-"""Connections to Redis: slow is not silent, endless is not an answer, and a lost packet costs no second."""
+"""Connections to Redis: slow is not silent, and endless is not an answer."""
 
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 import trio
-import trio.testing
 
 from hooklatch.fleet.engine import redis_connections
 from hooklatch.fleet.engine.engine import Engine, EngineError, RecordBatch, UnreachableError
@@ -65,51 +63,6 @@ async def test_an_answer_that_trickles_for_ever_is_given_up(tmp_path: Path, monk
     ):
         with pytest.raises(UnreachableError, match="has not answered GET"):
             await engine.bundle("a" * 64)
-
-
-async def test_a_lost_syn_is_sent_again_before_the_kernel_would(shared_redis: RedisServer) -> None:
-    """The kernel sends it again after a second, when the engine has given up."""
-    listener = trio.socket.socket()
-    await listener.bind(("127.0.0.1", 0))
-    listener.listen(0)
-    port = listener.getsockname()[1]
-    fillers = [socket.socket() for _ in range(8)]
-    for filler in fillers:
-        filler.setblocking(False)
-        filler.connect_ex(("127.0.0.1", port))
-
-    async def serve() -> None:
-        async with trio.open_nursery() as serving:
-            while True:
-                accepted, _ = await listener.accept()
-                serving.start_soon(relay, trio.SocketStream(accepted), shared_redis.socket)
-
-    async def connect() -> None:
-        async with open_engine(f"redis://127.0.0.1:{port}", "fleet", timeout=0.95) as engine:
-            assert await engine.bundle("a" * 64) is None
-        nursery.cancel_scope.cancel()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(connect)
-        await trio.testing.wait_all_tasks_blocked(0.02)  # its first SYN found no place
-        for filler in fillers:
-            filler.close()
-        nursery.start_soon(serve)
-    listener.close()
-
-
-async def relay(near: trio.SocketStream, server: Path) -> None:
-    async def carry(source: trio.SocketStream, target: trio.SocketStream) -> None:
-        try:
-            while data := await source.receive_some():
-                await target.send_all(data)
-            await target.send_eof()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-
-    async with near, await trio.open_unix_socket(server) as far, trio.open_nursery() as nursery:
-        nursery.start_soon(carry, near, far)
-        await carry(far, near)
 
 
 METHODS: list[Callable[[Engine], Awaitable[object]]] = [

@@ -332,7 +332,8 @@ async def test_a_socket_that_is_not_ours_to_open_is_named(server: RedisServer) -
         ([greeting(b"7.0.0"), CLOSES], UnreachableError, "lost"),
         ([greeting(b"7.0.0")], UnreachableError, "has not answered HELLO for 300 ms"),
         ([greeting(b"7.0.0"), b"$-1\r\n$-1\r\n"], EngineRefusedError, "is not a Redis: it answers HELLO with NoneType"),
-        ([greeting(b"7.0.0"), b"%0\r\n*0\r\n"], EngineRefusedError, "is in the mode 'None'"),
+        ([greeting(b"7.0.0"), b"%0\r\n*2\r\n$1\r\n1\r\n$1\r\n0\r\n"], EngineRefusedError, "is in the mode 'None'"),
+        ([greeting(b"7.0.0"), b"%0\r\n*0\r\n"], EngineRefusedError, "is not a Redis: it answers TIME with list"),
     ],
 )
 async def test_what_is_no_redis_of_today_is_refused(

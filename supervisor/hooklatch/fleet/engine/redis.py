@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, cast
 
 import trio
@@ -44,17 +43,9 @@ from hooklatch.fleet.engine.redis_answers import (
     is_written,
     read_batches,
     read_entries,
-    read_scan_keys,
-    read_single_stream,
     read_stream_info,
 )
-from hooklatch.fleet.engine.redis_connections import (
-    RedisCommand,
-    RedisConnection,
-    make_tls_context,
-    open_redis_connection,
-)
-from hooklatch.fleet.engine.redis_lines import RedisPool
+from hooklatch.fleet.engine.redis_connections import RedisCommand, RedisConnection, RedisPool, make_tls_context
 from hooklatch.fleet.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
@@ -81,8 +72,8 @@ async def opens(
     tls = make_tls_context(ca) if address.scheme == "rediss" else None
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        connect = partial(open_redis_connection, nursery, address, password=password, tls=tls, timeout=timeout)
-        engine = RedisEngine(RedisPool(connect, address), address, fleet, timeout)
+        pool = RedisPool(nursery, address, password=password, tls=tls, timeout=timeout)
+        engine = RedisEngine(pool, address, fleet, timeout)
         try:
             await engine.connect()
             yield engine
@@ -154,9 +145,9 @@ class RedisEngine:
 
     def _read_versions(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
         """Return the versions of an answer, if they and all before them are there."""
-        streams, count = answers
         versions: list[tuple[int, bytes]] = []
-        for number, (stream_id, fields) in enumerate(read_single_stream(streams), start=after + 1):
+        entries = [entry for stream in answers[0].values() for entry in read_entries(stream)] if answers[0] else []
+        for number, (stream_id, fields) in enumerate(entries, start=after + 1):
             if stream_id != (number, 0):
                 raise BehindError(
                     f"{self._address} has no version {number} and has one after it: {self._key('policy')} was trimmed"
@@ -164,6 +155,7 @@ class RedisEngine:
                 )
             versions.append((number, fields.get(b"d", b"")))
         newest = after + len(versions)
+        count = answers[1]
         if count < newest:
             raise BehindError(
                 f"{self._address} has {count} versions of the policy, and version {newest} was read from it:"
@@ -313,7 +305,7 @@ class RedisEngine:
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
         (notes,) = await self._execute(RedisCommand("HGETALL", key=self._key("trimmed", validate_host_name(host))))
-        return {int(epoch): note for epoch, note in notes.items() if is_written(epoch) and isinstance(note, bytes)}
+        return {int(epoch): note for epoch, note in notes.items() if is_written(epoch)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
@@ -341,9 +333,8 @@ class RedisEngine:
         cursor = b"0"
         while True:
             scan = RedisCommand("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
-            (answer,) = await self._execute(scan)
-            cursor, keys = read_scan_keys(answer)
-            yield [key.removeprefix(prefix) for key in keys]
+            ((cursor, keys),) = await self._execute(scan)
+            yield [key.decode(errors="replace").removeprefix(prefix) for key in keys]
             if cursor == b"0":
                 return
 
@@ -352,7 +343,7 @@ class RedisEngine:
         (hello,) = await connection.execute(RedisCommand("HELLO"))
         facts = {
             "engine": format_redis_word(hello.get(b"server")),
-            "version": connection.version,
+            "version": connection.server_version or "",
             "clock": str(self._pool.now()),
         }
         return facts | await self._read_memory_facts() | {"appendfsync": await self._read_fsync_setting()}

@@ -1,32 +1,33 @@
-"""A connection to Redis that fails in time: dialled, greeted, and given up as soon as an answer stays away.
+"""Connections to Redis that fail in time: opened when they are needed, given up as soon as an answer stays away.
 
 coredis encodes, decodes and keeps answers in the order of their commands.  Its pool and its client (6.9) are not used:
-the pool loses a slot for good when a connection dies in use, a command whose time is up leaves its connection in use,
-and connecting is a single long attempt.  Here a connection that has not answered in time is closed, also for the other
+the pool loses a slot for good when a connection dies in use, or a task that opens one is cancelled, and a command whose
+time is up leaves its connection in use.  Here a connection that has not answered in time is closed, also for the other
 tasks that wait on it, and no command is ever sent a second time.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import ssl
-from collections.abc import Awaitable, Generator
-from contextlib import contextmanager
+import time
+from collections.abc import Awaitable
 from typing import Any
 
 import anyio
 import anyio.abc
+import msgspec
 import trio
 from anyio.streams.tls import TLSStream
 from coredis import exceptions as redis
-from coredis.connection import BaseConnection, TCPConnection, TCPLocation, UnixDomainSocketConnection
+from coredis.connection import BaseConnection, TCPLocation
 from coredis.connection import UnixDomainSocketLocation as UnixLocation
 
 from hooklatch.fleet.engine.addresses import Address
 from hooklatch.fleet.engine.engine import EngineRefusedError, MissingFileError, UnreachableError
-from hooklatch.fleet.engine.redis_answers import fits_command
+from hooklatch.fleet.engine.redis_answers import convert_answer, format_redis_word
 from hooklatch.fleet.engine.redis_errors import (
+    OLDEST,
     explain_failed_connect,
     explain_no_answer,
     explain_no_connection,
@@ -35,10 +36,9 @@ from hooklatch.fleet.engine.redis_errors import (
     is_of_the_server,
 )
 
-__all__ = ["RedisConnection", "RedisCommand", "open_redis_connection", "make_tls_context"]
+__all__ = ["RedisConnection", "RedisCommand", "RedisPool", "make_tls_context"]
 
 PORT = 6379
-REDIAL = 0.25  # seconds between two SYNs: the kernel would repeat a lost one after 1, 3 and 7 s
 PART = 64 * 1024  # bytes sent at once; after each, the peer has shown that it reads
 MAX_ANSWER = 256 * 2**20  # bytes since the newest command; no command of ours has so large an answer
 BEGINNING = 400  # bytes kept of a peer's first words, for the text of an error
@@ -63,146 +63,98 @@ class RedisCommand:
         self.about = about or key
 
 
-class ReplyDeadline:
-    """The moment until which a task waits: `timeout` seconds after the last byte that moved, and never beyond `end`."""
-
-    __slots__ = ("_end", "_timeout", "until")
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._end = trio.current_time() + max(LONGEST, timeout)
-        self.until = 0.0
-        self.renew(timeout)
-
-    def renew(self, seconds: float | None = None) -> None:
-        self.until = min(trio.current_time() + (self._timeout if seconds is None else seconds), self._end)
-
-
-class StreamActivity:
-    """The activity of a stream.  Each part that moves renews the deadlines of the tasks that wait for its peer."""
-
-    def __init__(self) -> None:
-        self.is_reached = False  # whether there is a stream, though the peer may have sent nothing
-        self.greeting = b""  # the peer's first bytes: often only they say why a connection failed
-        self._deadlines: set[ReplyDeadline] = set()
-        self._answer_bytes = 0  # bytes since the newest command
-
-    @contextmanager
-    def track_wait(self, timeout: float) -> Generator[ReplyDeadline]:
-        self._answer_bytes = 0
-        deadline = ReplyDeadline(timeout)
-        self._deadlines.add(deadline)
-        try:
-            yield deadline
-        finally:
-            self._deadlines.remove(deadline)
-
-    def note_received(self, data: bytes) -> None:
-        self.greeting += data[: BEGINNING - len(self.greeting)]
-        self._answer_bytes += len(data)
-        if self._answer_bytes > MAX_ANSWER:
-            raise OSError(f"an answer is longer than {MAX_ANSWER} bytes")
-        self.renew_deadlines()
-
-    def renew_deadlines(self) -> None:
-        for deadline in self._deadlines:
-            deadline.renew()
-
-
 class MonitoredStream(anyio.abc.ByteStream):
-    """A stream that notes each part that comes or goes."""
+    """A stream that notes when a part of it moved last, and how much came since the newest command."""
 
-    def __init__(self, stream: anyio.abc.ByteStream, activity: StreamActivity) -> None:
+    def __init__(self, stream: anyio.abc.ByteStream) -> None:
+        self.moved_at = 0.0
+        self.answer_bytes = 0
+        self.greeting = b""  # the peer's first bytes: often only they say why a connection failed
         self._stream = stream
-        self._activity = activity
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         data = await self._stream.receive(max_bytes)
-        self._activity.note_received(data)
+        self.moved_at = trio.current_time()
+        self.greeting += data[: BEGINNING - len(self.greeting)]
+        self.answer_bytes += len(data)
+        if self.answer_bytes > MAX_ANSWER:
+            raise OSError(f"an answer is longer than {MAX_ANSWER} bytes")
         return data
 
     async def send(self, item: bytes) -> None:
         for start in range(0, len(item), PART):
             await self._stream.send(item[start : start + PART])
-            self._activity.renew_deadlines()
+            self.moved_at = trio.current_time()
 
     async def send_eof(self) -> None:
         await self._stream.send_eof()
+
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        self._stream = await TLSStream.wrap(self._stream, hostname=host, ssl_context=context, standard_compatible=False)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-class DiscardedConnection(BaseConnection):
-    """A connection of coredis, which leaves its queues open where connecting failed: `discard` closes them."""
+class RedisConnection(BaseConnection):
+    """A connection.  Commands are sent in order, each once; the first that gets no answer in time closes it."""
+
+    def __init__(self, address: Address, *, password: str | None, tls: ssl.SSLContext | None, timeout: float) -> None:
+        super().__init__(
+            UnixLocation(address.path) if address.path else TCPLocation(address.host, address.port or PORT),
+            username=address.user, password=password, db=address.number,
+        )  # fmt: skip
+        self.address = address
+        self._has_password = password is not None
+        self._tls = tls
+        self._timeout = timeout
+        self._monitored: MonitoredStream | None = None  # once the peer is reached, though it may have sent nothing
+
+    def describe(self) -> str:
+        return str(self.address)
+
+    async def _connect(self) -> anyio.abc.ByteStream:
+        match self.location:
+            case TCPLocation(host, port):
+                self._monitored = MonitoredStream(await anyio.connect_tcp(host, port))
+                if self._tls is not None:
+                    try:
+                        await self._monitored.start_tls(self._tls, host)
+                    except BaseException:
+                        await anyio.aclose_forcefully(self._monitored)
+                        raise
+            case _:
+                self._monitored = MonitoredStream(await anyio.connect_unix(self.address.path))
+        return self._monitored
+
+    async def open(self, nursery: trio.Nursery) -> None:
+        """Connect; a task of the nursery keeps the connection until it is closed or lost.
+
+        Raises:
+            EngineError: there is none within the time, or the server refuses us.
+        """
+        scope = trio.CancelScope(deadline=trio.current_time() + self._timeout)
+        try:
+            with scope:
+                await nursery.start(self.run)
+                return
+        except Exception as error:  # of names, sockets, TLS, the greeting, and of any bytes that a server may send
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if not scope.cancel_called:  # coredis raises its own error where it is cancelled
+                greeting = self._monitored.greeting if self._monitored is not None else b""
+                raise explain_failed_connect(self.address, error, greeting, has_password=self._has_password) from error
+        finally:
+            if not self.usable:
+                self.discard()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        raise explain_no_connection(self.address, self._timeout, is_reached=self._monitored is not None)
 
     def discard(self) -> None:
+        """Close the connection, and the queues of coredis, which it leaves open where connecting failed."""
         self.invalidate()
-        for queue in (
-            self._write_buffer_in, self._write_buffer_out,
-            self._push_message_buffer_in, self._push_message_buffer_out,
-            self._streamed_message_buffer_in, self._streamed_message_buffer_out,
-        ):  # fmt: skip
-            queue.close()
-
-
-class TcpConnection(DiscardedConnection, TCPConnection):
-    """A TCP connection of coredis, dialled by `dial_host`."""
-
-    def __init__(
-        self, activity: StreamActivity, host: str, port: int, tls: ssl.SSLContext | None, **settings: Any
-    ) -> None:
-        super().__init__(TCPLocation(host, port), **settings)
-        self._activity = activity
-        self._tls = tls
-
-    async def _connect(self) -> anyio.abc.ByteStream:
-        stream: anyio.abc.ByteStream = await dial_host(self.location.host, self.location.port)
-        self._activity.is_reached = True
-        if self._tls is not None:
-            try:
-                stream = await TLSStream.wrap(
-                    stream, hostname=self.location.host, ssl_context=self._tls, standard_compatible=False
-                )
-            except BaseException:
-                await anyio.aclose_forcefully(stream)
-                raise
-        return MonitoredStream(stream, self._activity)
-
-
-class UnixConnection(DiscardedConnection, UnixDomainSocketConnection):
-    """A connection of coredis to a Unix socket."""
-
-    def __init__(self, activity: StreamActivity, path: str, **settings: Any) -> None:
-        super().__init__(UnixLocation(path), **settings)
-        self._activity = activity
-
-    async def _connect(self) -> anyio.abc.ByteStream:
-        stream = await super()._connect()
-        self._activity.is_reached = True
-        return MonitoredStream(stream, self._activity)
-
-
-class RedisConnection:
-    """An open connection.  Commands are sent in order, each once; the first that gets no answer in time closes it."""
-
-    def __init__(self, address: Address, connection: BaseConnection, activity: StreamActivity, timeout: float) -> None:
-        self.address = address
-        self._connection = connection
-        self._activity = activity
-        self._timeout = timeout
-
-    @property
-    def is_open(self) -> bool:
-        return self._connection.usable
-
-    @property
-    def version(self) -> str:
-        """Return the version that the server gave in its greeting, empty if it gave none."""
-        return self._connection.server_version or ""
-
-    def close(self) -> None:
-        self._connection.invalidate()
+        for queue in vars(self).values():
+            if isinstance(queue, anyio.abc.ObjectSendStream | anyio.abc.ObjectReceiveStream):
+                queue.close()  # type: ignore[union-attr]
 
     async def execute(self, *commands: RedisCommand, timeout: float | None = None) -> list[Any]:
         """Send commands at once and return their answers: bytes, numbers, lists, maps and None.
@@ -214,128 +166,135 @@ class RedisConnection:
             EngineError: the server has refused one of them; it has acted on the others.
         """
         timeout = self._timeout if timeout is None else timeout
+        end = trio.current_time() + max(LONGEST, timeout)
         answers: list[Any] = []
-        with self._activity.track_wait(timeout) as deadline:
-            try:
-                for request in [self._send(command) for command in commands]:
-                    answers += [await await_reply(request, deadline)]
-            except trio.Cancelled:
-                self.close()  # the answer is still to come, and would be taken for that of the next command
-                raise
-            except trio.TooSlowError:
-                self.close()
-                late_command = commands[len(answers)]
-                raise explain_no_answer(self.address, late_command.command, late_command.about, timeout) from None
-        for command, answer in zip(commands, answers, strict=True):
-            if isinstance(answer, BaseException):
-                self._raise_failure(command, answer)
-            elif not fits_command(command.command, answer):
-                self.close()
-                raise explain_not_redis(self.address, f"it answers {command.command} with {type(answer).__name__}")
-        return answers
-
-    def _send(self, command: RedisCommand) -> Any:
         try:
-            return self._connection.create_request(
+            for request in [self._send(command) for command in commands]:
+                answers += [await self._await_reply(request, timeout, end)]
+        except trio.Cancelled:
+            self.invalidate()  # the answer is still to come, and would be taken for that of the next command
+            raise
+        except trio.TooSlowError:
+            self.invalidate()
+            late_command = commands[len(answers)]
+            raise explain_no_answer(self.address, late_command.command, late_command.about, timeout) from None
+        return [self._read(command, answer) for command, answer in zip(commands, answers, strict=True)]
+
+    def _send(self, command: RedisCommand) -> Awaitable[Any]:
+        try:
+            request = self.create_request(
                 command.command.encode(), *command.arguments, decode=False, raise_exceptions=False
             )
         except redis.ConnectionError as error:
             raise UnreachableError(f"the connection to {self.address} is lost") from error
+        assert self._monitored is not None
+        self._monitored.answer_bytes = 0
+        return request
 
-    def _raise_failure(self, command: RedisCommand, error: BaseException) -> None:
-        if isinstance(error, redis.RedisError) and is_of_the_server(error):
-            if isinstance(error, redis.ReadOnlyError):
-                self.close()  # it has become a replica: a new connection is checked for that before it reads there
-            raise explain_reply_error(self.address, command.command, command.about, error) from None
-        self.close()
-        raise UnreachableError(f"the connection to {self.address} was lost during {command.command}") from error
+    async def _await_reply(self, request: Awaitable[Any], timeout: float, end: float) -> Any:
+        """Return the answer to a request.
 
+        Raises:
+            TooSlowError: it is `end`, or no byte has moved for `timeout` seconds.  Not while this process itself gets
+                no time: then the answer may be there, unread.
+        """
+        assert self._monitored is not None
+        until = trio.current_time() + timeout
+        while True:
+            with trio.move_on_at(min(until, end)):
+                return await request  # cancelled here, the request stays valid, and the loop awaits it again
+            before, late = until, trio.current_time() - until
+            until = max(self._monitored.moved_at + timeout, before + 2 * late if late > STARVED else 0.0)
+            if min(until, end) <= before:
+                raise trio.TooSlowError
 
-async def await_reply(request: Awaitable[Any], deadline: ReplyDeadline) -> Any:
-    """Return the answer to a request.
-
-    Raises:
-        TooSlowError: it stays away.  Not while this process itself gets no time: then the answer may be there, unread.
-    """
-    while True:
-        until = deadline.until
-        with trio.move_on_at(until):
-            return await request  # cancelled here, the request stays valid, and the loop awaits it again
-        late = trio.current_time() - until
-        if late > STARVED:
-            deadline.renew(late)
-        if deadline.until <= until:
-            raise trio.TooSlowError
-
-
-async def open_redis_connection(
-    nursery: trio.Nursery, address: Address, *, password: str | None, tls: ssl.SSLContext | None, timeout: float
-) -> RedisConnection:
-    """Return an open connection, kept by a task of the nursery until it is closed or lost.
-
-    Raises:
-        EngineError: there is none within `timeout` seconds, or the server refuses us.
-    """
-    activity = StreamActivity()
-    settings = {"username": address.user, "password": password, "db": address.number}
-    connection: DiscardedConnection
-    if address.path:
-        connection = UnixConnection(activity, address.path, **settings)
-    else:
-        connection = TcpConnection(activity, address.host, address.port or PORT, tls, **settings)
-    scope = trio.CancelScope(deadline=trio.current_time() + timeout)
-    try:
-        with scope:
-            await nursery.start(connection.run)
-            return RedisConnection(address, connection, activity, timeout)
-    except Exception as error:  # of names, sockets, TLS, the greeting, and of any bytes that a server may send
-        if not scope.cancel_called:  # coredis raises its own error where it is cancelled
-            connection.discard()
-            await trio.lowlevel.checkpoint_if_cancelled()
-            raise explain_failed_connect(
-                address, error, activity.greeting, has_password=password is not None
-            ) from error
-    except BaseException:
-        connection.discard()
-        raise
-    connection.discard()
-    await trio.lowlevel.checkpoint_if_cancelled()
-    raise explain_no_connection(address, timeout, is_reached=activity.is_reached)
-
-
-async def dial_host(host: str, port: int) -> anyio.abc.ByteStream:
-    """Return the first connection that opens, to any address of a host; a SYN without an answer is soon repeated."""
-    # Each dial of a cycle goes on in the background: a slow address still wins if it answers before the others.
-    results = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(address[0]) for *_, address in results))
-    errors: dict[str, OSError] = {}
-    opened: list[anyio.abc.ByteStream] = []
-
-    async def dial(address: str, failed: trio.Event) -> None:
+    def _read(self, command: RedisCommand, answer: object) -> Any:
+        """Return the server's answer to a command, as a value of its shape."""
+        if isinstance(answer, redis.RedisError) and is_of_the_server(answer):
+            if isinstance(answer, redis.ReadOnlyError):
+                self.invalidate()  # it has become a replica: a new connection is checked for that before it reads there
+            raise explain_reply_error(self.address, command.command, command.about, answer) from None
+        if isinstance(answer, BaseException):
+            self.invalidate()
+            raise UnreachableError(f"the connection to {self.address} was lost during {command.command}") from answer
         try:
-            stream = await anyio.connect_tcp(address, port)
-        except OSError as error:
-            errors[address] = error
-            failed.set()
-            return
-        if opened:
-            await anyio.aclose_forcefully(stream)
-        else:
-            opened.append(stream)
-            nursery.cancel_scope.cancel()
+            return convert_answer(command.command, answer)
+        except msgspec.ValidationError:
+            self.invalidate()
+            raise explain_not_redis(
+                self.address, f"it answers {command.command} with {type(answer).__name__}"
+            ) from None
 
-    async with trio.open_nursery() as nursery:
-        for address in itertools.cycle(addresses):
-            failed = trio.Event()
-            nursery.start_soon(dial, address, failed)
-            with trio.move_on_after(REDIAL):
-                await failed.wait()
-            if len(errors) == len(addresses):
-                nursery.cancel_scope.cancel()
-                break
-    if opened:
-        return opened[0]
-    raise errors[addresses[0]]
+
+class RedisPool:
+    """Two connections to one server: `asking` for commands that are answered at once, `waiting` for those that wait.
+
+    With one connection alone, every answer would stay behind a waiting XREAD.  Each is opened when it is first needed,
+    and anew after it was lost.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        address: Address,
+        *,
+        password: str | None,
+        tls: ssl.SSLContext | None,
+        timeout: float,
+    ) -> None:
+        self._nursery = nursery
+        self._address = address
+        self._settings: dict[str, Any] = {"password": password, "tls": tls, "timeout": timeout}
+        self._connections: dict[str, RedisConnection] = {}
+        self._connecting = {"asking": trio.Lock(), "waiting": trio.Lock()}
+        self._clock = 0.0  # the server's, in seconds since the epoch, when our clock showed `_clock_at`
+        self._clock_at = 0.0
+
+    async def connection(self, name: str) -> RedisConnection:
+        """Return the open connection of this name, after making it if need be."""
+        async with self._connecting[name]:
+            connection = self._connections.get(name)
+            if connection is None or not connection.usable:
+                connection = RedisConnection(self._address, **self._settings)
+                await connection.open(self._nursery)
+                try:
+                    await self._validate_server(connection)
+                except BaseException:
+                    connection.invalidate()
+                    self.close()  # the other connection goes to the same server, which may have become a replica since
+                    raise
+                self._connections[name] = connection
+            return connection
+
+    async def _validate_server(self, connection: RedisConnection) -> None:
+        """Refuse a server that is too old, in a cluster or a replica, and read its clock."""
+        stated = connection.server_version or ""
+        if tuple(int(part) if part.isdecimal() else 0 for part in stated.split(".")[:2]) < OLDEST:
+            raise EngineRefusedError(f"{self._address} is Redis {stated}; it must be Redis 7.0 or later, or Valkey")
+        hello, (seconds, microseconds) = await connection.execute(RedisCommand("HELLO"), RedisCommand("TIME"))
+        mode, role = format_redis_word(hello.get(b"mode")), format_redis_word(hello.get(b"role"))
+        if mode != "standalone":
+            raise EngineRefusedError(
+                f"{self._address} is in the mode {mode!r}: name a single server instead, with replicas if need be"
+            )
+        if role != "master":
+            raise EngineRefusedError(
+                f"{self._address} is a replica, which may be behind and takes no writes; name the primary"
+            )
+        try:
+            self._clock = int(seconds) + int(microseconds) / 1e6
+        except ValueError:
+            raise explain_not_redis(self._address, "its answer to TIME is not a time") from None
+        self._clock_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def now(self) -> int:
+        """Return the engine's time in ms since the epoch: its last answer, and the time that has passed since."""
+        return int((self._clock + time.clock_gettime(time.CLOCK_BOOTTIME) - self._clock_at) * 1000)
+
+    def close(self) -> None:
+        """Close the connections; the next caller of `connection` gets a new one."""
+        for connection in self._connections.values():
+            connection.invalidate()
 
 
 def make_tls_context(ca: str | None) -> ssl.SSLContext:
