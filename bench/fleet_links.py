@@ -17,7 +17,7 @@ from fleet_daemons import FLEET
 from hooklatch.fleet.engine import redis
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link import link, policy
-from hooklatch.fleet.link.daemon_socket import DaemonSocket
+from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.settings import FleetSettings
 from machine import raise_open_files
 

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from hooklatch.fleet.staleness import (
+from hooklatch.fleet.host.contact import (
     ClockReading,
     EngineContact,
     carry_contact,

@@ -22,8 +22,8 @@ from hooklatch.fleet.signing import PublicKey
 
 __all__ = [
     "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead", "Manifest", "RolloutTarget",
-    "VerifiedManifests", "find_bucket", "select_newest",
-    "encode_signed_text", "read_envelope", "read_payload", "read_manifest", "find_signer", "verify_manifests",
+    "VerifiedManifests", "find_bucket", "select_newest", "encode_signed_text", "read_envelope", "read_payload",
+    "read_manifest", "find_signer", "verify_manifests",
 ]  # fmt: skip
 
 BUCKETS = 10_000  # a percentage has two decimals

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.engine.addresses import Address, add_user, read_url, redact_url
 from hooklatch.fleet.engine.engine import EngineRefusedError, NotInstalledError
-from hooklatch.fleet.engine.opening import PASSWORD, open_engine, read_password
+from hooklatch.fleet.engine.opening import PASSWORD, Address, add_user, open_engine, read_password, read_url, redact_url
 from support.tables import table
 
 SECRET = "hunter2"

@@ -11,9 +11,8 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.fleet.host.contact import FleetContact
+from hooklatch.fleet.host.contact import ClockReading, EngineContact, FleetContact
 from hooklatch.fleet.settings import FleetSettings
-from hooklatch.fleet.staleness import ClockReading, EngineContact
 from hooklatch.service.config.state_file import StateFile
 from support.fleets import PUBLIC
 

@@ -14,8 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
-from hooklatch.fleet.link.daemon_socket import DaemonSocket
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket, FollowAnswer
 from hooklatch.fleet.manifests import read_envelope
 from support.daemons import nothing_left, running_daemon
 from support.fleets import fleet_table

@@ -8,9 +8,9 @@ import logging
 import msgspec
 import pytest
 
-from hooklatch.fleet.link.counting import GateCounter
 from hooklatch.fleet.link.daemon import FollowAnswer, WantedBundle
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
+from hooklatch.fleet.link.reporting import GateCounter
 from hooklatch.fleet.link.waiting import Backoff
 from hooklatch.fleet.manifests import PolicyHead
 from hooklatch.fleet.reports import GateCounts, encode_report, read_report

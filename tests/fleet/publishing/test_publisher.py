@@ -17,8 +17,8 @@ from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine, EngineError, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutTarget
-from hooklatch.fleet.publishing.memory import LastSeenHead
 from hooklatch.fleet.publishing.publisher import (
+    LastSeenHead,
     LostRaceError,
     OverwrittenError,
     Publisher,

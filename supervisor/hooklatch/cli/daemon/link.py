@@ -48,7 +48,7 @@ def run_link(arguments: argparse.Namespace) -> int:
     import trio
 
     from hooklatch.cli.daemon.link_process import LinkPaths, LinkProcess, check_link_settings
-    from hooklatch.cli.fleet.settings import read_fleet
+    from hooklatch.cli.fleet.access import read_fleet
     from hooklatch.service.logs import start_log
 
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from getpass import getuser
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,17 +19,18 @@ import msgspec
 from hooklatch import paths
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.core.text import suggest_name
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.publishing.memory import LastSeenHead
-    from hooklatch.fleet.publishing.publisher import Publisher
+    from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
     from hooklatch.fleet.settings import FleetSettings
     from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
-    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_trust", "make_command_error", "open_seen_heads",
-    "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher",
+    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_trust", "make_command_error",
+    "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher", "add_hosts",
+    "select_hosts", "read_fleet",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -88,9 +89,8 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     Raises:
         CommandError: a part of it is missing or cannot be used.
     """
-    from hooklatch.fleet.engine.addresses import add_user
     from hooklatch.fleet.engine.engine import AddressError, EngineError
-    from hooklatch.fleet.engine.opening import open_engine, read_password
+    from hooklatch.fleet.engine.opening import add_user, open_engine, read_password
     from hooklatch.fleet.manifests import NAME
 
     named = bool(arguments.to and arguments.fleet)
@@ -132,9 +132,8 @@ def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
     Raises:
         CommandError: the file cannot be read, is invalid, or another user could have written it.
     """
-    from hooklatch.cli.fleet.settings import read_fleet_if_any
-
-    return read_fleet_if_any(os.path.abspath(paths.find_config_file(arguments.config, os.environ)))
+    config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
+    return read_fleet(config) if os.path.lexists(config) else None
 
 
 def list_trusted_keys(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:
@@ -218,7 +217,7 @@ def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]
 
 def open_seen_heads(access: EngineAccess) -> LastSeenHead:
     """Return the memory of this machine of the newest version that it has seen in a fleet."""
-    from hooklatch.fleet.publishing.memory import LastSeenHead
+    from hooklatch.fleet.publishing.publisher import LastSeenHead
 
     return LastSeenHead(os.path.join(paths.state_dir(os.environ), SEEN), access.fleet, access.url)
 
@@ -286,3 +285,46 @@ def make_command_error(error: Exception) -> CommandError:
         case _:
             code = Exit.BAD_DATA
     return CommandError(code, str(error))
+
+
+def add_hosts(parser: Parser) -> None:
+    parser.add_argument("--host", metavar="NAME", action="append", default=[], help="only this host; may be repeated")
+
+
+async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
+    """Return the hosts that were named, or all that have a log or a report.
+
+    Raises:
+        CommandError: one that was named has neither.
+    """
+    known = {host async for host, _ in engine.logs()} | {report.host async for report in engine.reports()}
+    for name in names:
+        if name not in known:
+            raise CommandError(
+                Exit.NO_INPUT, f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}"
+            )
+    return sorted(names or known)
+
+
+def read_fleet(config: str) -> FleetSettings | None:
+    """Return the [fleet] table; None if there is none.
+
+    Raises:
+        CommandError: the file does not exist, is invalid, or another user could have written it.  Its `fields`, `url`
+            and `keys` decide what leaves the machine, where to, and whose signatures count.
+    """
+    from hooklatch.fleet.settings import read_settings
+    from hooklatch.service.config.configuration import read_config
+    from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+    from hooklatch.service.config.toml_document import ConfigError
+
+    try:
+        data = read_safely(config)
+    except UnsafeFileError as error:
+        raise CommandError(Exit.NOT_PERMITTED, str(error)) from None
+    except OSError as error:
+        raise CommandError(Exit.NO_INPUT, f"{config} cannot be read: {error.strerror}; name it with --config") from None
+    try:
+        return read_settings(read_config(config, data).settings.fleet)
+    except ConfigError as error:
+        raise CommandError(Exit.BAD_DATA, str(error)) from None

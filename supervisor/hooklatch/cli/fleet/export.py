@@ -7,9 +7,8 @@ import os
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypedDict
 
-from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_with_engine
+from hooklatch.cli.fleet.access import EXITS, add_access, add_hosts, read_engine_access, run_with_engine, select_hosts
 from hooklatch.cli.fleet.following import PAUSES, follow_fleet_log
-from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -18,8 +17,7 @@ from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.logs.cursors import ExportCursor
-    from hooklatch.fleet.logs.exporting import OtlpExporter
+    from hooklatch.fleet.logs.exporting import ExportCursor, OtlpExporter
     from hooklatch.fleet.logs.logs import ReceivedBatch
 
 __all__ = ["add_export", "add_otlp"]
@@ -49,8 +47,7 @@ def add_otlp(parser: Parser) -> None:
 
 def run_fleet_export(arguments: argparse.Namespace) -> int:
     """Send records on, from the position of the cursor."""
-    from hooklatch.fleet.logs.cursors import CursorError, open_cursor
-    from hooklatch.fleet.logs.exporting import ExportError, NoSdkError, open_exporter
+    from hooklatch.fleet.logs.exporting import CursorError, ExportError, NoSdkError, open_cursor, open_exporter
 
     access = read_engine_access(arguments)
     path = os.path.abspath(os.path.expanduser(arguments.cursor))

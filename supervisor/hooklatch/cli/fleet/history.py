@@ -11,8 +11,7 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    from hooklatch.fleet.publishing.memory import LastSeenHead
-    from hooklatch.fleet.publishing.publisher import Publisher
+    from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
     from hooklatch.fleet.publishing.versions import StoredVersion
 
 __all__ = ["add_history"]

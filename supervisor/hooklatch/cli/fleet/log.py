@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hooklatch.cli.fleet.access import EXITS, EngineAccess, add_access, read_engine_access, run_with_engine
+from hooklatch.cli.fleet.access import (
+    EXITS,
+    EngineAccess,
+    add_access,
+    add_hosts,
+    read_engine_access,
+    run_with_engine,
+    select_hosts,
+)
 from hooklatch.cli.fleet.following import follow_fleet_log
-from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser

@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_with_engine
-from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
+from hooklatch.cli.fleet.access import EXITS, add_access, add_hosts, read_engine_access, run_with_engine, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser, parse_duration

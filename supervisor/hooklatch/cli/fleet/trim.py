@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hooklatch.cli.fleet.access import EXITS, add_access, find_publisher_name, read_engine_access, run_with_engine
-from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
+from hooklatch.cli.fleet.access import (
+    EXITS,
+    add_access,
+    add_hosts,
+    find_publisher_name,
+    read_engine_access,
+    run_with_engine,
+    select_hosts,
+)
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser, parse_duration

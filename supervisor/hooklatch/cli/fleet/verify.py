@@ -14,11 +14,12 @@ from hooklatch.cli.fleet.access import (
     EXITS,
     EngineAccess,
     add_access,
+    add_hosts,
     read_engine_access,
     read_own_settings,
     run_with_engine,
+    select_hosts,
 )
-from hooklatch.cli.fleet.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -29,8 +30,7 @@ from hooklatch.record.storage.reading import NoRecordError
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.logs.chains import HostVerified
-    from hooklatch.fleet.logs.local import LocalReport
+    from hooklatch.fleet.logs.chains import HostVerified, LocalReport
 
 __all__ = ["add_verify"]
 

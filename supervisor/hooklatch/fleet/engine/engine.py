@@ -15,8 +15,8 @@ from typing import Protocol
 import msgspec
 
 __all__ = [
-    "AddressError", "RecordBatch", "BehindError", "ConflictError", "Engine", "EngineError", "LogFacts",
-    "LostError", "MissingFileError", "NotInstalledError", "EngineRefusedError", "StoredReport", "UnreachableError",
+    "AddressError", "RecordBatch", "BehindError", "ConflictError", "Engine", "EngineError", "LogFacts", "LostError",
+    "MissingFileError", "NotInstalledError", "EngineRefusedError", "StoredReport", "UnreachableError",
 ]  # fmt: skip
 
 

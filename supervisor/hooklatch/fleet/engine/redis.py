@@ -25,7 +25,6 @@ from typing import Any, cast
 
 import trio
 
-from hooklatch.fleet.engine.addresses import Address
 from hooklatch.fleet.engine.engine import (
     BehindError,
     ConflictError,
@@ -37,6 +36,7 @@ from hooklatch.fleet.engine.engine import (
     StoredReport,
     UnreachableError,
 )
+from hooklatch.fleet.engine.opening import Address
 from hooklatch.fleet.engine.redis_answers import (
     StreamInfo,
     format_redis_word,

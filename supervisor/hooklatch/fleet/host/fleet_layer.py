@@ -32,7 +32,10 @@ from hooklatch.fleet.host.following import (
     advance_policy,
     describe_foreign_policy,
     find_applied_version,
+    list_bundle_files,
+    prove_envelope,
     read_followed_policy,
+    read_proven_files,
     read_version,
 )
 from hooklatch.fleet.host.policy_file import (
@@ -44,7 +47,6 @@ from hooklatch.fleet.host.policy_file import (
     unpack_bundle,
     write_policy,
 )
-from hooklatch.fleet.host.proving import list_bundle_files, prove_envelope, read_proven_files
 from hooklatch.fleet.manifests import (
     START,
     FleetError,

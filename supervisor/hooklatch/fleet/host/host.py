@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hooklatch.core.health import ActiveFaults
-from hooklatch.fleet.host.admission import LinkAdmission
+from hooklatch.fleet.host.admission import LinkAdmission, LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
-from hooklatch.fleet.host.methods import FleetMethods
-from hooklatch.fleet.host.report import FleetReport
-from hooklatch.fleet.host.token import LinkToken
+from hooklatch.fleet.host.methods import FleetMethods, FleetReport
 from hooklatch.fleet.settings import read_settings
 from hooklatch.service.api.contributions import PolicyContribution
 from hooklatch.service.api.methods import MethodTable

@@ -25,8 +25,8 @@ from hooklatch.service.config.file_safety import UnsafeFileError, make_private, 
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
 
 __all__ = [
-    "PolicyFile", "UnreadablePolicyError", "clean_bundles", "policy_document_path", "read_policy",
-    "remove_policy", "policy_root", "unpack_bundle", "write_policy",
+    "PolicyFile", "UnreadablePolicyError", "clean_bundles", "policy_document_path", "read_policy", "remove_policy",
+    "policy_root", "unpack_bundle", "write_policy",
 ]  # fmt: skip
 
 NAME = "policy.json"

@@ -1,15 +1,27 @@
-"""The interface of the daemon to its link, over any transport."""
+"""The daemon as its link sees it: the interface over any transport, and the connection on its admin socket.
+
+It connects when there is a request, each time with the token that is in the file then, since every daemon makes its
+own.  There is one request at a time.  A daemon that does not answer in time is given up with its connection.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import base64
+import errno
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
+import trio
 
+from hooklatch.client.trio_admin import TIMEOUT, AdminConnector, TrioAdminConnection
+from hooklatch.errors import HooklatchError, RequestFailedError
+from hooklatch.files import open_regular
 from hooklatch.fleet.manifests import START, PolicyHead
+from hooklatch.paths import FLEET_TOKEN
 
-__all__ = ["LinkedDaemon", "DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "WantedBundle"]
+__all__ = ["LinkedDaemon", "DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "WantedBundle", "DaemonSocket"]
 
 
 class DaemonAbsentError(Exception):
@@ -68,3 +80,94 @@ class LinkedDaemon(Protocol):
     async def report_shipped(self, seq: int) -> None:
         """Send the number of the entry up to which the engine has the record."""
         ...
+
+
+T = TypeVar("T")
+APPLY_TIMEOUT = 180.0  # seconds for a bundle: its files are imported for the first time
+MAX_TOKEN = 4096
+# Errors after which the connection, or the token, is useless; the others are about the request.
+LOST = frozenset({"draining", "overload", "not_permitted", "not_admin", "hello_required", "method_not_found"})
+
+
+class DaemonSocket:
+    """A daemon that listens in one of some folders, which `folders` returns anew for each attempt.
+
+    The daemon is this user's, root's, or that of the user `daemon_uid`.  The owner calls `close` at the end.
+    """
+
+    def __init__(
+        self, folders: Callable[[], Sequence[str]], daemon_uid: int | None = None, *, timeout: float = TIMEOUT
+    ) -> None:
+        self._timeout = timeout
+        self._requesting = trio.Lock()
+        self._connection: TrioAdminConnection | None = None
+
+        def identify(folder: str) -> dict[str, object]:
+            return {"role": "link", "token": read_token(os.path.join(folder, FLEET_TOKEN), daemon_uid)}
+
+        self._connector = AdminConnector("hooklatch link", folders, daemon_uid, identify=identify)
+
+    def is_connected(self) -> bool:
+        return self._connection is not None and self._connection.is_open
+
+    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+        return await self._request(
+            "fleet_follow", FollowAnswer, manifests=None if manifests is None else list(manifests)
+        )
+
+    async def apply(self, version: int, bundle: bytes) -> None:
+        text = base64.b64encode(bundle).decode()
+        await self._request("fleet_apply", dict[str, Any], timeout=APPLY_TIMEOUT, version=version, bundle=text)
+
+    async def report_shipped(self, seq: int) -> None:
+        await self._request("fleet_shipped", object, seq=seq)
+
+    def close(self) -> None:
+        """Close the connection, on which no task may wait for an answer."""
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _request(self, method: str, shape: type[T], *, timeout: float = 0.0, **params: object) -> T:
+        """Send a request, over a new connection if there is none, and return the result.
+
+        Raises:
+            DaemonAbsentError: there is no answer.
+            DaemonRefusedError: the answer is an error.
+        """
+        async with self._requesting:
+            connection = await self._connect()
+            try:
+                return await connection.ask(method, shape, timeout=max(timeout, self._timeout), **params)
+            except RequestFailedError as error:
+                if error.name not in LOST:
+                    raise DaemonRefusedError(error.message) from None
+                self.close()
+                raise DaemonAbsentError(f"the daemon does not serve its link now: {error.message}") from None
+            except HooklatchError as error:
+                raise DaemonAbsentError(str(error)) from None
+
+    async def _connect(self) -> TrioAdminConnection:
+        if self._connection is None or not self._connection.is_open:
+            self.close()
+            try:
+                self._connection = await self._connector.connect(timeout=self._timeout)
+            except RequestFailedError as error:
+                raise DaemonRefusedError(f"the daemon refuses this link: {error.message}") from None
+            except HooklatchError as error:
+                raise DaemonAbsentError(f"no daemon takes a link: {error}") from None
+        return self._connection
+
+
+def read_token(path: str, daemon_uid: int | None) -> str:
+    """Return the token of the daemon that runs; its file is this user's, or that of `daemon_uid`.
+
+    Raises:
+        OSError: there is no file, as [fleet] is not configured there, or it is another user's.
+    """
+    fd = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(fd).st_uid not in (os.getuid(), daemon_uid):
+            raise PermissionError(errno.EPERM, "it is another user's", path)
+        return os.read(fd, MAX_TOKEN).decode("ascii", "replace").strip()
+    finally:
+        os.close(fd)

@@ -1,5 +1,7 @@
-"""The record as batches to ship: read in order, with nothing but the configured fields.
+"""The record as batches to ship: where shipping continues, and what follows, with nothing but the configured fields.
 
+The engine's newest entry of this host is the only state.  If the record does not have that entry any more, the record
+was changed: the log in the engine stays as it is, and the record is shipped anew into a log of the next epoch.
 Its methods block on the disk, so they are called in threads, one at a time.  Only one read and one batch are in memory,
 even if there is much to ship.
 """
@@ -9,14 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 
+import msgspec
+
 from hooklatch.fleet.batches import PackedBatch, pack_batch
-from hooklatch.fleet.link.comparing import LocalRecords, Resume, ShippedHead, compare_records
 from hooklatch.record.storage.chain import ChainLink, read_link
 from hooklatch.record.storage.mark import read_anchor
 from hooklatch.record.storage.seeking import RecordCursor, find_newest_link, read_seq
 from hooklatch.record.storage.slots import SlotError
 
-__all__ = ["ShippingReader"]
+__all__ = ["ShippingReader", "LocalRecords", "Resume", "ShippedHead", "compare_records"]
 
 SYNC = 2.0  # seconds to wait for a record to be synced before it is shipped all the same
 
@@ -172,4 +175,82 @@ def find_first_valid(cursor: RecordCursor, *, above: int) -> ChainLink | None:
             link = read_link(line)
             if link is not None and link.seq > above:
                 return link
+    return None
+
+
+class ShippedHead(msgspec.Struct, frozen=True):
+    """The newest entry of a log in the engine; without a hash only its number is known."""
+
+    epoch: int
+    seq: int
+    hash: str
+
+
+class LocalRecords(msgspec.Struct, frozen=True):
+    """The entries around a number: the entry with it, the next one, the oldest one and the newest one."""
+
+    same: ChainLink | None
+    following: ChainLink | None
+    oldest: ChainLink | None
+    newest: ChainLink | None
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """The place where shipping continues: after entry `after`, with `hash` if that is known, in the log of `epoch`.
+
+    `is_rewritten`: the record differs from what was shipped.  `finding` is a text for the report, `lost` how many
+    entries were removed before they were shipped.
+    """
+
+    epoch: int
+    after: int = 0
+    hash: str | None = None
+    is_rewritten: bool = False
+    finding: str | None = None
+    lost: int = 0
+
+
+def compare_records(shipped: ShippedHead | None, local: LocalRecords) -> Resume:
+    """Return where shipping continues; `local` are the entries around `shipped.seq`."""
+    if shipped is None:
+        return Resume(1)
+    if local.same is not None and local.same.hash == shipped.hash:
+        return Resume(shipped.epoch, shipped.seq, shipped.hash)
+    if not shipped.hash and local.newest is not None and local.newest.seq >= shipped.seq:
+        finding = (
+            f"the engine's log of this host, epoch {shipped.epoch}, was emptied: it had records up to {shipped.seq}"
+        )
+        return Resume(shipped.epoch, shipped.seq, finding=finding)
+    if (contradiction := describe_rewriting(shipped, local)) is not None:
+        return Resume(
+            shipped.epoch + 1,
+            is_rewritten=True,
+            finding=f"{contradiction}; the engine has record {shipped.seq} in epoch {shipped.epoch}, and what the"
+            " record has now goes into a new epoch",
+        )
+    assert local.following is not None
+    if local.following.prev == shipped.hash:
+        return Resume(shipped.epoch, shipped.seq, shipped.hash)
+    lost = local.following.seq - shipped.seq - 1
+    return Resume(
+        shipped.epoch,
+        shipped.seq,
+        finding=f"records {shipped.seq + 1} to {local.following.seq - 1} were removed before they were shipped",
+        lost=lost,
+    )
+
+
+def describe_rewriting(shipped: ShippedHead, local: LocalRecords) -> str | None:
+    """Return how the record contradicts the shipped entry; None if it does not."""
+    if local.newest is None:
+        return "the record is empty"
+    if local.newest.seq < shipped.seq:
+        return f"the record was truncated: it ends with {local.newest.seq}"
+    if local.same is not None:
+        return f"the record was rewritten: record {shipped.seq} has another hash"
+    if local.following is None or local.oldest is None:
+        return f"record {shipped.seq} is damaged, and no later one can be read"
+    begins_later = local.oldest.seq > shipped.seq
+    if not begins_later and local.following.prev != shipped.hash:
+        return f"record {shipped.seq} is gone from the middle of the record"
     return None

@@ -1,25 +1,28 @@
-"""The tasks that report: this host's state to the engine, and the number of shipped entries to the daemon."""
+"""The tasks that report: this host's state to the engine, and the number of shipped entries to the daemon.
+
+The state has the decisions of gates since the active bundle took effect, by which a rollout may be stopped.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
-from hooklatch.fleet.link.counting import GateCounter
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, LinkedDaemon
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.waiting import Backoff, await_answer
-from hooklatch.fleet.reports import encode_report
+from hooklatch.fleet.reports import GateCounts, encode_report
 from hooklatch.record.storage.chain import list_segments
 from hooklatch.record.storage.reading import read_entries_of_kind
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
 from hooklatch.threads import in_thread
 
-__all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier"]
+__all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier", "GateCounter"]
 
 logger = logging.getLogger("hooklatch.link")
 EVERY = 10.0  # seconds between two reports of a host where nothing happens
@@ -151,3 +154,53 @@ class ShippingNotifier:
                     await self._daemon.report_shipped(reported)
                 except (DaemonAbsentError, DaemonRefusedError) as error:
                     logger.warning("the daemon was not told what is shipped: %s", error, extra={"seq": reported})
+
+
+NEEDLE = b'"kind":"decision"'
+MAX_NAME = 40  # characters of a cause
+MAX_CAUSES = 32  # in a report; there are fewer, but a newer daemon may have more
+
+
+class DecisionLine(msgspec.Struct, frozen=True):
+    """The fields of an entry that the counter reads."""
+
+    seq: int
+    kind: str
+    gate: bool = False
+    verdict: str | None = None
+    cause: str | None = None
+
+
+LINES = msgspec.json.Decoder(DecisionLine)
+
+
+class GateCounter:
+    """A counter that begins with record `since`."""
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self._decided = 0
+        self._denied: dict[str, int] = {}
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Count the decisions of gates among the next lines of the record."""
+        for line in lines:
+            if NEEDLE not in line:  # a search is much cheaper than decoding each line
+                continue
+            try:
+                decision = LINES.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                continue
+            if decision.kind == "decision" and decision.gate and decision.seq >= self.since:
+                self._decided += 1
+                if decision.verdict == "deny":
+                    self._count((decision.cause or "unknown")[:MAX_NAME])
+
+    def _count(self, cause: str) -> None:
+        if cause not in self._denied and len(self._denied) >= MAX_CAUSES:
+            cause = "other"
+        self._denied[cause] = self._denied.get(cause, 0) + 1
+
+    @property
+    def gates(self) -> GateCounts:
+        return GateCounts(self.since, self._decided, dict(self._denied))

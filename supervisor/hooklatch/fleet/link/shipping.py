@@ -13,9 +13,8 @@ import trio
 from hooklatch.errors import explain_error
 from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LostError, RecordBatch
-from hooklatch.fleet.link.comparing import Resume, ShippedHead
 from hooklatch.fleet.link.known import RECORD, SHIPPING, LinkState
-from hooklatch.fleet.link.outgoing import ShippingReader
+from hooklatch.fleet.link.outgoing import Resume, ShippedHead, ShippingReader
 from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.record.storage.seeking import RecordChangedError
 from hooklatch.threads import in_thread

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from hooklatch.fleet.engine.engine import Engine, StoredReport
-from hooklatch.fleet.logs.chains import HostCheck, HostVerified
-from hooklatch.fleet.logs.local import LocalComparison, verify_local
+from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison, verify_local
 from hooklatch.fleet.logs.reading import list_logs
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError
