@@ -58,7 +58,7 @@ class Interpreter:
         self._folders = folders
         self._modules: dict[str, ModuleType] = {}
         self._lists = [
-            [sys.path, sys.path[:]], [sys.path_hooks, sys.path_hooks[:]], [sys.meta_path, sys.meta_path[:]],
+            [sys.path, []], [sys.path_hooks, sys.path_hooks[:]], [sys.meta_path, sys.meta_path[:]],
             [builds, builds[:]],
         ]  # fmt: skip
         self._streams = PrintedText(process, 1), PrintedText(process, 2)

@@ -94,8 +94,7 @@ class AgentOfWorld:
     async def _register(self, client: Client) -> None:
         world = self._world
         tables: list[dict[str, Any]] = [
-            {"id": one, "event": "pre_tool_use", "run": f"{world.versions['s'].path}:called", "config": {"id": one}}
-            for one in OWN
+            {"id": one, "event": "pre_tool_use", "run": f"{world.called}:called", "config": {"id": one}} for one in OWN
         ]
         with self._served.changing(is_certain=True):
             lowest = world.versions["s"].written

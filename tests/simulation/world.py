@@ -18,7 +18,7 @@ from simulation.judge import Judge, Known, Versions
 from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
 from simulation.session import AgentOfWorld
-from simulation.sources import BROKEN, CONFIG, source_text
+from simulation.sources import BROKEN, CALLED, CONFIG, source_text
 from simulation.trouble import DiskTrouble
 
 __all__ = ["World"]
@@ -45,7 +45,8 @@ class World:
         self.judge = Judge(self.violate, lambda: kernel.now)
         self.ledger = Ledger(f"{folder}/state/record", self.digest, self.violate)
         self.versions = {name: Versions(name, f"{self.config}/hooks.d/{name}.py") for name in ("a", "b", "n", "t", "c")}
-        self.versions["s"] = Versions("s", f"{folder}/s.py")
+        self.versions["s"] = Versions("s", f"{folder}/own/version.py")
+        self.called = f"{folder}/own/called.py"
         self.versions["p"] = Versions("p", f"{self.project}/.hooklatch/hooks.d/p.py")
         self.served = Versions("v", "")
         events = {"n": "post_tool_use", "t": "tool_result"}
@@ -93,12 +94,14 @@ class World:
         """Write the files of a new machine."""
         draw = Random(f"{self.seed} settings")
         for folder in (self.config, f"{self.config}/hooks.d", self.project, f"{self.project}/.hooklatch",
-                       f"{self.project}/.hooklatch/hooks.d"):  # fmt: skip
+                       f"{self.project}/.hooklatch/hooks.d", f"{self.folder}/own"):  # fmt: skip
             os.makedirs(folder, mode=0o700)
             sync(os.path.dirname(folder))
+        self.write(self.called, CALLED)
+        keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("64", "0.1"), ("64", "64")))
         self.write(f"{self.config}/hooks.toml", CONFIG.format(
-            keep=draw.choice(("0.5", "64")), kept=draw.choice(("true", "false")), workers=draw.choice((2, 4)),
-            calls=draw.choice((40, 10_000)), segment=draw.choice(("0.05", "0.2", "64")),
+            keep=keep, segment=segment, kept=draw.choice(("true", "false")), workers=draw.choice((2, 4)),
+            calls=draw.choice((40, 10_000)),
         ))  # fmt: skip
         self.is_kept = "kept = true" in self.read(f"{self.config}/hooks.toml")
         for versions in self.versions.values():
@@ -242,7 +245,7 @@ class World:
             return
         wrong = " ".join(str(one) for one in result["diagnostics"])
         for one, version in written.items():
-            if one.path not in wrong and f"'{one.name}'" not in wrong:
+            if os.path.dirname(one.path) not in wrong if one.name == "s" else one.path not in wrong:
                 one.lowest = max(one.lowest, version)
         for one in broken:
             if one.is_broken and one.path not in wrong:
