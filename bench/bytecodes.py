@@ -3,7 +3,8 @@
 A daemon of its own answers fires of one guard that only judges, over one kept socket, one fire after the other.  Its
 main thread and its worker run under `sys.settrace` with `f_trace_opcodes`, and count each bytecode of our code, of trio
 and of the standard library into memory that this script reads before and after each fire, when both sleep again.  A
-traced fire takes some milliseconds, so what the daemon does by the clock is put off.  Of many fires the one in the
+traced fire takes some milliseconds, so what the daemon does by the clock is put off, and it waits for each answer in
+place.  Of many fires the one in the
 middle is shown: what remains of the background happens in few of them.
 
 The same code gives the same numbers on any machine under any load, which times do not.  They mean Python 3.11: another
@@ -48,8 +49,10 @@ def guard(event):
     return None
 """
 DAEMON = """
-import hooklatch.record.writer as record, hooklatch.processes.resource_limits as limits
-import hooklatch.service.loading.watch as files, hooklatch.service.transport.watches as readers
+import hooklatch.record.writer as record, hooklatch.processes.pool as pool
+import hooklatch.processes.resource_limits as limits, hooklatch.service.loading.watch as files
+import hooklatch.service.transport.watches as readers
+pool.IN_PLACE = 3600_000
 record.GROUP = limits.INTERVAL = files.SETTLE = readers.TICK = 3600.0
 """
 
@@ -154,7 +157,7 @@ def measure(fires: int) -> dict[str, Counter[str]]:
                 for name, several in counted.items():
                     found[name].append(at_rest(several) - before[name])
             client.close()
-    return {name: sorted(several, key=Counter.total)[len(several) // 2] for name, several in found.items()}
+    return {name: sorted(several, key=lambda one: one.total())[len(several) // 2] for name, several in found.items()}
 
 
 def main() -> int:

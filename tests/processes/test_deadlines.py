@@ -19,7 +19,7 @@ import trio.testing
 
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import Response
-from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool import IN_PLACE, UNHURRIED, Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.worker import PoolWorker, WorkerProcess, call_ids
 from hooklatch.service.registry.admission import Admission
@@ -319,3 +319,43 @@ def test_call_ids_are_random_and_have_64_bits() -> None:
     assert len(set(drawn)) == 2000
     assert sum(number >> 63 for number in drawn) in range(800, 1200)
     assert sorted(drawn) != drawn
+
+
+async def answer_later(pool: Pool, scripted: Scripted) -> None:
+    """Run a call that the loop does not wait for in place, and answer it."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool.call, ASKED, FIRE, trio.current_time() + 1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        scripted.answer()
+
+
+async def test_an_answer_that_comes_at_once_costs_no_turn_of_the_loop(
+    scripted: Scripted, mock_clock: trio.testing.MockClock
+) -> None:
+    pool = pool_of(scripted)
+    scripted.held.wait = lambda milliseconds: scripted.answer()  # type: ignore[method-assign]
+
+    with pytest.raises(StopIteration) as ended:
+        pool.call(ASKED, FIRE, trio.current_time() + 1.0).send(None)
+
+    assert ended.value.value.answer == ALLOWED
+
+
+async def test_after_a_long_call_the_loop_waits_for_no_answer_of_that_pool(
+    scripted: Scripted, mock_clock: trio.testing.MockClock
+) -> None:
+    pool, waits = pool_of(scripted), list[int]()
+
+    def take_long(milliseconds: int) -> None:
+        waits.append(milliseconds)
+        mock_clock.jump(0.002)
+        scripted.answer()
+
+    scripted.held.wait = take_long  # type: ignore[method-assign]
+    await pool.call(ASKED, FIRE, trio.current_time() + 1.0)
+    for _ in range(UNHURRIED):
+        await answer_later(pool, scripted)
+    assert waits == [IN_PLACE]
+
+    await pool.call(ASKED, FIRE, trio.current_time() + 1.0)
+    assert waits == [IN_PLACE] * 2

@@ -121,7 +121,11 @@ class Poll:
         if ready or timeout == 0:
             return ready
         strand = kernel.current
-        assert strand is not None, "the loop must not block in poll"
+        if strand is None:
+            assert timeout, "the loop must not wait in poll without an end"
+            kernel.settle()
+            kernel.run(timeout / 1000, lambda: bool(self._ready(process)))
+            return self._ready(process)
         files = [file for fd in self._masks if (file := process.fds.get(fd)) is not None]
         strand.wait_for(
             *files, is_ready=lambda: bool(self._ready(process)),

@@ -40,6 +40,8 @@ __all__ = ["Pool"]
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # for workers that could not be started, or died before any call
+IN_PLACE = 1  # milliseconds that the loop waits for an answer, while no task gets its turn
+UNHURRIED = 20  # calls after a longer one for which the loop goes on at once
 NO_CODE = wire.LoadCode(b"")  # of a module, which workers import by its name
 RECYCLED, CLOSES = "recycled", "the pool closes"
 
@@ -68,6 +70,7 @@ class Pool:
         self._is_closed = True  # until it runs
         self._now = trio.lowlevel.current_clock().current_time
         self._lost = self._recycled = 0
+        self._unhurried = 0  # calls to come for whose answers the loop does not wait
 
     async def run(self, task_status: trio.TaskStatus[wire.SourceLoaded] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the workers until cancelled.
@@ -120,12 +123,16 @@ class Pool:
         if worker.deadline < self._alarm.deadline:
             self._alarm.deadline = worker.deadline
         try:
-            answered = await worker.call(call, fire, deadline - began)
+            answered = await worker.call(call, fire, deadline - began, 0 if self._unhurried else IN_PLACE)
         except BaseException:  # cancelled, or a fault of our own: the worker may still be at work
             self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.following)]))
             raise
         ended = self._now()
         self._queue.latest_seconds.append(ended - began)
+        if (ended - began) * 1000 > IN_PLACE:
+            self._unhurried = UNHURRIED
+        elif self._unhurried:
+            self._unhurried -= 1
         earlier: list[float] = []
         if call.following and (earlier := worker.silent_durations(answered, ended - began)):
             worker.calls += len(earlier)

@@ -91,6 +91,10 @@ class WorkerProcess:
         has_message = all(fd == self.socket.fileno() for fd, _ in ready)
         return "it broke the protocol between two calls" if has_message else "it ended between two calls"
 
+    def wait(self, milliseconds: int) -> None:
+        """Wait, with the whole loop, until there is something to read or the process has ended."""
+        self._poll.poll(milliseconds)
+
     @property
     def is_orphaned(self) -> bool:
         """Return whether it died because its zygote did."""
@@ -174,9 +178,12 @@ class PoolWorker:
             case _:
                 raise SourceLoadError("the worker sent an unexpected message")
 
-    async def call(self, call: Call, fire: FireContext, timeout: float) -> wire.CallAnswered | CallOutcome:
+    async def call(
+        self, call: Call, fire: FireContext, timeout: float, in_place_ms: int = 0
+    ) -> wire.CallAnswered | CallOutcome:
         """Run one callback within `timeout` seconds, and those after it. Return the answer, or the worker's failure.
 
+        For `in_place_ms` the whole loop waits for the answer: a turn of it costs more than most callbacks take.
         `silent_durations` tells which callback it is of.  If cancelled, the worker stays busy: then `drain_answer` or
         kill it.
         """
@@ -207,7 +214,7 @@ class PoolWorker:
                 await self._send_rest(memoryview(data)[sent:])
             del data, message  # the worker has its copy
             fire.prepare_record()  # after the sending: the daemon's work overlaps with the worker's
-            answered = await self._receive_answer()
+            answered = await self._receive_answer(in_place_ms)
         except EOFError:
             return await self._build_crash()
         except wire.FrameError as error:
@@ -277,7 +284,7 @@ class PoolWorker:
             return False
         return True
 
-    async def _receive_answer(self) -> wire.CallAnswered:
+    async def _receive_answer(self, in_place_ms: int = 0) -> wire.CallAnswered:
         """Receive the answer to a call. Serve the callback's requests for state that come before it.
 
         Raises:
@@ -285,7 +292,7 @@ class PoolWorker:
             FrameError: the message is not an answer to this call.
         """
         while True:
-            message = await self._receive()
+            message = await self._receive(in_place_ms)
             if not isinstance(message, StateRequest):
                 break
             await self._answer_state(message)
@@ -413,7 +420,7 @@ class PoolWorker:
         except OSError:
             raise EOFError("its socket is closed") from None
 
-    async def _receive(self) -> wire.FromWorker:
+    async def _receive(self, in_place_ms: int = 0) -> wire.FromWorker:
         """Receive the next message.
 
         Raises:
@@ -425,7 +432,11 @@ class PoolWorker:
             try:
                 data = self.process.socket.recv(2**16)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self.process.socket)
+                if in_place_ms:
+                    self.process.wait(in_place_ms)
+                    in_place_ms = 0
+                else:
+                    await trio.lowlevel.wait_readable(self.process.socket)
                 continue
             except OSError:
                 raise EOFError("its socket broke") from None

@@ -177,14 +177,14 @@ def encode_payload_line(decision_id: str, envelope: EventEnvelope, payload: Payl
         plain = fields["payload"] = decode(payload.data)
         if type(plain) is not dict:
             return "it is not an object"
-        texts: list[str] = []
-        if redactor.shows_all(fields, DEEP, texts) and redactor.are_clean(texts):
-            if b"\n" not in payload.data:
-                fields["payload"] = msgspec.Raw(payload.data)  # as it was, to the byte
-        else:
-            shown = cast("dict[str, Any]", hide_keys(fields, redactor.hides, DEEP))
-            fields = cast("dict[str, Any]", replace_secrets(shown, redactor, window=None))
-        return encode(fields) + b"\n"
+        line = encode(fields)
+        if not redactor.is_plain(fields, line, DEEP):
+            shown = replace_secrets(hide_keys(fields, redactor.hides, DEEP), redactor, window=None)
+            if shown != fields:
+                return encode(shown) + b"\n"
+        if b"\n" not in payload.data:
+            line = encode({**fields, "payload": msgspec.Raw(payload.data)})  # as it was, to the byte
+        return line + b"\n"
     except UNREADABLE as error:
         return f"it cannot be read: {type(error).__name__}"
 

@@ -3,10 +3,8 @@
 An excerpt is enough to know what was judged, no secret, and no file.  It has the top-level keys with their values, and
 the length in place of a value over 4 KiB.  No payload makes it raise.
 
-Almost no text holds a secret, and searching costs more than all else in making an entry.  So the texts of a payload, or
-the JSON of an entry, are searched once, for all patterns at once, and each text by itself only if that finds something.
-Most texts of payloads do not even hold a sign of a secret (`SIGNS`).  Nearly always nothing is hidden, and then the
-excerpt is decoded, searched and encoded once.  A copy is made only of a value that hides a key or holds a secret.
+Almost no text holds a secret, and searching costs more than all else in making an entry.  So the JSON of a payload, or
+of an entry, is searched once, for all patterns at once, and each key and text by itself only if that finds something.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import re2
 from hooklatch.core.hooks.matchers import CompiledPattern, MatcherError, compile_matcher, compile_re2
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import REDACTED, TOO_DEEP
-from hooklatch.record.settings import SIGNS, RecordSettings
+from hooklatch.record.settings import RecordSettings
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
@@ -33,13 +31,14 @@ __all__ = [
 
 T = TypeVar("T")
 WINDOW = 16 * 1024  # characters of a text that are searched; what follows is never recorded
-SHORT = 2048  # characters of a text that is searched for signs first; a longer one RE2 reads in a third of the time
 LONG_KEY = 200  # characters; a longer key is really data
-CONTAINERS = (dict, list)
+LONG, ESCAPED = re.compile(rb'"[^"]{%d,}":' % (LONG_KEY + 1)), re.compile(rb"\\.")
+# What JSON may hold, its escapes undone, that one search does not judge: a text that may hold JSON, and the one letter
+# whose lower case RE2 does not know.
+DOUBTS = (r'"[\pZ\x00-\x20\x{85}]*[\[{]', r"\x{130}")
 # What a pattern finds where a key has hidden the value already: to replace that too would leave no JSON.
 DONE = re.compile(r"""[\w-]+\\*["']?\s*[=:]\s*\\*["']?""" + re.escape(REDACTED) + r"""\\*["']?""")
 OPENINGS = ("{", "[")  # of a text that may hold JSON
-PLAIN_KEYS = 4096  # keys that are known to hide nothing and to hold no secret; a host uses a few dozen
 # A pattern with one of these may match a text alone, but not the same text between others, or the reverse.
 PLACES = ("^", "$", r"\A", r"\z", r"\Q", r"\C")
 LARGE = 4 * 1024  # bytes of a value as received; a longer value is a file rather than an argument
@@ -67,74 +66,26 @@ class Redactor:
         texts = dict(compile_patterns(settings.redact_text, lambda pattern: (pattern, compile_re2(pattern))))
         self._texts = list(texts.values())
         self._all = combine_patterns(tuple(texts))
-        # None if a pattern is the operator's own, since its signs are not known.
-        self._signs = {sign for text in texts for sign in SIGNS[text]} if SIGNS.keys() >= texts.keys() else None
-        self._plain_keys: set[str] = set()
+        is_one_search = self._all is not None or not texts
+        self._search = compile_search((*texts, *map(describe_key, settings.redact), *DOUBTS)) if is_one_search else None
 
     def hides(self, key: str) -> bool:
         """Return whether a key's value is left out."""
-        if key in self._plain_keys:
-            return False
-        if len(key) > LONG_KEY:
-            return True
         lower = key.lower()
-        if any(test(lower) for test in self._keys):
-            return True
-        if self.clean(key) == key:
-            if len(self._plain_keys) >= PLAIN_KEYS:
-                self._plain_keys.clear()
-            self._plain_keys.add(key)
-        return False
+        return len(key) > LONG_KEY or any(test(lower) for test in self._keys)
 
-    def shows_all(self, value: dict[str, Any] | list[Any], levels: int, texts: list[str]) -> bool:
-        """Return whether decoded JSON has no key that hides its value, and nothing deeper than so many levels.
+    def is_plain(self, fields: object, data: bytes, levels: int) -> bool:
+        """Return whether nothing of fields, which msgspec encodes as `data`, is hidden; False may be a false alarm.
 
-        If so, `texts` has got all its texts in which a secret may be.  What a text holds as JSON counts as part of it.
+        So one search is enough for nearly all payloads.  It goes without what a text may hold as JSON, which has keys
+        and escapes of its own: then each text is looked at.
         """
-        inner: Iterable[Any]
-        if isinstance(value, dict):
-            if not self._plain_keys.issuperset(value):
-                if any(map(self.hides, value)):
-                    return False
-                texts += value
-            inner = value.values()
-        else:
-            inner = value
-        for inner_value in inner:
-            if type(inner_value) is str:
-                texts.append(inner_value)
-                if inner_value.lstrip().startswith(OPENINGS) and not self._shows_text(inner_value, levels, texts):
-                    return False
-            elif type(inner_value) in CONTAINERS and (
-                levels <= 0 or not self.shows_all(inner_value, levels - 1, texts)
-            ):
-                return False
-        return True
-
-    def _shows_text(self, text: str, levels: int, texts: list[str]) -> bool:
-        inner_json = decode_inner_json(text)
-        if inner_json is None:
-            return True
-        # Of a key that occurs twice only the last value was decoded.
-        return levels > 0 and self.shows_all(inner_json, levels - 1, texts) and find_ambiguity(text.encode()) is None
-
-    def are_clean(self, texts: Iterable[str]) -> bool:
-        """Return whether no text holds a secret; False may also be a false alarm, as with `is_clean`.
-
-        They are less than their JSON and have no escapes: the excerpt of half a KiB takes 10 us, and by its JSON 13.
-        """
-        if self._all is None:
-            return not self._texts
-        text = '"'.join(texts)
-        if self._signs is not None and len(text) <= SHORT:
-            # RE2's code is cold in the processor's cache at each fire: this takes 7 us less of the daemon's 128.
-            folded = text.casefold()
-            for sign in self._signs:
-                if sign in folded:
-                    break
-            else:
-                return True
-        return self._all.search(text.encode()) is None
+        if self._search is None or (data.count(b"{") + data.count(b"[") > levels and is_deeper(fields, levels)):
+            return False
+        has_escapes = b"\\" in data
+        if len(data) > LONG_KEY and LONG.search(ESCAPED.sub(b"_", data) if has_escapes else data) is not None:
+            return False
+        return self._search(unescape(data) if has_escapes else data) is None
 
     def is_clean(self, data: bytes) -> bool:
         """Return whether no text in JSON, as msgspec encodes it, holds a secret; False may also be a false alarm.
@@ -144,10 +95,7 @@ class Redactor:
         """
         if self._all is None:
             return not self._texts
-        if b"\\" in data:
-            # A codec undoes all of JSON's escapes in one pass; it reads and returns other bytes as Latin-1, unchanged.
-            data = data.decode("unicode_escape").encode("latin-1")
-        return self._all.search(data) is None
+        return self._all.search(unescape(data) if b"\\" in data else data) is None
 
     def clean(self, text: str, *, window: int | None = WINDOW) -> str:
         """Return a text with its secrets replaced, cut to so many characters; None keeps all."""
@@ -201,6 +149,32 @@ def compile_patterns(sources: Iterable[str], compile_one: Callable[[str], T]) ->
     for source in sources:
         with suppress(MatcherError):
             yield compile_one(source)
+
+
+def describe_key(glob: str) -> str:
+    """Return a pattern of what each key holds that a glob means: its longest part without wildcards, in any case."""
+    return "(?i)" + re2.escape(max(re.split(r"[*?]|\[.*", glob.lower(), flags=re.DOTALL), key=len))
+
+
+@lru_cache(maxsize=8)
+def compile_search(patterns: tuple[str, ...]) -> Callable[[bytes], object] | None:
+    """Return a search for any of these patterns, or None if RE2 cannot make one of them all."""
+    options = re2.Options()
+    options.log_errors = False
+    search = re2.Set.SearchSet(options)
+    try:
+        for pattern in patterns:
+            search.Add(pattern)
+        search.Compile()
+    except re2.error:
+        return None
+    # With too little memory for so many patterns a set finds nothing, and does not say so.
+    return search.Match if search.Match(b'"{') is not None else None
+
+
+def unescape(data: bytes) -> bytes:
+    """Undo JSON's escapes, all in one pass of a codec, which reads and returns other bytes as Latin-1, unchanged."""
+    return data.decode("unicode_escape").encode("latin-1")
 
 
 @lru_cache(maxsize=8)
@@ -301,15 +275,9 @@ def decode_value(raw: msgspec.Raw) -> object:
 
 
 def redact_fields(fields: dict[str, object], limit: int, redactor: Redactor, *, is_whole: bool = True) -> Excerpt:
-    texts: list[str] = []
-    if redactor.shows_all(fields, DEEP + 1, texts):
-        data = encode(fields)
-        is_clean = redactor.are_clean(texts)
-    else:
-        fields = cast("dict[str, object]", hide_keys(fields, redactor.hides, DEEP + 1))
-        data, is_clean = b"", False
-    if not is_clean:
-        data = encode(replace_secrets(fields, redactor))
+    data = encode(fields)
+    if not redactor.is_plain(fields, data, DEEP + 1):
+        data = encode(replace_secrets(hide_keys(fields, redactor.hides, DEEP + 1), redactor))
     if is_whole and len(data) <= limit:
         return msgspec.Raw(data), None
     return None, data[:limit].decode("utf-8", "ignore")

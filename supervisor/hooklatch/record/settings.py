@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["REDACTED_KEYS", "REDACTED_TEXTS", "SIGNS", "Durability", "PayloadMode", "RecordSettings"]
+__all__ = ["REDACTED_KEYS", "REDACTED_TEXTS", "Durability", "PayloadMode", "RecordSettings"]
 
 Durability = Literal["written", "sync"]
 PayloadMode = Literal["excerpt", "full"]
@@ -19,32 +19,27 @@ REDACTED_KEYS = (
 )  # fmt: skip
 # A text between quotes, up to the end of its line; between escaped ones; or a word.
 VALUE = r"""(?:"(?:[^"\\\n]|\\.)+"?|'(?:[^'\\\n]|\\.)+'?|\\+["'][^"'\n]+["']?|[^\s"'&;,]+)"""
-# Patterns (RE2) that are replaced anywhere in a text: the forms in which well-known services issue their keys.  Each
-# has its signs: every match holds one of them, in upper or lower case.
-SIGNS = {
-    r"\bsk-[A-Za-z0-9_-]{16,}": ("sk-",),
-    r"\bgh[pousr]_[A-Za-z0-9]{20,}": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    r"\bgithub_pat_[A-Za-z0-9_]{20,}": ("github_pat_",),
-    r"\bglpat-[A-Za-z0-9_-]{16,}": ("glpat-",),
-    r"\b(AKIA|ASIA)[A-Z0-9]{16}\b": ("akia", "asia"),
-    r"\bxox[abposr]-[A-Za-z0-9-]{10,}": ("xox",),
-    r"\bAIza[A-Za-z0-9_-]{30,}": ("aiza",),
-    r"\bnpm_[A-Za-z0-9]{30,}": ("npm_",),
-    r"\b[sr]k_(live|test)_[A-Za-z0-9]{10,}": ("k_live_", "k_test_"),
-    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+": ("eyj",),
-    r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*": ("bearer", "basic"),
+# Patterns (RE2) that are replaced anywhere in a text: the forms in which well-known services issue their keys.
+REDACTED_TEXTS = (
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\bgh[pousr]_[A-Za-z0-9]{20,}",
+    r"\bgithub_pat_[A-Za-z0-9_]{20,}",
+    r"\bglpat-[A-Za-z0-9_-]{16,}",
+    r"\b(AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\bnpm_[A-Za-z0-9]{30,}",
+    r"\b[sr]k_(live|test)_[A-Za-z0-9]{10,}",
+    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+",
+    r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*",
     # NAME=value, name: "a value", {"name": "a value"}, the same with its quotes escaped; and --name value.
     r"(?i)\b[a-z0-9_-]*(password|passwd|passphrase|secret|token|api[_-]?key|private[_-]?key)[a-z0-9_]*\\*[\"']?\s*[=:]\s*"
-    + VALUE:
-        ("passw", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "privatekey", "private_key",
-         "private-key"),
-    r"(?i)--?[a-z0-9-]*(password|passwd|passphrase|secret|token|api-?key)\s+" + VALUE:
-        ("passw", "passphrase", "secret", "token", "apikey", "api-key"),
-    r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:[^\s/@\"']+@": ("://",),
+    + VALUE,
+    r"(?i)--?[a-z0-9-]*(password|passwd|passphrase|secret|token|api-?key)\s+" + VALUE,
+    r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:[^\s/@\"']+@",
     # A whole key: its lines may be joined by a backslash and an n.
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,-]*": ("-----begin ",),
-}  # fmt: skip
-REDACTED_TEXTS = tuple(SIGNS)
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,-]*",
+)  # fmt: skip
 
 
 class RecordSettings(msgspec.Struct, frozen=True):
