@@ -110,7 +110,10 @@ class Counted:
         end = time.monotonic() + ANSWER_TIMEOUT
         before: list[int] = []
         while time.monotonic() < end:
-            is_asleep = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+            try:
+                is_asleep = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+            except FileNotFoundError:
+                is_asleep = True  # for ever: it has only proved that its source can be loaded
             counts = self._counts.tolist()
             if is_asleep and counts == before:
                 return Counter({self._name(slot): count for slot, count in enumerate(counts) if count})
@@ -126,9 +129,12 @@ class Counted:
         return f"{path} {name}"
 
 
-def at_rest(several: list[Counted]) -> Counter[str]:
-    """Return what several processes have counted, when each of them sleeps."""
-    return sum((one.wait_asleep() for one in several), Counter[str]())
+def at_rest(folder: str, name: str, counted: dict[Path, Counted]) -> Counter[str]:
+    """Return what the processes of that name have counted, when each of them sleeps: a worker may be started late."""
+    for path in Path(folder).glob(f"{name}.*"):
+        if path not in counted:
+            counted[path] = Counted(path)
+    return sum((one.wait_asleep() for path, one in counted.items() if path.stem == name), Counter[str]())
 
 
 def measure(fires: int) -> dict[str, Counter[str]]:
@@ -149,13 +155,13 @@ def measure(fires: int) -> dict[str, Counter[str]]:
                 answer = json.loads(client.exchange(line))["result"]
                 if answer["verdict"] != "pass":
                     raise RuntimeError(f"not the answer that is to be counted: {answer}")
-            counted = {name: [Counted(path) for path in Path(folder).glob(f"{name}.*")] for name in COUNTED}
+            counted: dict[Path, Counted] = {}
             found: dict[str, list[Counter[str]]] = {name: [] for name in COUNTED}
             for _ in range(fires):
-                before = {name: at_rest(several) for name, several in counted.items()}
+                before = {name: at_rest(folder, name, counted) for name in COUNTED}
                 client.exchange(line)
-                for name, several in counted.items():
-                    found[name].append(at_rest(several) - before[name])
+                for name in COUNTED:
+                    found[name].append(at_rest(folder, name, counted) - before[name])
             client.close()
     return {name: sorted(several, key=lambda one: one.total())[len(several) // 2] for name, several in found.items()}
 
