@@ -21,6 +21,7 @@ from hooklatch.cli.hosts.entries import InstalledHandler, find_entries
 from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
 from hooklatch.cli.hosts.jsonc import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
+from hooklatch.cli.hosts.others import list_other_hooks, read_documents, read_table
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
 from hooklatch.cli.hosts.refusing import is_refusal
@@ -68,7 +69,27 @@ def check_hosts() -> list[SettingsFileCheck]:
     checks = [check for layout in LAYOUTS.values() for path in list_settings_files(layout, user=False, project=False)
               if (check := check_file(find_host(layout.name), layout, path)) is not None]  # fmt: skip
     check_twice(checks)
+    for number, check in enumerate(checks):
+        if check.events and check.host not in {other.host for other in checks[:number] if other.events}:
+            check_others(check, {other.file for other in checks})
     return checks
+
+
+def check_others(check: SettingsFileCheck, own_files: set[str]) -> None:
+    """Report hooks beside ours that may change what was judged, and files that may hold some."""
+    layout = LAYOUTS[check.host]
+    documents = read_documents(layout, os.environ, os.getcwd())
+    accepted = install_record.list_accepted(os.environ)
+    for other in list_other_hooks(find_host(check.host), documents):
+        is_accepted = other.digest in accepted
+        take = "" if other.handler is None else f"hooklatch install {check.host} --adopt; "
+        do = f"{take}take it out; or accept it as it is: hooklatch install {check.host} --accept {other.digest}"
+        what = f"{other.title}{', which you accepted' if is_accepted else ''}"
+        check.add_finding(what, "nothing, as long as you mean it" if is_accepted else do, is_problem=not is_accepted)
+    for document in documents:
+        if document.fault and document.path not in own_files:
+            what = f"it is unknown which hooks {document.path} has: {document.fault}"
+            check.add_finding(what, "repair it, then: hooklatch doctor")
 
 
 def check_twice(checks: list[SettingsFileCheck]) -> None:
@@ -236,10 +257,6 @@ def check_switches(check: SettingsFileCheck, layout: SettingsLayout, text: str) 
         if version is not None and version >= ON_FAILURE:
             what = "the entry for PreToolUse lets a call go on if it is killed, and this version could refuse"
             check.add_finding(what, "hooklatch install claude-code", is_problem=False)
-
-
-def read_table(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 def check_trust(check: SettingsFileCheck, layout: SettingsLayout) -> None:

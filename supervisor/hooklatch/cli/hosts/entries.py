@@ -5,7 +5,7 @@ Programs have two shapes of hooks: a list of handlers for each event, or a list 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,7 +13,10 @@ from hooklatch.cli.hosts.editing import append_to_list, find_node, insert_value,
 from hooklatch.cli.hosts.jsonc import parse_jsonc
 from hooklatch.hosts.own_entries import read_handler_command
 
-__all__ = ["InstalledHandler", "SettingsShape", "find_entries", "is_nothing", "add_entries", "remove_entries"]
+__all__ = [
+    "InstalledHandler", "SettingsShape", "add_entries", "find_entries", "is_nothing", "list_handlers",
+    "list_text_handlers", "remove_entries",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class SettingsShape:
 
 @dataclass(frozen=True, slots=True)
 class InstalledHandler:
-    """One of our handlers in a file: `words` is its command line, `path` its place."""
+    """A handler in a file: `path` is its place, and `words` its command line if it is ours, else empty."""
 
     event: str
     handler: dict[str, Any]
@@ -35,27 +38,42 @@ class InstalledHandler:
     matcher: object = None
 
 
+def list_handlers(events: Iterable[tuple[str, object]]) -> Iterator[InstalledHandler]:
+    """Yield every handler in lists of handlers, or of groups of them, by event."""
+    for event, entries in events:
+        for group_index, entry in enumerate(read_items(entries)):
+            path, inner = ("hooks", event, group_index), read_items(entry.get("hooks"))
+            for index, handler in enumerate(inner):
+                words = read_handler_command(handler) or ()
+                yield InstalledHandler(event, handler, words, (*path, "hooks", index), entry.get("matcher"))
+            words = read_handler_command(entry) or ()
+            if words or not inner:
+                yield InstalledHandler(event, entry, words, path, entry.get("matcher"))
+
+
+def read_items(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a list; an element of another kind keeps its place as an empty one."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) if isinstance(item, dict) else {} for item in items]
+
+
+def list_text_handlers(text: str) -> Iterator[InstalledHandler]:
+    """Yield every handler in the hooks of a text.
+
+    Raises:
+        JsoncError: the text is not JSON with comments.
+    """
+    hooks = find_node(parse_jsonc(text), ("hooks",))
+    return list_handlers((member.key, member.value.value) for member in (hooks.members if hooks is not None else ()))
+
+
 def find_entries(text: str) -> Iterator[InstalledHandler]:
     """Yield our handlers in a text.
 
     Raises:
         JsoncError: the text is not JSON with comments.
     """
-    hooks = find_node(parse_jsonc(text), ("hooks",))
-    if hooks is None:
-        return
-    for member in hooks.members:
-        for group_index, handler_or_group in enumerate(member.value.items):
-            path = ("hooks", member.key, group_index)
-            words = read_handler_command(handler_or_group.value)
-            if words is not None:
-                yield InstalledHandler(member.key, handler_or_group.value, words, path)
-            inner = handler_or_group.get("hooks")
-            for index, handler in enumerate(inner.items if inner is not None else ()):
-                words = read_handler_command(handler.value)
-                if words is not None:
-                    matcher = handler_or_group.value.get("matcher")
-                    yield InstalledHandler(member.key, handler.value, words, (*path, "hooks", index), matcher)
+    return (handler for handler in list_text_handlers(text) if handler.words)
 
 
 def add_entries(text: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]]) -> str:

@@ -24,10 +24,11 @@ from hooklatch.cli.hosts.changing import (
 )
 from hooklatch.cli.hosts.jsonc import find_beyond_json
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
+from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, read_documents
 from hooklatch.cli.hosts.plugin import make_plugin
 from hooklatch.cli.hosts.programs import find_program, read_program_version
 from hooklatch.cli.hosts.settings_files import FileError
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_agent_once
@@ -77,6 +78,10 @@ def add_install(parser: Parser) -> None:
         help="what the program starts: a script, a C program that is built now, or that where it can be built",
     )  # fmt: skip
     parser.add_argument(
+        "--accept", metavar="DIGEST", action="append", default=[],
+        help="accept another hook that may change what was judged, as it is now, and change nothing else",
+    )  # fmt: skip
+    parser.add_argument(
         "--trust", action="store_true", help="for codex: also write that you trust these hooks, as its /hooks would"
     )
 
@@ -100,6 +105,8 @@ def add_common(parser: Parser) -> None:
 def run_install(arguments: argparse.Namespace) -> int:
     """Write an entry for each event into the host's settings."""
     host, layout = find_layout(arguments.host)
+    if arguments.accept:
+        return accept_others(host, layout, arguments)
     scope: Scope = "project" if arguments.project else "user"
     path = layout.file(scope, os.environ, find_project_here())
     program = find_program(layout, arguments.program, os.environ)
@@ -127,6 +134,8 @@ def run_install(arguments: argparse.Namespace) -> int:
         *list_install_notes(host, layout, scope, program, version, why),
         *list_left_out_events(host, layout, version, arguments.also),
     ]
+    with convert_file_errors():
+        notes += list_other_notes(host, layout)
     if layout.name == "codex":
         notes += codex_trust.settle_codex_trust(path, program, arguments)
     if not layout.is_plugin and (fault := describe_unread_part(host, layout, path, change.new)) is not None:
@@ -139,6 +148,34 @@ def run_install(arguments: argparse.Namespace) -> int:
         )
     print_settings_change(host, change, backup, notes, arguments, done="installed")
     return Exit.OK
+
+
+def accept_others(host: Host, layout: SettingsLayout, arguments: argparse.Namespace) -> int:
+    """Record that hooks beside ours are accepted, by their digests."""
+    others = {other.digest: other.title for other in list_others_here(host, layout)}
+    if unknown := [digest for digest in arguments.accept if digest not in others]:
+        raise CommandError(
+            Exit.NO_INPUT, f"{host.title} has no hook with the digest {unknown[0]}; see: hooklatch doctor"
+        )
+    accepted = {digest: others[digest] for digest in arguments.accept}
+    with convert_file_errors():
+        if not arguments.dry_run:
+            install_record.remember_accepted(os.environ, accepted)
+    for title in accepted.values():
+        output.print_line(f"accepted as it is now: {title}")
+    return Exit.OK
+
+
+def list_others_here(host: Host, layout: SettingsLayout) -> list[OtherHook]:
+    return list(list_other_hooks(host, read_documents(layout, os.environ, find_project_here())))
+
+
+def list_other_notes(host: Host, layout: SettingsLayout) -> Iterator[str]:
+    accepted = install_record.list_accepted(os.environ)
+    for other in list_others_here(host, layout):
+        if other.digest not in accepted:
+            take = "--adopt takes it in, " if other.handler is not None else ""
+            yield f"NOT THE ONLY ONE: {other.title}: {take}--accept {other.digest} accepts it as it is"
 
 
 def run_uninstall(arguments: argparse.Namespace) -> int:
@@ -365,7 +402,8 @@ def print_settings_change(
     if backup is not None:
         output.print_line(f"backup: {backup}")
     for note in notes:
-        output.print_line(f"note: {note}")
+        is_bad = note.startswith("NOT THE ONLY ONE")
+        output.print_line("note: ", look.paint_text(note, "bad") if is_bad else note)
     if done == "installed" and not arguments.dry_run:
         output.print_line(
             "next: hooklatch doctor   # sends each installed program's entry a call that has to be denied"

@@ -16,8 +16,8 @@ from hooklatch.entry.starting import ENVIRONMENT, encode_start_environment
 from hooklatch.paths import state_dir
 
 __all__ = [
-    "InstalledFile", "digest_bytes", "start_environment_path", "forget_file", "list_installed", "remember_file",
-    "remember_environment",
+    "InstalledFile", "digest_bytes", "forget_file", "list_accepted", "list_installed", "remember_accepted",
+    "remember_environment", "remember_file", "start_environment_path",
 ]  # fmt: skip
 
 
@@ -36,6 +36,7 @@ class InstalledFile(msgspec.Struct, frozen=True):
 
 class InstallState(msgspec.Struct):
     files: dict[str, InstalledFile] = {}
+    accepted: dict[str, str] = {}  # what the operator accepted, by its digest
     folders: list[str] = []  # made for the record itself
 
 
@@ -77,6 +78,29 @@ def remember_file(environ: Mapping[str, str], path: str, file: InstalledFile) ->
     before, record = load_install_state(target)
     record.folders = [*record.folders, *made]
     record.files[path] = file
+    settings_files.replace_file(target, before, encode_install_state(record))
+
+
+def list_accepted(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the hooks of others that the operator accepted, by their digests.
+
+    Raises:
+        FileError: the record is there and cannot be read.
+    """
+    return load_install_state(install_state_path(environ))[1].accepted
+
+
+def remember_accepted(environ: Mapping[str, str], accepted: Mapping[str, str]) -> None:
+    """Add hooks of others to what the operator accepted.
+
+    Raises:
+        FileError: the record cannot be written.
+    """
+    target = install_state_path(environ)
+    made = settings_files.make_folders(target)
+    before, record = load_install_state(target)
+    record.folders = [*record.folders, *made]
+    record.accepted |= accepted
     settings_files.replace_file(target, before, encode_install_state(record))
 
 

@@ -1,0 +1,234 @@
+"""The other hooks on the moments at which hooklatch judges: those that may change an input which it has judged.
+
+A host asks hooklatch and them separately, and runs what one of them has made of the call.  They are found in files:
+in the settings of every scope, in those of the machine, and in plugins and extensions.  No program is started.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import shlex
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from hooklatch.cli.hosts import settings_files
+from hooklatch.cli.hosts.entries import InstalledHandler, list_handlers
+from hooklatch.cli.hosts.jsonc import JsoncError, parse_jsonc
+from hooklatch.cli.hosts.layouts import SettingsLayout
+from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.hosts.host import Host
+from hooklatch.hosts.own_entries import is_entry_alone
+
+__all__ = ["Document", "Layer", "OtherHook", "list_other_hooks", "list_plugin_folders", "read_documents"]
+
+Layer: TypeAlias = Literal["managed", "user", "project", "plugin"]
+
+# Where each host reads hooks besides the file that ours go into: {base} is the user's folder, {here} the project.
+PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
+    {
+        "claude-code": (
+            ("managed", "/etc/claude-code/managed-settings.json"),
+            ("managed", "/etc/claude-code/managed-settings.d/*.json"),
+            ("user", "{base}/settings.json"),
+            ("project", "{here}/.claude/settings.json"),
+            ("project", "{here}/.claude/settings.local.json"),
+        ),
+        "codex": (
+            ("managed", "/etc/codex/requirements.toml"),
+            ("managed", "/etc/codex/managed_config.toml"),
+            ("managed", "/etc/codex/config.toml"),
+            ("managed", "/etc/codex/hooks.json"),
+            ("user", "{base}/hooks.json"),
+            ("user", "{base}/config.toml"),
+            ("project", "{here}/.codex/hooks.json"),
+            ("project", "{here}/.codex/config.toml"),
+            ("plugin", "{base}/plugins/**/hooks.json"),
+        ),
+        "gemini": (
+            ("managed", "/etc/gemini-cli/settings.json"),
+            ("managed", "/etc/gemini-cli/system-defaults.json"),
+            ("user", "{base}/settings.json"),
+            ("project", "{here}/.gemini/settings.json"),
+            ("plugin", "{base}/extensions/*/hooks/hooks.json"),
+        ),
+        "copilot": (
+            ("managed", "/etc/github-copilot/policy.d/*.json"),
+            ("user", "{base}/hooks/*.json"),
+            ("user", "{base}/settings.json"),
+            ("user", "{base}/config.json"),
+            ("project", "{here}/.github/hooks/*.json"),
+            ("project", "{here}/.github/copilot/settings*.json"),
+            ("project", "{here}/.claude/settings*.json"),
+            ("plugin", "{base}/installed-plugins/**/hooks.json"),
+        ),
+        "cursor": (
+            ("managed", "/etc/cursor/hooks.json"),
+            ("user", "{base}/hooks.json"),
+            ("project", "{here}/.cursor/hooks.json"),
+        ),
+        "qwen": (
+            ("managed", "/etc/qwen-code/settings.json"),
+            ("managed", "/etc/qwen-code/system-defaults.json"),
+            ("user", "{base}/settings.json"),
+            ("project", "{here}/.qwen/settings.json"),
+            ("plugin", "{base}/extensions/*/hooks/hooks.json"),
+        ),
+    }
+)
+# Kinds of handlers that can refuse at most.
+ONLY_JUDGES: Final = frozenset({"prompt", "agent"})
+# Programs of the system: they change with its updates, and an agent cannot write them.
+OF_THE_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib")
+PLUGIN_DIRS: Final = "CLAUDE_CODE_PLUGIN_DIRS"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file in which a host looks for hooks; `fault` is why it cannot be read, and `value` is empty then."""
+
+    layer: Layer
+    path: str
+    value: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    fault: str = ""
+
+    @property
+    def is_toml(self) -> bool:
+        return self.path.endswith(".toml")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHook:
+    """A hook that is not ours; `digest` is of its settings and of the files that they name.
+
+    `handler` is its place in its file; it has none if it is code in a plugin.
+    """
+
+    file: str
+    layer: Layer
+    event: str
+    what: str
+    digest: str
+    handler: InstalledHandler | None = None
+
+    @property
+    def title(self) -> str:
+        does = "may change what was judged" if self.handler is not None else "may leave hooklatch out"
+        return f"{self.what} ({self.event} in {self.file}) {does}"
+
+
+def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str) -> list[Document]:
+    """Return every file that is there in which a host looks for hooks, the most powerful layer first."""
+    base = layout.file("user", environ, here).removesuffix(f"/{layout.user}")
+    documents: dict[str, Document] = {}
+    for layer, pattern in PLACES.get(layout.name, ()):
+        place = pattern.format(base=glob.escape(base), here=glob.escape(here))
+        for path in sorted(glob.glob(place, recursive=True, include_hidden=True)):
+            documents.setdefault(os.path.realpath(path), read_document(layer, path))
+    found = list(documents.values())
+    if layout.name == "claude-code":
+        for folder in list_plugin_folders(found, environ, base):
+            found += [read_document("plugin", path) for path in list_plugin_files(folder) if os.path.lexists(path)]
+    return found
+
+
+def read_document(layer: Layer, path: str) -> Document:
+    try:
+        text = (settings_files.read_if_present(path) or b"").decode().removeprefix("\ufeff")
+        if path.endswith(".toml"):
+            return Document(layer, path, tomllib.loads(text))
+        root = parse_jsonc(text)
+    except (FileError, JsoncError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return Document(layer, path, fault=str(error))
+    value: object = root.value if root is not None else {}
+    return Document(layer, path, cast("dict[str, Any]", value) if isinstance(value, dict) else {})
+
+
+def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str) -> Iterator[str]:
+    """Yield the folders of Claude Code's plugins: enabled ones, those that a variable names, and its own drafts."""
+    enabled = {str(name) for each in documents for name, is_on in read_table(each.value.get("enabledPlugins")).items()
+               if is_on is not False}  # fmt: skip
+    installed = read_document("plugin", os.path.join(base, "plugins/installed_plugins.json"))
+    for name, places in read_table(installed.value.get("plugins")).items():
+        for place in cast("list[object]", places) if isinstance(places, list) and name in enabled else ():
+            yield str(read_table(place).get("installPath", ""))
+    variables = [environ.get(PLUGIN_DIRS), *(read_table(each.value.get("env")).get(PLUGIN_DIRS) for each in documents)]
+    for named in variables:
+        yield from filter(None, map(str.strip, named.split(os.pathsep) if isinstance(named, str) else ()))
+    yield from glob.glob(os.path.join(glob.escape(base), "dev-mods/*/*/"))
+
+
+def list_plugin_files(folder: str) -> Iterator[str]:
+    manifest = os.path.join(os.path.expanduser(folder), ".claude-plugin/plugin.json")
+    yield os.path.join(os.path.expanduser(folder), "hooks/hooks.json")
+    yield manifest
+    named: object = read_document("plugin", manifest).value.get("hooks")
+    for name in cast("list[object]", named) if isinstance(named, list) else [named]:
+        if isinstance(name, str):
+            yield os.path.normpath(os.path.join(os.path.expanduser(folder), name))
+
+
+def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHook]:
+    """Yield the hooks that are not ours, on the events at which this host takes a changed input, and mods."""
+    moments = {name for name, spec in host.events.items() if spec.kind == "gate" and spec.patch}
+    for document in documents:
+        for handler in list_handlers(read_table(document.value.get("hooks")).items()):
+            kind = handler.handler.get("type", "command")
+            is_waited_for = handler.handler.get("async") is not True and kind not in ONLY_JUDGES
+            if handler.event in moments and handler.handler and is_waited_for and not is_entry_alone(handler.handler):
+                identity = [host.name, handler.event, handler.matcher, handler.handler]
+                digest = digest_of(identity, list_named_files(handler.handler, os.path.dirname(document.path)))
+                yield OtherHook(
+                    document.path, document.layer, handler.event, describe(handler.handler), digest, handler
+                )
+        modules: object = document.value.get("modules") or read_table(document.value.get("hooks")).get("modules")
+        if isinstance(modules, list) and modules:
+            folder = os.path.dirname(document.path)
+            root = os.path.dirname(folder) if os.path.basename(folder) in ("hooks", ".claude-plugin") else folder
+            files = sorted(path for path in glob.glob(f"{glob.escape(root)}/**", recursive=True, include_hidden=True))
+            digest = digest_of([host.name, modules], files)
+            names = ", ".join(map(str, cast("list[object]", modules)))
+            yield OtherHook(document.path, document.layer, "modules", f"the mod {names}", digest)
+
+
+def describe(handler: Mapping[str, Any]) -> str:
+    """Return what a handler starts or asks, short enough for a line."""
+    line = next((str(handler[key]) for key in ("command", "bash", "url", "tool") if handler.get(key)), "a hook")
+    return line if len(line) <= 100 else f"{line[:100]}..."
+
+
+def list_named_files(handler: Mapping[str, Any], folder: str) -> Iterator[str]:
+    """Yield the files that a handler's command names, except for those of the system."""
+    for key in ("command", "bash"):
+        line = handler.get(key)
+        try:
+            words = shlex.split(line) if isinstance(line, str) else []
+        except ValueError:
+            words = []
+        arguments: object = handler.get("args")
+        for word in [*words, *(cast("list[object]", arguments) if isinstance(arguments, list) else ())]:
+            path = os.path.join(folder, os.path.expanduser(os.path.expandvars(str(word))))
+            if not path.startswith(OF_THE_SYSTEM):
+                yield path
+
+
+def digest_of(identity: object, files: Iterable[str]) -> str:
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode())
+    for path in files:
+        if os.path.isfile(path):
+            try:
+                data = settings_files.read_if_present(path)
+            except FileError as error:  # too large: what is accepted is its size then, and its time
+                status = os.stat(path)
+                data = f"{error} {status.st_size} {status.st_mtime_ns}".encode()
+            digest.update(hashlib.sha256(data or b"").digest())
+    return digest.hexdigest()[:16]
+
+
+def read_table(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,162 @@
+"""Hooks beside ours that may change what was judged: found wherever a host reads them, and named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from hooklatch.cli.hosts.layouts import LAYOUTS
+from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, read_documents
+from hooklatch.hosts.find import find_host
+from support.commands import Place, new_place, serving
+from support.tables import table
+
+LINE = "rtk hook"
+
+
+def grouped(event: str, command: str = LINE) -> dict[str, Any]:
+    return {"hooks": {event: [{"matcher": "*", "hooks": [{"type": "command", "command": command}]}]}}
+
+
+def others_of(name: str, home: Path) -> list[OtherHook]:
+    layout = LAYOUTS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        documents = read_documents(layout, {}, str(home / "project"))
+    return list(list_other_hooks(find_host(name), documents))
+
+
+def write(path: Path, value: Mapping[str, Any] | str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+COPILOT = {"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": LINE}]}}
+TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype = "command"\ncommand = "{LINE}"\n'
+
+
+@table(
+    ("name", "path", "value"),
+    [
+        ("claude-code", ".claude/settings.json", grouped("PreToolUse")),
+        ("claude-code", "project/.claude/settings.json", grouped("PermissionRequest")),
+        ("claude-code", "project/.claude/settings.local.json", grouped("PreToolUse")),
+        ("codex", ".codex/hooks.json", grouped("PreToolUse")),
+        ("codex", ".codex/config.toml", TOML),
+        ("codex", "project/.codex/hooks.json", grouped("PreToolUse")),
+        ("codex", ".codex/plugins/cache/acme/rtk/1.0/hooks/hooks.json", grouped("PreToolUse")),
+        ("gemini", ".gemini/settings.json", grouped("BeforeTool")),
+        ("gemini", "project/.gemini/settings.json", grouped("BeforeTool")),
+        ("gemini", ".gemini/extensions/rtk/hooks/hooks.json", grouped("BeforeTool")),
+        ("copilot", ".copilot/hooks/first.json", COPILOT),
+        ("copilot", "project/.github/hooks/first.json", COPILOT),
+        ("copilot", "project/.claude/settings.json", grouped("PreToolUse")),
+    ],
+)
+def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, value: Mapping[str, Any] | str) -> None:
+    with TemporaryDirectory() as home:
+        file = write(Path(home, path), value)
+
+        (other,) = others_of(name, Path(home))
+
+    assert (other.file, other.what) == (str(file), LINE)
+
+
+@table(
+    ("name", "path", "value"),
+    [
+        ("claude-code", ".claude/settings.json", grouped("PostToolUse")),
+        ("claude-code", ".claude/settings.json", grouped("SessionStart")),
+        ("codex", ".codex/hooks.json", grouped("Stop")),
+        ("qwen", ".qwen/settings.json", grouped("PreToolUse")),  # Qwen Code takes no changed input
+        ("opencode", ".config/opencode/plugins/other.js", "export const Other = async () => ({})"),
+    ],
+)
+def test_a_hook_that_cannot_change_an_input_is_not_named(name: str, path: str, value: Mapping[str, Any] | str) -> None:
+    with TemporaryDirectory() as home:
+        write(Path(home, path), value)
+
+        assert others_of(name, Path(home)) == []
+
+
+def test_mods_of_plugins_are_found_by_variable_by_name_and_as_drafts(tmp_path: Path) -> None:
+    mod = {"modules": ["./register.ts"]}
+    named, listed, draft = (tmp_path / "named", tmp_path / "listed", tmp_path / ".claude/dev-mods/session/first")
+    for folder in (named, listed, draft):
+        write(folder / "hooks/hooks.json", mod)
+    settings = {"env": {"CLAUDE_CODE_PLUGIN_DIRS": str(named)}, "enabledPlugins": {"acme@shop": True}}
+    write(tmp_path / ".claude/settings.json", settings)
+    write(
+        tmp_path / ".claude/plugins/installed_plugins.json", {"plugins": {"acme@shop": [{"installPath": str(listed)}]}}
+    )
+
+    found = {Path(other.file).parents[1] for other in others_of("claude-code", tmp_path)}
+
+    assert found == {named, listed, draft}
+
+
+def test_a_digest_changes_with_the_settings_and_with_the_files_that_they_name(tmp_path: Path) -> None:
+    script = write(tmp_path / "rewrite.sh", "#!/bin/sh\n")
+    settings = tmp_path / ".claude/settings.json"
+    write(settings, grouped("PreToolUse", f"sh {script}"))
+    (first,) = others_of("claude-code", tmp_path)
+
+    script.write_text("#!/bin/sh\ntrue\n")
+    (second,) = others_of("claude-code", tmp_path)
+    write(settings, grouped("PreToolUse", f"sh {script} -x"))
+    (third,) = others_of("claude-code", tmp_path)
+
+    assert len({first.digest, second.digest, third.digest}) == 3
+
+
+def found(place: Place) -> tuple[list[str], list[str]]:
+    said = json.loads(place.run("doctor", "--json").stdout)
+    problems, hints = ([one["what"] for one in said[kind]] for kind in ("problems", "hints"))
+    return [what for what in problems if LINE in what], [what for what in hints if LINE in what]
+
+
+@pytest.mark.slow
+def test_doctor_is_red_until_the_hook_is_accepted_and_again_once_it_changes() -> None:
+    with new_place() as place, serving(place):
+        write(place.folder / ".codex/hooks.json", grouped("PreToolUse"))
+        note = next(line for line in place.run("install", "codex").stdout.splitlines() if "NOT THE ONLY" in line)
+        before = found(place)
+
+        done = place.run("install", "codex", "--accept", note.split("--accept ")[1].split()[0])
+
+        accepted = found(place)
+        place.run("uninstall", "codex")
+        write(place.folder / ".codex/hooks.json", grouped("PreToolUse", f"{LINE} --more"))
+        place.run("install", "codex")
+        changed = found(place)
+        unknown = place.run("install", "codex", "--accept", "0123")
+
+    assert done.returncode == 0, done.stderr
+    assert (len(before[0]), len(before[1])) == (1, 0)
+    assert (len(accepted[0]), len(accepted[1])) == (0, 1)
+    assert (len(changed[0]), len(changed[1])) == (1, 0)
+    assert "no hook with the digest 0123" in unknown.stderr
+
+
+@pytest.mark.slow
+def test_settings_that_cannot_be_parsed_are_named_and_untouched() -> None:
+    with new_place() as place, serving(place):
+        broken = write(place.folder / ".claude/settings.json", "{ broken")
+        project = write(place.folder / ".codex/config.toml", "[broken")
+
+        refused = place.run("install", "claude-code")
+        installed = place.run("install", "codex")
+        said = place.run("doctor").stdout
+
+        assert refused.returncode == 65
+        assert "settings.json:1:3" in refused.stderr
+        assert broken.read_text() == "{ broken"
+        assert project.read_text() == "[broken"
+        assert installed.returncode == 0, installed.stderr
+        assert f"it is unknown which hooks {project} has" in said
