@@ -159,4 +159,5 @@ def test_settings_that_cannot_be_parsed_are_named_and_untouched() -> None:
         assert broken.read_text() == "{ broken"
         assert project.read_text() == "[broken"
         assert installed.returncode == 0, installed.stderr
-        assert f"it is unknown which hooks {project} has" in said
+        assert f"{project}: " in said
+        assert "so nothing is known of its hooks" in said

@@ -88,8 +88,9 @@ def check_others(check: SettingsFileCheck, own_files: set[str]) -> None:
         check.add_finding(what, "nothing, as long as you mean it" if is_accepted else do, is_problem=not is_accepted)
     for document in documents:
         if document.fault and document.path not in own_files:
-            what = f"it is unknown which hooks {document.path} has: {document.fault}"
-            check.add_finding(what, "repair it, then: hooklatch doctor")
+            check.add_finding(
+                f"{document.fault}, so nothing is known of its hooks", "repair it, then: hooklatch doctor"
+            )
 
 
 def check_twice(checks: list[SettingsFileCheck]) -> None:

@@ -144,7 +144,7 @@ def read_document(layer: Layer, path: str) -> Document:
             return Document(layer, path, tomllib.loads(text))
         root = parse_jsonc(text)
     except (FileError, JsoncError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        return Document(layer, path, fault=str(error))
+        return Document(layer, path, fault=str(error) if isinstance(error, FileError) else f"{path}: {error}")
     value: object = root.value if root is not None else {}
     return Document(layer, path, cast("dict[str, Any]", value) if isinstance(value, dict) else {})
 
@@ -186,13 +186,13 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
                 yield OtherHook(
                     document.path, document.layer, handler.event, describe(handler.handler), digest, handler
                 )
-        modules: object = document.value.get("modules") or read_table(document.value.get("hooks")).get("modules")
-        if isinstance(modules, list) and modules:
+        named: object = document.value.get("modules") or read_table(document.value.get("hooks")).get("modules")
+        if modules := cast("list[object]", named) if isinstance(named, list) else []:
             folder = os.path.dirname(document.path)
             root = os.path.dirname(folder) if os.path.basename(folder) in ("hooks", ".claude-plugin") else folder
             files = sorted(path for path in glob.glob(f"{glob.escape(root)}/**", recursive=True, include_hidden=True))
             digest = digest_of([host.name, modules], files)
-            names = ", ".join(map(str, cast("list[object]", modules)))
+            names = ", ".join(map(str, modules))
             yield OtherHook(document.path, document.layer, "modules", f"the mod {names}", digest)
 
 
