@@ -231,6 +231,6 @@ def test_the_wheel_guards_an_agent_where_there_is_no_compiler(installed: dict[st
     assert (code, "not here" in output) == (2, True), output
 
     assert hooklatch(installed, "install", "claude-code", "--form", "c")[0] != 0
-    code, output = hooklatch(installed, "install", "claude-code", "--form", "best")
+    code, output = hooklatch(installed, "install", "claude-code")
     assert code == 0, output
     assert "/entry-" not in (home / ".claude/settings.json").read_text(), "a path of the C form"

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from hooklatch.entry import building
-from hooklatch.entry.commands import ENTRY, make_entry_command
+from hooklatch.entry.commands import make_entry_command
+from hooklatch.entry.header import MARK, MAX_PATH, format_c_string
 from support.entries import HAS_COMPILER
 
+ROOM = MARK.encode() + bytes(1 + 2 * MAX_PATH)  # for the paths of an installation
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler")
 
 
@@ -52,13 +54,12 @@ def test_another_interpreter_is_another_program(tmp_path: Path, monkeypatch: pyt
     assert building.build_program(tmp_path) != first
 
 
-def fake_compiler(folder: Path, program: str) -> str:
+def fake_compiler(folder: Path, program: bytes) -> str:
     """Make a compiler that makes this of everything; return a PATH that has it first."""
     folder.mkdir()
+    (folder / "program").write_bytes(program)
     script = folder / "cc"
-    script.write_text(
-        f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nprintf "%s" "{program}" > "$2"\nchmod 700 "$2"\n'
-    )
+    script.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nexec cp {folder}/program "$2"\n')
     script.chmod(0o700)
     return f"{folder}:{os.environ['PATH']}"
 
@@ -66,13 +67,15 @@ def fake_compiler(folder: Path, program: str) -> str:
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        ("#!/bin/sh\nexit 0\n", "does not answer as it should"),
-        ("no program", "cannot be run"),
-        ("#!/nowhere/ld.so\n", "cannot be run"),
+        (b"#!/bin/sh\nexit 0\n" + ROOM, "does not answer as it should"),
+        (b"no program\n" + ROOM, "cannot be run"),
+        (b"#!/nowhere/ld.so\n" + ROOM, "cannot be run"),
+        (b"#!/bin/sh\nexit 0\n", "has no room"),
+        (ROOM + ROOM, "has no room"),
     ],
 )
 def test_a_program_that_does_not_do_its_work_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: bytes, why: str
 ) -> None:
     monkeypatch.setenv("PATH", fake_compiler(tmp_path / "bin", program))
 
@@ -83,7 +86,7 @@ def test_a_program_that_does_not_do_its_work_is_not_kept(
 
 
 def test_a_compiler_that_fails_is_an_error_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = fake_compiler(tmp_path / "bin", "")
+    path = fake_compiler(tmp_path / "bin", b"")
     (tmp_path / "bin/cc").write_text("#!/bin/sh\necho no space >&2\nexit 1\n")
     monkeypatch.setenv("PATH", path)
 
@@ -91,18 +94,63 @@ def test_a_compiler_that_fails_is_an_error_with_its_words(tmp_path: Path, monkey
         building.build_program(tmp_path / "out")
 
 
-def test_without_a_compiler_the_best_form_is_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_without_a_compiler_there_is_no_form_in_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     with pytest.raises(building.BuildError, match="no C compiler"):
-        make_entry_command("codex", "Stop", "context", 5, form="c")
-    assert make_entry_command("codex", "Stop", "context", 5, form="best")[:4] == [
-        sys.executable,
-        "-I",
-        "-S",
-        str(ENTRY),
-    ]
+        building.build_program(tmp_path / "out", dry_run=dry_run)
+
+
+@needs_compiler
+@pytest.mark.parametrize("damage", [b"", b"#!/bin/sh\nexit 0\n", b"\x7fELF"])
+def test_a_program_that_was_damaged_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+    program = building.build_program(tmp_path)
+    whole = program.read_bytes()
+    program.write_bytes(damage)
+
+    assert building.build_program(tmp_path) == program
+    assert program.read_bytes() == whole
+
+
+@needs_compiler
+def test_the_program_of_a_wheel_is_taken_where_there_is_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    building.compile_entry(tmp_path / "shipped")
+    monkeypatch.setattr(building, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    foreseen = building.build_program(tmp_path / "out", dry_run=True)
+    assert not (tmp_path / "out").exists()
+
+    assert building.build_program(tmp_path / "out") == foreseen
+    assert os.fsencode(sys.executable) in foreseen.read_bytes()
+
+
+@pytest.mark.parametrize(("shipped", "why"), [(b"no program", "has no room"), (None, "Is a directory")])
+def test_a_wheels_program_that_is_none_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipped: bytes | None, why: str
+) -> None:
+    place = tmp_path / "shipped"
+    place.mkdir() if shipped is None else place.write_bytes(shipped)
+    monkeypatch.setattr(building, "SHIPPED", place)
+
+    with pytest.raises(building.BuildError, match=why):
+        building.build_program(tmp_path / "out")
+
+    assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_path_that_does_not_fit_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/" + "p" * (MAX_PATH - 2))
+    assert b"pp\0/" in building.write_paths(ROOM)
+
+    monkeypatch.setattr(sys, "executable", "/" + "p" * (MAX_PATH - 1))
+    with pytest.raises(building.BuildError, match="no room"):
+        building.write_paths(ROOM)
 
 
 def test_a_place_that_cannot_be_written_is_no_form_in_c(tmp_path: Path) -> None:
@@ -110,14 +158,11 @@ def test_a_place_that_cannot_be_written_is_no_form_in_c(tmp_path: Path) -> None:
 
     with pytest.raises(building.BuildError, match="File exists"):
         building.build_program(tmp_path / "file")
-    assert building.find_or_build_program(tmp_path / "file") is None
 
 
 def test_the_header_keeps_what_c_would_misread(tmp_path: Path) -> None:
     text = 'a"b\\c??/\n\x01é0'
-    (tmp_path / "t.c").write_text(
-        f"#include <stdio.h>\nint main(void) {{ fputs({building.format_c_string(text)}, stdout); }}\n"
-    )
+    (tmp_path / "t.c").write_text(f"#include <stdio.h>\nint main(void) {{ fputs({format_c_string(text)}, stdout); }}\n")
     if not HAS_COMPILER:
         pytest.skip("there is no C compiler")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -16,12 +17,16 @@ from typing import Any
 
 from hooklatch.entry import building
 from hooklatch.entry.commands import Kind, make_entry_command
+from support.repository import ROOT
 
 __all__ = ["FORMS", "Daemon", "Talk", "DOCUMENT", "result", "command", "run", "start"]
 
 Talk = Callable[[socket.socket, bytes], None]
 HAS_COMPILER = any(map(shutil.which, building.COMPILERS))
-FORMS = ["python", *(["c", "sanitized"] if HAS_COMPILER else [])]  # what each test of the table is run with
+PACKAGER = ROOT / "build" / "packager" / "bin" / "python"  # what `make wheels` builds with, once it was run here
+HAS_ZIG = PACKAGER.exists() and os.uname().machine == "x86_64"
+# What each test of the table is run with: "zig" is the program that a wheel brings.
+FORMS = ["python", *(["c", "sanitized"] if HAS_COMPILER else []), *(["zig"] if HAS_ZIG else [])]
 DOCUMENT = b'{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}'
 
 
@@ -77,20 +82,27 @@ class Daemon:
 
 
 @functools.cache
-def sanitized() -> str:
-    """Return the C form, built to end at once where it leaves what the language defines."""
+def built(form: str) -> str:
+    """Return the C form: as `install` builds it, as a wheel has it, or one that ends where it leaves what C defines."""
+    if form == "c":
+        return str(building.build_program())
     folder = tempfile.mkdtemp(prefix="hl-entry-")
     atexit.register(shutil.rmtree, folder)
     program = Path(folder, "entry")
-    building.compile_entry(program, "-Werror", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    if form == "zig":
+        build = [str(PACKAGER), str(ROOT / "packaging" / "native_entry.py"), "x86_64", str(program)]
+        subprocess.run(build, check=True)
+    else:
+        building.compile_entry(program, "-Werror", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    program.write_bytes(building.write_paths(program.read_bytes()))
+    program.chmod(0o700)
     return str(program)
 
 
 def command(form: str, host: str, event: str, kind: Kind, wait: float, **more: Any) -> list[str]:
     """Return the words of an entry in one of `FORMS`."""
-    if form == "sanitized":
-        return [sanitized(), *make_entry_command(host, event, kind, wait, **more)[4:]]
-    return make_entry_command(host, event, kind, wait, form="c" if form == "c" else "python", **more)
+    program = None if form == "python" else [built(form)]
+    return make_entry_command(host, event, kind, wait, program=program, **more)
 
 
 def start(words: Sequence[str], *, environ: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[bytes]:

@@ -1,9 +1,10 @@
-"""The build of the C form of the forwarder, where a compiler is, and its path.
+"""The C form of the forwarder in the user's state directory: from the wheel, or from a compiler where one is.
 
-    entry.c + refusals.h (from refusals.py) ─▶ cc ─▶ checked ─▶ STATE/entries/entry-DIGEST
+    the wheel's program, or entry.c + refusals.h ─▶ cc ─▶ paths written ─▶ checked ─▶ STATE/entries/entry-DIGEST
 
-The digest covers everything that goes into a build, so a build is never stale.  Older builds stay, since installed
-commands name their path.  A program that does not answer as the Python form does is removed.
+It is not started where the wheel has it: when that environment is gone, the program still refuses.  The digest covers
+everything that goes into it, so it is never stale.  Older ones stay, since installed commands name their path.  A
+program that does not answer as the Python form does is removed.
 """
 
 from __future__ import annotations
@@ -16,19 +17,27 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 
 from hooklatch import paths
-from hooklatch.entry import refusals
+from hooklatch.entry import header, refusals
+from hooklatch.entry.header import SOURCE
+from hooklatch.files import create_anew
 from hooklatch_worker.sandbox import children
 
-__all__ = ["BuildError", "build_program", "find_or_build_program", "compile_entry", "make_header", "program_path"]
+__all__ = [
+    "BuildError",
+    "build_program",
+    "compile_entry",
+    "entries_folder",
+    "program_path",
+    "read_shipped",
+    "write_paths",
+]
 
-SOURCE = Path(__file__).with_name("entry.c")
+SHIPPED = Path(__file__).with_name("entry")  # in a wheel for one kind of machine; packaging/native_entry.py
 STARTING = Path(__file__).resolve().with_name("starting.py")
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 TIMEOUT = 60.0  # seconds for a compiler, and for the program that it builds
 
 
@@ -36,48 +45,98 @@ class BuildError(Exception):
     """The C form cannot be built here; the text says why."""
 
 
-def build_program(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the program, and build it unless it is there; `folder` is by default in the user's state directory.
+def build_program(folder: str | os.PathLike[str] | None = None, *, dry_run: bool = False) -> Path:
+    """Return the program, and make it unless it is there; `folder` is by default in the user's state directory.
+
+    A dry run makes nothing, so it does not notice a compiler that fails.
 
     Raises:
-        BuildError: there is no compiler, or the program that it builds cannot be used.
+        BuildError: this installation has neither a program nor a compiler, or what they give cannot be used.
     """
-    path = program_path(folder)
-    if not path.is_file():
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            compile_program(path)
-        except OSError as error:
-            raise BuildError(f"{error.filename or path}: {error.strerror}") from None
+    try:
+        shipped = read_shipped()
+        path = program_path(folder, shipped)
+        if dry_run:
+            if shipped is None and not path.is_file():
+                find_compiler()
+            return path
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent) as place:
+            if not path.exists() or not is_usable(path, Path(place)):
+                make_program(path, shipped, Path(place))
+    except OSError as error:
+        raise BuildError(f"{error.filename or 'the program'}: {error.strerror or error}") from None
     return path
 
 
-def find_or_build_program(folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Return the program, None if it cannot be built."""
+def read_shipped() -> bytes | None:
+    """Return the program that a wheel for this kind of machine brings; None where there is none."""
     try:
-        return build_program(folder)
-    except BuildError:
+        return SHIPPED.read_bytes()
+    except FileNotFoundError:
         return None
 
 
-def program_path(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the path that the program has or would have."""
-    digest = hashlib.sha256(SOURCE.read_bytes() + make_header().encode()).hexdigest()[:16]
-    base = Path(folder) if folder is not None else Path(paths.state_dir(os.environ), "entries")
-    return base.absolute() / f"entry-{digest}"
+def entries_folder() -> Path:
+    """Return the folder of the user's programs; it need not exist."""
+    return Path(paths.state_dir(os.environ), "entries").absolute()
 
 
-def compile_program(path: Path) -> None:
-    """Compile the program, check it, and only then give it its name, so that no host starts half a program."""
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent) as folder:
-        program = Path(folder, "entry")
+def program_path(folder: str | os.PathLike[str] | None = None, shipped: bytes | None = None) -> Path:
+    """Return the path that the program has or would have.
+
+    Raises:
+        OSError: what it would be made of cannot be read.
+    """
+    source = SOURCE.read_bytes() + header.make_header().encode() if shipped is None else shipped
+    digest = hashlib.sha256(b"\0".join((source, *installed_paths()))).hexdigest()[:16]
+    return (entries_folder() if folder is None else Path(folder).absolute()) / f"entry-{digest}"
+
+
+def installed_paths() -> tuple[bytes, bytes]:
+    """Return the interpreter, and the script with which it starts a daemon."""
+    return os.fsencode(sys.executable), os.fsencode(STARTING)
+
+
+def is_usable(path: Path, folder: Path) -> bool:
+    """Return whether the program does its work: what a crash or a disk has left of it would refuse nothing."""
+    try:
+        probe_program(path, folder)
+    except BuildError:
+        return False
+    return True
+
+
+def make_program(path: Path, shipped: bytes | None, folder: Path) -> None:
+    """Make the program, check it, and only then give it its name, so that no host starts half a program."""
+    program = folder / "entry"
+    if shipped is None:
         try:
             compile_entry(program, "-static")
         except BuildError:
             compile_entry(program)  # the C library may be installed only as a shared one
-        probe_program(program, Path(folder))
-        program.chmod(0o700)
-        program.replace(path)
+        shipped = program.read_bytes()
+    with open(create_anew(str(program)), "wb") as file:
+        file.write(write_paths(shipped))
+        file.flush()
+        os.fsync(file.fileno())
+    program.chmod(0o700)
+    probe_program(program, folder)
+    program.replace(path)
+
+
+def write_paths(program: bytes) -> bytes:
+    """Return the program with the paths of this installation behind its mark.
+
+    Raises:
+        BuildError: it has no single mark, or a path is too long.
+    """
+    before, *after = program.split(header.MARK.encode() + b"\0")
+    room = [path.ljust(header.MAX_PATH, b"\0") for path in installed_paths()]
+    if len(after) != 1 or any(len(path) != header.MAX_PATH or not path.endswith(b"\0") for path in room):
+        raise BuildError("the program that was built has no room for the paths of this installation")
+    places = b"".join(room)
+    return b"".join((before, header.MARK.encode(), b"\0", places, after[0][len(places) :]))
 
 
 def compile_entry(program: Path, *flags: str) -> None:
@@ -86,18 +145,28 @@ def compile_entry(program: Path, *flags: str) -> None:
     Raises:
         BuildError: there is none, or it fails; the text has the end of its output.
     """
-    path = children.filter_absolute_path(os.environ.get("PATH", os.defpath))
-    compiler = next((found for name in COMPILERS if (found := shutil.which(name, path=path)) is not None), None)
-    if compiler is None:
-        raise BuildError(f"there is no C compiler ({', '.join(COMPILERS)}) on the PATH; install one")
-    program.with_name("refusals.h").write_text(make_header())
-    command = [compiler, *FLAGS, *flags, "-I", str(program.parent), "-o", str(program), str(SOURCE)]
+    compiler = find_compiler()
+    program.with_name("refusals.h").write_text(header.make_header())
+    command = [compiler, *header.FLAGS, *flags, "-I", str(program.parent), "-o", str(program), str(SOURCE)]
     try:
         completed = children.run_child(command, children.COMPILER.of(os.environ), timeout=TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{compiler} cannot be run: {getattr(error, 'strerror', None) or error}") from None
     if completed.returncode != 0:
         raise BuildError(f"{compiler} failed: {completed.stderr.decode(errors='replace').strip()[-2000:]}")
+
+
+def find_compiler() -> str:
+    """Return the first compiler that is found.
+
+    Raises:
+        BuildError: there is none.
+    """
+    path = children.filter_absolute_path(os.environ.get("PATH", os.defpath))
+    compiler = next((found for name in COMPILERS if (found := shutil.which(name, path=path)) is not None), None)
+    if compiler is None:
+        raise BuildError(f"there is no C compiler ({', '.join(COMPILERS)}) on the PATH")
+    return compiler
 
 
 def probe_program(program: Path, folder: Path) -> None:
@@ -125,6 +194,7 @@ def probe_program(program: Path, folder: Path) -> None:
                 raise BuildError("the program that was built does not answer as it should")
             daemon.join(TIMEOUT)
         finally:
+            (folder / paths.AGENT_SOCKET).unlink(missing_ok=True)  # a second program may be tried here
             os.close(folder_fd)
 
 
@@ -146,44 +216,3 @@ def run_built_program(program: Path, words: list[str]) -> tuple[int, bytes, byte
             f"the program that was built cannot be run: {getattr(error, 'strerror', None) or error}"
         ) from None
     return completed.returncode, completed.stdout, completed.stderr
-
-
-# -- the header ----------------------------------------------------------------------------------------------------
-
-
-def make_header() -> str:
-    """Return refusals.h: the data of refusals.py, and the paths for the command line that starts a daemon."""
-    numbers = {
-        name: getattr(refusals, name) for name in ("BLOCK", "CHUNK", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "SILENCE")
-    }
-    texts = {
-        "AGENT_SOCKET": paths.AGENT_SOCKET, "BEFORE": refusals.BEFORE, "POINTER": paths.POINTER,
-        "PYTHON": sys.executable, "REFUSED": refusals.REFUSED, "STARTING": str(STARTING),
-    }  # fmt: skip
-    forms = [f"    {{{', '.join(map(format_c_string, (*key, *form)))}}}," for key, form in refusals.FORMS.items()]
-    silences = [
-        f"    {{{format_c_string(host)}, {format_c_string(text)}}}," for host, text in refusals.SILENCES.items()
-    ]
-    return "\n".join([
-        "/* Generated by building.py from refusals.py. */",
-        "#define COUNT(array) (sizeof(array) / sizeof *(array))",
-        *(f"#define {name} {value}" for name, value in numbers.items()),
-        *(f"#define {name} {format_c_string(text)}" for name, text in texts.items()),
-        "enum why {", *(f"    WHY_{why.upper()}," for why in refusals.WORDS), "};",
-        *format_c_array("words", refusals.WORDS.values()),
-        *format_c_array("variables", refusals.VARIABLES), *format_c_array("handed", refusals.HANDED),
-        *format_c_array("handed_prefixes", refusals.HANDED_PREFIXES),
-        "static const struct { const char *host, *event, *before, *after; } forms[] = {", *forms, "};",
-        "static const struct { const char *host, *said; } silences[] = {", *silences, "};",
-        *format_c_array("documented", refusals.DOCUMENTED), "",
-    ])  # fmt: skip
-
-
-def format_c_array(name: str, texts: Iterable[str]) -> list[str]:
-    return [f"static const char *const {name}[] = {{", *(f"    {format_c_string(text)}," for text in texts), "};"]
-
-
-def format_c_string(text: str) -> str:
-    """Return a C string.  Its escapes are octal: they have at most three digits, while hexadecimal ones have no end."""
-    plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in os.fsencode(text)]
-    return f'"{"".join(plain)}"'

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-__all__ = ["ENTRY", "Form", "Kind", "make_entry_command"]
+__all__ = ["ENTRY", "Form", "Kind", "make_entry_command", "python_form", "is_python_form"]
 
-Form: TypeAlias = Literal["python", "c", "best"]
+Form: TypeAlias = Literal["python", "c"]
 Kind: TypeAlias = Literal["gate", "context", "notify"]
 
 ENTRY = Path(__file__).resolve().with_name("entry.py")
@@ -29,19 +30,16 @@ def make_entry_command(
     start: bool = False,
     config: str | os.PathLike[str] | None = None,
     state_dir: str | os.PathLike[str] | None = None,
-    form: Form = "python",
+    program: Sequence[str] | None = None,
 ) -> list[str]:
     """Return the words of the command; a host that takes one line gets them by `shlex.join`.
 
     `wait` is how many seconds the forwarder waits, which must be less than the host's own limit; with kind "notify" it
     does not matter.  `daemon_uid` is the user whose daemon is accepted besides the user's own and root's.  `start` lets
-    the forwarder start a daemon where none listens, with this `config` and `state_dir`.  `form`: "best" is the C form
-    where it can be built here, else the Python form.
-
-    Raises:
-        BuildError: the C form is requested and cannot be built.
+    the forwarder start a daemon where none listens, with this `config` and `state_dir`.  `program` is what is
+    started, the Python form by default.
     """
-    words = [*entry_program(form), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
+    words = [*(program or python_form()), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
     if runtime_dir is not None:
         words += ["--runtime-dir", str(Path(runtime_dir).absolute())]
     if daemon_uid is not None:
@@ -53,12 +51,12 @@ def make_entry_command(
     return words
 
 
-def entry_program(form: Form) -> list[str]:
-    if form != "python":
-        from hooklatch.entry import building
-
-        program = building.build_program() if form == "c" else building.find_or_build_program()
-        if program is not None:
-            return [str(program)]
+def python_form() -> list[str]:
+    """Return the words that start the Python form."""
     # The path as it is, not resolved: the link in a virtual environment is what makes it that environment's.
     return [sys.executable, "-I", "-S", str(ENTRY)]
+
+
+def is_python_form(words: Sequence[str]) -> bool:
+    """Return whether a command line starts the Python form, of this installation or of another."""
+    return any(word.endswith("/hooklatch/entry/entry.py") for word in words)

@@ -1,7 +1,7 @@
 /* Hands one event of a host to the daemon, and gives the host the daemon's answer: the entry in C.
  *
- * Does what asking.py does, in the same order and byte for byte; tests/entry/ holds both to one table.  Built at install
- * time by building.py, which generates refusals.h from refusals.py: the words, the forms of a refusal, and limits.
+ * Does what asking.py does, in the same order and byte for byte; tests/entry/ holds both to one table.  refusals.h,
+ * which header.py makes of refusals.py, has the words, the forms of a refusal, and limits.
  *
  * Every wait is an ordinary blocking call.  One timer ends them all, and so does a signal that would end this process:
  * the handler answers the host and exits.  It uses no memory of the heap and only what signal-safety(7) lists.
@@ -55,6 +55,12 @@ static struct {
     bool starts;
     uid_t daemon_uid; /* whose daemon is taken beside the user's own and root's; root's where none is named */
 } entry = {.host = "", .event = "", .daemon_uid = ROOT};
+
+/* What building.py writes into the program for one installation: the interpreter, and the script by which it starts a
+ * daemon.  Volatile, since a compiler that sees them empty would leave them out. */
+static const volatile struct {
+    char mark[sizeof MARK], python[MAX_PATH], starting[MAX_PATH];
+} installed = {.mark = MARK};
 
 static volatile sig_atomic_t is_leaving; /* the host is being answered: too late for a signal to change that */
 
@@ -513,7 +519,8 @@ static char **handed_on(void) {
 
 /* Have the daemon started, and wait until that is done; return whether it was.  starting.py sees to it once. */
 static bool has_started(void) {
-    char seconds[40], *given[12] = {PYTHON, "-I", STARTING, "--wait", seconds};
+    char *python = (char *)installed.python, *starting = (char *)installed.starting;
+    char seconds[40], *given[12] = {python, "-I", starting, "--wait", seconds};
     const char *const places[][2] = {
         {"--runtime-dir", entry.runtime_dir}, {"--config", entry.config}, {"--state-dir", entry.state_dir}};
     size_t count = 5;
@@ -523,6 +530,7 @@ static bool has_started(void) {
         given[count++] = (char *)places[i][0];
         given[count++] = (char *)places[i][1];
     }
+    if (installed.python[0] != '/') return false; /* nobody has written them */
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     if (posix_spawn_file_actions_init(&actions) != 0 || posix_spawnattr_init(&attributes) != 0) return false;
@@ -530,7 +538,7 @@ static bool has_started(void) {
         if (posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0) != 0) return false;
     if (posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID) != 0) return false;
     pid_t pid;
-    if (posix_spawn(&pid, PYTHON, &actions, &attributes, given, handed_on()) != 0) return false;
+    if (posix_spawn(&pid, python, &actions, &attributes, given, handed_on()) != 0) return false;
     int status;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR) return false;

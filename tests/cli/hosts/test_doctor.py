@@ -107,8 +107,8 @@ def test_a_dead_daemon_is_a_problem_for_each_program() -> None:
     ("damage", "what"),
     [
         (("--kind gate", "--kind notify"), "DEAD: a call that has to be refused went through"),
-        (("-I -S", "-I -S -c pass"), "DEAD: a call that has to be refused went through"),
-        (("entry.py", "entry-gone.py"), "which is gone"),
+        (('"command": "', '"command": "true '), "DEAD: a call that has to be refused went through"),
+        (("/entry", "/entry-gone"), "which is gone"),
         (('"PreToolUse"', '"Stop2"'), "has no entry for PreToolUse: tool calls are not guarded"),
         (('{\n  "hooks"', '{\n  "disableAllHooks": true,\n  "hooks"'), "disableAllHooks: none of its hooks runs"),
         (('{\n  "hooks"', '{ // mine\n  "hooks"'), "DEAD: Claude Code does not read a comment"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ import pytest
 
 from hooklatch.cli.hosts.entries import find_entries
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.entry.commands import ENTRY
+from hooklatch.entry.commands import python_form
 from hooklatch.hosts.find import find_host
 from support.commands import Place, new_place, serving
+from support.entries import HAS_COMPILER
 from support.tables import table
 
 pytestmark = pytest.mark.slow
@@ -77,7 +78,10 @@ def test_what_is_installed_comes_out_again_without_a_trace(name: str) -> None:
         done = place.shell(f"{shlex.join(command())} uninstall {name}", project)
 
         assert done.returncode == 0, done.stderr
-        assert tree(place) == before
+        # The program stays: settings that were written by hand may start it, and one that is gone refuses nothing.
+        left = {path: content for path, content in tree(place).items() if path not in before and content}
+        assert [f"left: {place.folder / path}" in done.stdout for path in left] == [True] * HAS_COMPILER
+        assert before.items() <= tree(place).items()
 
 
 def command() -> list[str]:
@@ -121,7 +125,7 @@ def entries(place: Place, name: str, *words: str) -> dict[str, dict[str, Any]]:
 
 def test_claude_codes_entries_are_gates_that_block_on_failure(place: Place) -> None:
     found = entries(place, "claude-code", "--program", program(place, "claude", "2.1.330 (Claude Code)"))
-    words = [*python(), "claude-code", "PreToolUse", "--kind", "gate", "--wait", "605", *runtime(place)]
+    words = [*started(place), "claude-code", "PreToolUse", "--kind", "gate", "--wait", "605", *runtime(place)]
 
     assert found["PreToolUse"] == {
         "type": "command",
@@ -136,10 +140,9 @@ def test_claude_codes_entries_are_gates_that_block_on_failure(place: Place) -> N
     }
 
 
-def python() -> list[str]:
-    import sys
-
-    return [sys.executable, "-I", "-S", str(ENTRY)]
+def started(place: Place) -> list[str]:
+    """Return what an entry starts: the program in C where that can be built."""
+    return [str(path) for path in (place.folder / ".local/state/hooklatch/entries").glob("*")] or python_form()
 
 
 def runtime(place: Place) -> list[str]:
@@ -258,7 +261,7 @@ for line in sys.stdin:
 def codex(place: Place) -> str:
     """Make a stand-in for Codex's app server, which keeps trust where Codex does."""
     path = Path(program(place, "codex", ""))
-    path.write_text(APP_SERVER.format(python=python()[0]))
+    path.write_text(APP_SERVER.format(python=sys.executable))
     return str(path)
 
 
@@ -295,13 +298,13 @@ def test_installing_without_a_daemon_says_that_everything_will_be_refused(place:
     assert "NO DAEMON" not in started
 
 
-@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="there is no compiler")
+@pytest.mark.skipif(not HAS_COMPILER, reason="there is no compiler")
 def test_the_c_form_is_built_and_named_and_a_dry_run_builds_nothing(place: Place) -> None:
     before = tree(place)
-    dry = place.run("install", "claude-code", "--form", "c", "--dry-run")
+    dry = place.run("install", "claude-code", "--dry-run")
     assert tree(place) == before
 
-    done = place.run("install", "claude-code", "--form", "c")
+    done = place.run("install", "claude-code")
     with serving(place):
         (host,) = place.json("doctor")["hosts"]
     gone = place.run("uninstall", "claude-code")
@@ -309,5 +312,40 @@ def test_the_c_form_is_built_and_named_and_a_dry_run_builds_nothing(place: Place
     (program,) = (place.folder / ".local/state/hooklatch/entries").iterdir()
     assert f'"command": "{program} claude-code PreToolUse --kind gate' in dry.stdout
     assert f'"command": "{program} claude-code PreToolUse --kind gate' in done.stdout
-    assert (host["canary"], host["without_daemon"]) == ("refused by the daemon", "refused")
+    assert "Python form" not in done.stdout
+    assert (host["canary"], host["without_daemon"], host["form"]) == ("refused by the daemon", "refused", "c")
     assert f"left: {program}, the entry as a C program" in gone.stdout
+
+
+@table("words", [[], ["--form", "python"]])
+def test_without_a_compiler_or_where_it_is_asked_for_the_entry_is_python_and_doctor_says_it(words: list[str]) -> None:
+    with new_place() as place:
+        place.environment["PATH"] = str(place.folder)
+        dry = place.run("install", "claude-code", "--dry-run", *words)
+        done = place.run("install", "claude-code", *words)
+        with serving(place):
+            (host,) = place.json("doctor")["hosts"]
+            said = place.run("doctor").stdout
+        refused = place.run("install", "claude-code", "--form", "c")
+
+        line = shlex.join([*python_form(), "claude-code", "PreToolUse", "--kind", "gate"])
+        why = (
+            "the entry is the Python form, so each event starts an interpreter; the C form cannot be had: there is no C"
+        )
+        for one in (dry, done):
+            assert f'"command": "{line}' in one.stdout
+            assert (why in one.stdout) is (not words)
+        assert (host["canary"], host["form"]) == ("refused by the daemon", "python")
+        assert "; the entry is the Python form, so each event starts an interpreter" in said
+        assert (refused.returncode, "there is no C compiler" in refused.stderr) == (73, True)
+
+
+def test_a_program_folder_that_cannot_be_read_is_the_python_form_and_says_why(place: Place) -> None:
+    (place.folder / ".local/state/hooklatch").mkdir(parents=True)
+    (place.folder / ".local/state/hooklatch/entries").write_text("in the way")
+
+    done = place.run("install", "claude-code")
+
+    assert done.returncode == 0, done.stderr
+    assert f'"command": "{shlex.join(python_form())} claude-code PreToolUse' in done.stdout
+    assert "entries: File exists" in done.stdout

@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import msgspec
 
@@ -59,13 +59,14 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 class CheckedHost(TypedDict):
-    """An agent that hooklatch is installed for: the result of the canary, and the one that it has without a daemon."""
+    """An agent that hooklatch is installed for: the canary's result, that without a daemon, and the entry's form."""
 
     host: str
     file: str
     events: list[str]
     canary: str
     without_daemon: str
+    form: Literal["c", "python", "unknown"]
 
 
 class DoctorReport(TypedDict):
@@ -114,6 +115,8 @@ def run_doctor(arguments: argparse.Namespace) -> int:
                 output.say_lines((label, finding.what), ("do", finding.do), width=7)
         for host in output.order_failures_first(hosts, has_problem):
             result = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
+            if host.form == "python":
+                result += "; the entry is the Python form, so each event starts an interpreter"
             output.print_line(f"{host.title}: {result}  ({look.shorten_path(host.file)})")
         counts = f"{format_count(len(problems), 'problem')}, {format_count(len(hints), 'hint')}"
         output.print_line(
@@ -280,7 +283,7 @@ def diagnose_hosts(
 def describe_host(host: SettingsFileCheck) -> CheckedHost:
     return {
         "host": host.host, "file": host.file, "events": host.events, "canary": host.canary,
-        "without_daemon": host.without_daemon,
+        "without_daemon": host.without_daemon, "form": host.form,
     }  # fmt: skip
 
 

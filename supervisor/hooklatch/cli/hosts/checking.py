@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import cast
+from typing import Literal, cast
 
 from hooklatch.cli.hosts import codex_trust, install_record, plugin_trial, settings_files
 from hooklatch.cli.hosts.entries import InstalledHandler, find_entries
@@ -26,7 +26,8 @@ from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
 from hooklatch.cli.hosts.refusing import is_refusal
 from hooklatch.cli.hosts.settings_files import FileError
-from hooklatch.entry.commands import make_entry_command
+from hooklatch.entry.building import program_path, read_shipped
+from hooklatch.entry.commands import is_python_form, python_form
 from hooklatch.entry.starting import read_start_environment
 from hooklatch.errors import locate_error
 from hooklatch.hosts import canary
@@ -58,6 +59,7 @@ class SettingsFileCheck:
     canonical: set[str] = field(default_factory=set[str])
     canary: str = "not tried"
     without_daemon: str = "not tried"
+    form: Literal["c", "python", "unknown"] = "unknown"
     findings: list[HostFinding] = field(default_factory=list[HostFinding])
 
     def add_finding(self, what: str, do: str, *, is_problem: bool = True) -> None:
@@ -144,6 +146,7 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
     if not gates:
         check.add_finding(f"{path} has no entry for {layout.gate}: tool calls are not guarded", again)
     for gate in gates[:1]:
+        check.form = name_form(gate.words)
         if is_own(layout, path) or is_ours(str(gate.handler[layout.command]), gate.words):
             try_gate(check, layout, gate, again)
         else:
@@ -153,6 +156,10 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
     return check
 
 
+def name_form(words: Sequence[str]) -> Literal["c", "python"]:
+    return "python" if is_python_form(words) else "c"
+
+
 def is_own(layout: SettingsLayout, path: str) -> bool:
     """Return whether a file is the user's own: every session of the agent starts its programs too."""
     return path == layout.file("user", os.environ, "")
@@ -160,9 +167,12 @@ def is_own(layout: SettingsLayout, path: str) -> bool:
 
 def is_ours(line: str, words: tuple[str, ...]) -> bool:
     """Return whether a line starts this installation's entry and nothing else."""
-    program = make_entry_command("HOST", "EVENT", "gate", 1.0)
-    count = program.index("HOST")
-    return shlex.join(words) == line.strip() and list(words[:count]) == program[:count]
+    try:
+        forms = [python_form(), [str(program_path(shipped=read_shipped()))]]
+    except OSError:
+        forms = [python_form()]
+    is_alone = shlex.join(words) == line.strip()
+    return is_alone and any(list(words[: len(form)]) == form for form in forms)
 
 
 def is_unchanged(path: str, data: bytes) -> bool:
@@ -364,7 +374,9 @@ def check_plugin(check: SettingsFileCheck, layout: SettingsLayout, data: bytes) 
     check.canonical = {host.events[event].event for event in check.events} - {""}
     nonce = secrets.token_hex(16)
     try:
-        check_start(check, plugin_trial.list_plugin_commands(data.decode()).values())
+        commands = list(plugin_trial.list_plugin_commands(data.decode()).values())
+        check.form = next(map(name_form, commands), check.form)
+        check_start(check, commands)
         with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
             is_refused, text = plugin_trial.try_plugin(data.decode(), {canary.KEY: nonce}, folder)
             no_daemon = os.path.join(folder, "nobody")

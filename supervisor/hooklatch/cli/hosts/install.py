@@ -32,8 +32,8 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import connect_agent_once
-from hooklatch.entry.building import BuildError, program_path
-from hooklatch.entry.commands import Form, make_entry_command
+from hooklatch.entry.building import BuildError, build_program, entries_folder
+from hooklatch.entry.commands import make_entry_command, python_form
 from hooklatch.errors import HooklatchError
 from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.hosts.host import Host, HostEventSpec
@@ -74,8 +74,8 @@ def add_install(parser: Parser) -> None:
     parser.add_argument("--program", metavar="PATH", help="the program itself, which is asked for its version")
     parser.add_argument("--start", action="store_true", help="have the entry start the daemon where none listens")
     parser.add_argument(
-        "--form", choices=("python", "c", "best"), default="python",
-        help="what the program starts: a script, a C program that is built now, or that where it can be built",
+        "--form", choices=("python", "c"),
+        help="what the program starts: a script, or a C program, which is the default where it can be had",
     )  # fmt: skip
     parser.add_argument(
         "--accept", metavar="DIGEST", action="append", default=[],
@@ -114,10 +114,8 @@ def run_install(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.NO_INPUT, f"{arguments.program} is not a program; name the path of {host.title}")
     version, why = read_program_version(program, os.environ) if program is not None else (None, "")
     events = dict(list_installed_events(host, layout, version, arguments.also))
-    try:
-        commands = {event: entry_arguments(host, event, spec, arguments) for event, spec in events.items()}
-    except BuildError as error:
-        raise CommandError(Exit.CANNOT_CREATE, f"the C form cannot be built: {error}; try --form best") from None
+    started, no_program = choose_program(arguments)
+    commands = {event: entry_arguments(host, event, spec, started, arguments) for event, spec in events.items()}
     with convert_file_errors():
         if layout.is_plugin:
             limit = events[layout.gate].limit
@@ -136,6 +134,10 @@ def run_install(arguments: argparse.Namespace) -> int:
     ]
     with convert_file_errors():
         notes += list_other_notes(host, layout)
+    if no_program:
+        notes.append(
+            f"the entry is the Python form, so each event starts an interpreter; the C form cannot be had: {no_program}"
+        )
     if layout.name == "codex":
         notes += codex_trust.settle_codex_trust(path, program, arguments)
     if not layout.is_plugin and (fault := describe_unread_part(host, layout, path, change.new)) is not None:
@@ -301,25 +303,42 @@ def list_left_out_events(host: Host, layout: SettingsLayout, version: Version | 
         yield f"{', '.join(unknown)}: left out, since this version may not know them"
 
 
-def entry_arguments(host: Host, event: str, spec: HostEventSpec, arguments: argparse.Namespace) -> list[str]:
+def choose_program(arguments: argparse.Namespace) -> tuple[list[str], str]:
+    """Return the words that start the entry, and why it is the Python form if the operator has not asked for that.
+
+    Raises:
+        CommandError: the C form is asked for, and cannot be had.
+    """
+    if arguments.form == "python":
+        return python_form(), ""
+    try:
+        return [str(build_program(dry_run=arguments.dry_run))], ""
+    except BuildError as error:
+        if arguments.form == "c":
+            raise CommandError(
+                Exit.CANNOT_CREATE, f"the C form cannot be had: {error}; without --form it is the Python form"
+            ) from None
+        return python_form(), str(error)
+
+
+def entry_arguments(
+    host: Host, event: str, spec: HostEventSpec, started: list[str], arguments: argparse.Namespace
+) -> list[str]:
     runtime_dir = arguments.runtime_dir or os.environ.get("HOOKLATCH_RUNTIME_DIR")
     pins: dict[str, str] = {}
     if arguments.start:
         # Pinned, since the agent's environment at the time of an event may name others.
         runtime_dir = os.path.abspath(list_runtime_dirs(arguments.runtime_dir, os.environ)[0])
         pins = {"config": find_config_file(arguments.config, os.environ), "state_dir": state_dir(os.environ)}
-    would_build = arguments.dry_run and arguments.form != "python" and not program_path().is_file()
-    form: Form = "python" if would_build else arguments.form
-    words = make_entry_command(
+    return make_entry_command(
         host.name, event, spec.kind, spec.wait, runtime_dir=runtime_dir, daemon_uid=arguments.daemon_uid,
-        start=arguments.start, form=form, **pins,
+        start=arguments.start, program=started, **pins,
     )  # fmt: skip
-    return [str(program_path()), *words[words.index(host.name) :]] if would_build else words
 
 
 def list_entry_programs(change: FileEdit) -> set[str]:
     """Return the C programs that a file's entries started."""
-    folder = str(program_path().parent)
+    folder = str(entries_folder())
     text = (change.old or b"").decode(errors="replace")
     return set(re.findall(rf"{re.escape(folder)}/entry-[0-9a-f]+", text))
 
@@ -345,11 +364,11 @@ def list_install_notes(
     ):
         yield (
             f"{host.title} {format_version(version)} has no onFailure (from 2.1.295 on): if an entry is "
-            "killed, or its Python "
+            "killed, or its program "
             "is gone, the tool runs"
         )
     if scope == "project":
-        yield "the entries name this machine's Python, so do not share this file with others"
+        yield "the entries name a program of this machine, so do not share this file with others"
         yield from PROJECT_NOTES.get(layout.name, ())
 
 
