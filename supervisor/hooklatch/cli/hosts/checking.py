@@ -375,7 +375,8 @@ def check_plugin(check: SettingsFileCheck, layout: SettingsLayout, data: bytes) 
     nonce = secrets.token_hex(16)
     try:
         commands = list(plugin_trial.list_plugin_commands(data.decode()).values())
-        check.form = next(map(name_form, commands), check.form)
+        if commands:
+            check.form = name_form(commands[0])
         check_start(check, commands)
         with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
             is_refused, text = plugin_trial.try_plugin(data.decode(), {canary.KEY: nonce}, folder)
