@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.manifests import FleetError, Name, Sha256
+from hooklatch.fleet.manifests import FleetError, Name, Sha256, decode_document
 from hooklatch.record.storage.chain import ChainLink, read_link
 
 __all__ = [
@@ -36,7 +36,6 @@ CHAIN = ("seq", "prev", "at", "kind", "hash")
 # With these a reader can tell numbers that were never used, or removed by retention, from entries that are missing.
 STRUCTURE = {"segment": {"skipped"}, "retired": {"first_seq", "kept_seq", "kept_prev", "lost"}}
 RAW: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 ENCODER = msgspec.json.Encoder()
 
 
@@ -143,10 +142,7 @@ def unpack_batch(data: bytes, *, host: str, epoch: int, first: int, last: int) -
         BatchError: these bytes are not the batch with these numbers.
     """
     header_line, *lines = split_batch_lines(data)
-    try:
-        header = msgspec.json.decode(header_line, type=BatchHeader)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BatchError(f"its first line cannot be read: {error}") from None
+    header = decode_document(header_line, BatchHeader, "its first line", BatchError)
     if header.format != FORMAT:
         raise BatchError(f"it has format {header.format}, and this version reads {FORMAT}: update hooklatch here")
     expected = BatchHeader(FORMAT, host, epoch, first, last, len(lines))
@@ -167,10 +163,7 @@ def find_newest_hash(data: bytes, last: int) -> str:
     Raises:
         BatchError: it does not end with that entry.
     """
-    try:
-        fields = msgspec.json.decode(split_batch_lines(data)[-1], type=ChainFields)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BatchError(f"its last record cannot be read: {error}") from None
+    fields = decode_document(split_batch_lines(data)[-1], ChainFields, "its last record", BatchError)
     if fields.seq != last:
         raise BatchError(f"it ends with record {fields.seq}, where a batch that ends with {last} should be")
     return fields.hash
@@ -192,10 +185,7 @@ def split_batch_lines(data: bytes) -> list[bytes]:
 
 
 def decode_shipped_record(line: bytes) -> ShippedRecord:
-    try:
-        document = DOCUMENTS.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BatchError(f"a record cannot be read: {error}") from None
+    document = decode_document(line, dict[str, Any], "a record", BatchError)
     # A newer version may write null where this one writes nothing: one such entry must not hide those beside it.
     for name in RELIED_ON:
         if name in document and document[name] is None:

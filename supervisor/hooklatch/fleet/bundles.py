@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hooklatch.fleet.manifests import FleetError, Manifest
+from hooklatch.fleet.manifests import FleetError, Manifest, decode_document
 
 __all__ = ["MAX_BUNDLE", "Bundle", "encode_bundle", "is_bundle_name", "read_bundle"]
 
@@ -58,10 +58,7 @@ def read_bundle(data: bytes, manifest: Manifest) -> Bundle:
         )
     if len(data) > MAX_BUNDLE:
         raise FleetError(f"the bundle of version {manifest.version} has {len(data)} bytes; the most is {MAX_BUNDLE}")
-    try:
-        bundle = msgspec.json.decode(data, type=Bundle)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FleetError(f"the bundle of version {manifest.version} cannot be read: {error}") from None
+    bundle = decode_document(data, Bundle, f"the bundle of version {manifest.version}")
     validate_bundle(bundle.files)
     return bundle
 

@@ -13,7 +13,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -22,10 +22,11 @@ from hooklatch.fleet.signing import PublicKey
 
 __all__ = [
     "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead", "Manifest", "RolloutTarget",
-    "VerifiedManifests", "find_bucket", "select_newest", "encode_signed_text", "read_envelope", "read_payload",
-    "read_manifest", "find_signer", "verify_manifests",
+    "VerifiedManifests", "find_bucket", "select_newest", "decode_document", "encode_signed_text", "read_envelope",
+    "read_payload", "read_manifest", "find_signer", "verify_manifests",
 ]  # fmt: skip
 
+T = TypeVar("T")
 BUCKETS = 10_000  # a percentage has two decimals
 MAX_ENVELOPE = 64 * 1024  # bytes of a manifest as stored
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # of a fleet, a host or a label; safe in keys, paths and patterns
@@ -115,6 +116,18 @@ def encode_signed_text(manifest: Manifest) -> str:
     return msgspec.json.encode(manifest).decode()
 
 
+def decode_document(data: bytes | str, shape: type[T], what: str, error: type[FleetError] = FleetError) -> T:
+    """Return the JSON of a document; `what` names it.
+
+    Raises:
+        FleetError: it is not of the shape; of the class `error`.
+    """
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as fault:
+        raise error(f"{what} cannot be read: {fault}") from None
+
+
 def read_envelope(data: bytes) -> SignedManifest:
     """Read a stored manifest.
 
@@ -123,10 +136,7 @@ def read_envelope(data: bytes) -> SignedManifest:
     """
     if len(data) > MAX_ENVELOPE:
         raise FleetError(f"a manifest has {len(data)} bytes; the most is {MAX_ENVELOPE}")
-    try:
-        return msgspec.json.decode(data, type=SignedManifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FleetError(f"a manifest cannot be read: {error}") from None
+    return decode_document(data, SignedManifest, "a manifest")
 
 
 def read_payload(envelope: SignedManifest) -> Manifest:
@@ -135,10 +145,7 @@ def read_payload(envelope: SignedManifest) -> Manifest:
     Raises:
         FleetError: the payload is not a manifest.
     """
-    try:
-        return msgspec.json.decode(envelope.payload, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise FleetError(f"a manifest's payload cannot be read: {error}") from None
+    return decode_document(envelope.payload, Manifest, "a manifest's payload")
 
 
 def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:

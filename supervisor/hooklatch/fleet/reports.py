@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.manifests import FleetError, Name, PolicyHead
+from hooklatch.fleet.manifests import FleetError, Name, PolicyHead, decode_document
 
 __all__ = ["FAULTS", "GateCounts", "HostReport", "RecordHead", "encode_report", "read_report", "sum_gates"]
 
@@ -106,10 +106,7 @@ def read_report(data: bytes, host: str) -> HostReport:
     """
     if len(data) > MAX_REPORT:
         raise FleetError(f"the report of {host!r} has {len(data)} bytes; the most is {MAX_REPORT}")
-    try:
-        report = msgspec.json.decode(data, type=HostReport)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FleetError(f"the report of {host!r} cannot be read: {error}") from None
+    report = decode_document(data, HostReport, f"the report of {host!r}")
     if report.host != host:
         raise FleetError(f"the report of {host!r} says that it is of {report.host!r}")
     return report

@@ -50,7 +50,7 @@ def test_a_chain_is_held_against_itself(batches: list[list[bytes]], expected: li
     verified = taken(HostCheck("a"), *batches).end(None)
 
     assert found_in(verified) == expected
-    assert verified.is_sound is not bool(expected)
+    assert verified.ok is not bool(expected)
 
 
 def test_an_unbroken_log_is_one_range_with_its_head() -> None:
@@ -74,7 +74,7 @@ def test_numbers_that_were_never_used_are_no_gap() -> None:
 
     verified = taken(HostCheck("a"), LINES, [line]).end(None)
 
-    assert verified.is_sound
+    assert verified.ok
     assert verified.notes == ["numbers 13 to 49 were never used: the daemon had crashed"]
 
 
@@ -92,7 +92,7 @@ def retired(seq: int, prev: str, kept: int, *, first: int = 1) -> bytes:
 def test_a_log_that_begins_where_retention_left_the_record_is_explained() -> None:
     verified = taken(HostCheck("a"), LINES[4:], [retired(13, LINKS[-1].hash, 5)]).end(None)
 
-    assert verified.is_sound
+    assert verified.ok
     assert "removed by the host's retention" in verified.notes[0]
 
 
@@ -112,7 +112,7 @@ def test_what_an_operator_trimmed_is_no_gap() -> None:
     check.take_trim_notes(trimmed(5))
     verified = check.end(None)
 
-    assert verified.is_sound
+    assert verified.ok
     assert verified.notes == ["epoch 1 was trimmed through record 5 by ada: archived"]
 
 
@@ -139,7 +139,7 @@ def test_a_note_without_the_removal_is_no_fault() -> None:
     check = taken(HostCheck("a"), LINES)
     check.take_trim_notes(trimmed(5))
 
-    assert check.end(None).is_sound
+    assert check.end(None).ok
 
 
 @table(
@@ -208,7 +208,7 @@ def test_an_epoch_that_was_trimmed_altogether_is_told_by_its_note_alone() -> Non
 
     verified = check.end(None)
 
-    assert verified.is_sound
+    assert verified.ok
     assert verified.notes == ["epoch 1 was trimmed through record 12 by ada: archived"]
 
 
@@ -270,4 +270,4 @@ def test_a_head_that_a_client_kept_is_a_witness(witness: ChainWitness, expected:
 def test_the_very_first_record_may_be_declared_late() -> None:
     line = segment(100, GENESIS, 1)
 
-    assert taken(HostCheck("a"), [line]).end(None).is_sound
+    assert taken(HostCheck("a"), [line]).end(None).ok

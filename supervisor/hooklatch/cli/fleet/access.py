@@ -28,13 +28,20 @@ if TYPE_CHECKING:
     from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
-    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_trust", "make_command_error",
+    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_despite_hosts", "make_command_error",
     "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher", "add_hosts",
     "select_hosts", "read_fleet",
 ]  # fmt: skip
 
 T = TypeVar("T")
 EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
+# By the name of an error's class, or of the nearest class that it is derived from; every other one is BAD_DATA.
+CODES = {
+    "BehindError": Exit.BAD_DATA, "MissingFileError": Exit.NO_INPUT, "NotInstalledError": Exit.UNAVAILABLE,
+    "EngineRefusedError": Exit.NOT_PERMITTED, "EngineError": Exit.UNAVAILABLE, "ConflictError": Exit.CONFLICT,
+    "LostRaceError": Exit.CONFLICT, "UnknownOutcomeError": Exit.UNAVAILABLE, "StoppedError": Exit.FINDINGS,
+    "MissingFolderError": Exit.NO_INPUT, "NoVersionError": Exit.NO_INPUT, "NoLibraryError": Exit.UNAVAILABLE,
+}  # fmt: skip
 TIMEOUT = 10.0  # seconds for a connection, and for each reply
 MAX_KEY = 4096  # bytes of its file
 SEEN = "fleet-seen"  # in the state directory: what this machine has seen of fleets
@@ -62,24 +69,28 @@ class EngineAccess(msgspec.Struct, frozen=True):
         return self.key
 
 
-def add_access(parser: Parser) -> None:
-    """Add the options that name the fleet and its engine."""
+def add_access(parser: Parser, *, with_keys: bool = False) -> None:
+    """Add the options that name the fleet and its engine, and `with_keys` those whose signatures are believed."""
     engine = parser.add_argument_group("the engine (else that of [fleet] in the file of hooks)")
-    engine.add_argument("--to", metavar="URL", help="redis://HOST[:PORT][/DB], rediss:// or redis+unix:///PATH")
-    engine.add_argument("--fleet", metavar="NAME", help="the fleet's name")
-    engine.add_argument("--user", metavar="NAME", help="the engine's user")
-    engine.add_argument(
-        "--password-file", metavar="FILE", help="with the engine's password (else HOOKLATCH_FLEET_PASSWORD)"
-    )
-    engine.add_argument("--ca", metavar="FILE", help="certificates that may vouch for the engine")
+    for name, metavar, text in (
+        ("--to", "URL", "redis://HOST[:PORT][/DB], rediss:// or redis+unix:///PATH"),
+        ("--fleet", "NAME", "the fleet's name"),
+        ("--user", "NAME", "the engine's user"),
+        ("--password-file", "FILE", "with the engine's password (else HOOKLATCH_FLEET_PASSWORD)"),
+        ("--ca", "FILE", "certificates that may vouch for the engine"),
+    ):
+        engine.add_argument(name, metavar=metavar, help=text)
+    if with_keys:
+        keys = parser.add_argument_group("keys (else those of [fleet] in the file of hooks)")
+        keys.add_argument("--key", metavar="FILE", help="your private key")
+        keys.add_argument(
+            "--trust", metavar="KEY", action="append", default=[], help="a public key whose versions are believed too"
+        )
 
 
-def add_trust(parser: Parser) -> None:
-    """Add the options that name the keys whose signatures are believed."""
-    keys = parser.add_argument_group("keys (else those of [fleet] in the file of hooks)")
-    keys.add_argument("--key", metavar="FILE", help="your private key")
-    keys.add_argument(
-        "--trust", metavar="KEY", action="append", default=[], help="a public key whose versions are believed too"
+def add_despite_hosts(parser: Parser) -> None:
+    parser.add_argument(
+        "--despite-hosts", action="store_true", help="also where hosts have read versions that are gone"
     )
 
 
@@ -146,7 +157,7 @@ def list_trusted_keys(texts: list[str], key: PrivateKey | None, settings: FleetS
         except KeyFormatError as error:
             raise CommandError(Exit.BAD_DATA, f"{text!r} is not a public key: {error}") from None
         except NoLibraryError as error:
-            raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+            raise make_command_error(error) from None
     return {public.id: public for public in keys}
 
 
@@ -252,39 +263,8 @@ def run_publisher(
 
 def make_command_error(error: Exception) -> CommandError:
     """Return the error with which a command ends for one of the engine or of a fleet's versions."""
-    from hooklatch.fleet.engine.engine import (
-        BehindError,
-        ConflictError,
-        EngineError,
-        EngineRefusedError,
-        MissingFileError,
-        NotInstalledError,
-    )
-    from hooklatch.fleet.publishing.folder import MissingFolderError
-    from hooklatch.fleet.publishing.publisher import LostRaceError, UnknownOutcomeError
-    from hooklatch.fleet.publishing.rollout import StoppedError
-    from hooklatch.fleet.publishing.versions import NoVersionError
-
-    match error:
-        case BehindError():
-            code = Exit.BAD_DATA
-        case MissingFileError():
-            code = Exit.NO_INPUT
-        case NotInstalledError():
-            code = Exit.UNAVAILABLE
-        case EngineRefusedError():
-            code = Exit.NOT_PERMITTED
-        case ConflictError() | LostRaceError():
-            code = Exit.CONFLICT
-        case EngineError() | UnknownOutcomeError():
-            code = Exit.UNAVAILABLE
-        case StoppedError():
-            code = Exit.FINDINGS
-        case MissingFolderError() | NoVersionError():
-            code = Exit.NO_INPUT
-        case _:
-            code = Exit.BAD_DATA
-    return CommandError(code, str(error))
+    codes = (CODES.get(kind.__name__) for kind in type(error).__mro__)
+    return CommandError(next(filter(None, codes), Exit.BAD_DATA), str(error))
 
 
 def add_hosts(parser: Parser) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hooklatch.cli.fleet.access import EXITS, add_access, add_trust, read_engine_access, run_publisher
+from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -31,8 +31,7 @@ def add_diff(parser: Parser) -> None:
         help="two of them; without the first, the newest version but one; without the second, the newest",
     )
     parser.add_argument("--files", action="store_true", help="only the files: build no hooks")
-    add_access(parser)
-    add_trust(parser)
+    add_access(parser, with_keys=True)
 
 
 class DiffSide(msgspec.Struct, frozen=True):

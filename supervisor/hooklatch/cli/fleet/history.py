@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.fleet.access import EXITS, add_access, add_trust, open_seen_heads, read_engine_access, run_publisher
+from hooklatch.cli.fleet.access import EXITS, add_access, open_seen_heads, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -24,8 +24,7 @@ def add_history(parser: Parser) -> None:
     parser.runs(run_fleet_history, example="hooklatch fleet history -n 5", exits=(*EXITS, Exit.FINDINGS))
     parser.prints("fleet.publishing.versions:HistoryReport")
     parser.add_argument("-n", metavar="N", type=int, default=20, dest="most", help="the newest N (20); 0 is all")
-    add_access(parser)
-    add_trust(parser)
+    add_access(parser, with_keys=True)
 
 
 def run_fleet_history(arguments: argparse.Namespace) -> int:

@@ -65,31 +65,17 @@ def add_pace(parser: Parser, *, required: bool = False) -> None:
         "--percent", metavar="N", type=parse_percentage, help="for this share of the hosts (default: 100)"
     )
     width.add_argument("--steps", metavar="N,N,…", type=parse_steps, help="for ever more of them: 1,10,50,100")
-    pace.add_argument(
-        "--wait", metavar="TIME", type=parse_duration, default=300.0, help="at least this long at a step (5m)"
+    hold = (
+        "stop when the share of gates that are denied because a hook is broken is higher by this, on hosts that have"
+        " the version (2%%)"
     )
-    pace.add_argument(
-        "--hold",
-        metavar="N%",
-        type=parse_share,
-        default=2.0,
-        help="stop when the share of gates that are denied because a hook is broken is higher by this, on hosts that"
-        " have the version (2%%)",
-    )
-    pace.add_argument(
-        "--sample",
-        metavar="N",
-        type=parse_count,
-        default=50,
-        help="decisions of such hosts that it takes to compare (50)",
-    )
-    pace.add_argument(
-        "--patience",
-        metavar="TIME",
-        type=parse_duration,
-        default=3600.0,
-        help="stop when a step has not got them by then (1h)",
-    )
+    for name, metavar, kind, default, text in (
+        ("--wait", "TIME", parse_duration, 300.0, "at least this long at a step (5m)"),
+        ("--hold", "N%", parse_share, 2.0, hold),
+        ("--sample", "N", parse_count, 50, "decisions of such hosts that it takes to compare (50)"),
+        ("--patience", "TIME", parse_duration, 3600.0, "stop when a step has not got them by then (1h)"),
+    ):
+        pace.add_argument(name, metavar=metavar, type=kind, default=default, help=text)
 
 
 def parse_percentage(text: str) -> float:

@@ -15,7 +15,7 @@ import msgspec
 from hooklatch.cli.fleet.access import (
     EXITS,
     add_access,
-    add_trust,
+    add_despite_hosts,
     make_command_error,
     read_engine_access,
     run_publisher,
@@ -46,12 +46,9 @@ def add_push(parser: Parser) -> None:
     parser.add_argument("--message", metavar="TEXT", help="what changes, for people (default: the commit)")
     parser.add_argument("--allow-dirty", action="store_true", help="also push what is not committed in git")
     parser.add_argument("--allow-empty", action="store_true", help="also push a folder without a hook")
-    parser.add_argument(
-        "--despite-hosts", action="store_true", help="also where hosts have read versions that are gone"
-    )
+    add_despite_hosts(parser)
     add_pace(parser)
-    add_access(parser)
-    add_trust(parser)
+    add_access(parser, with_keys=True)
 
 
 class PushCandidate(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hooklatch.cli.fleet.access import (
     EXITS,
     add_access,
-    add_trust,
+    add_despite_hosts,
     find_publisher_name,
     read_engine_access,
     run_publisher,
@@ -35,12 +35,9 @@ def add_rollout(parser: Parser) -> None:
     parser.prints("fleet.manifests:Manifest")
     parser.add_argument("version", metavar="VERSION", type=parse_version, help="see: hooklatch fleet history")
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
-    parser.add_argument(
-        "--despite-hosts", action="store_true", help="also where hosts have read versions that are gone"
-    )
+    add_despite_hosts(parser)
     add_pace(parser, required=True)
-    add_access(parser)
-    add_trust(parser)
+    add_access(parser, with_keys=True)
 
 
 def run_fleet_rollout(arguments: argparse.Namespace) -> int:
@@ -77,11 +74,8 @@ def add_rollback(parser: Parser) -> None:
         "--label", metavar="NAME", action="append", help="for hosts with this label (default: those of the newest)"
     )
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
-    parser.add_argument(
-        "--despite-hosts", action="store_true", help="also where hosts have read versions that are gone"
-    )
-    add_access(parser)
-    add_trust(parser)
+    add_despite_hosts(parser)
+    add_access(parser, with_keys=True)
 
 
 def run_fleet_rollback(arguments: argparse.Namespace) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from hooklatch.cli.fleet.access import (
     EXITS,
     add_access,
@@ -23,7 +21,7 @@ from hooklatch.core.text import format_duration
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.logs.trimming import TrimNote
+    from hooklatch.fleet.logs.trimming import TrimmedHost
 
 __all__ = ["add_trim"]
 
@@ -47,7 +45,7 @@ def run_fleet_trim(arguments: argparse.Namespace) -> int:
 
     access = read_engine_access(arguments)
 
-    async def work(engine: Engine) -> tuple[list[tuple[str, TrimNote]], list[str]]:
+    async def work(engine: Engine) -> tuple[list[TrimmedHost], list[str]]:
         hosts = await select_hosts(engine, arguments.host)
         return await trim_hosts(
             engine, hosts, older=arguments.older, by=find_publisher_name(), reason=arguments.reason,
@@ -59,13 +57,11 @@ def run_fleet_trim(arguments: argparse.Namespace) -> int:
         output.print_error(text)
     code = Exit.FINDINGS if reasons else Exit.OK
     if arguments.json:
-        from hooklatch.fleet.logs.trimming import TrimmedHost
-
-        output.say_json([TrimmedHost(host=host, **msgspec.structs.asdict(note)) for host, note in removed])
+        output.say_json(removed)
         return code
     would = "would be removed" if arguments.dry_run else "are removed"
-    for host, note in removed:
-        output.print_line(f"{host}: records through {note.seq} of epoch {note.epoch} {would}")
+    for note in removed:
+        output.print_line(f"{note.host}: records through {note.seq} of epoch {note.epoch} {would}")
     if not removed:
         output.print_line(
             f"nothing arrived longer than {format_duration(arguments.older)} ago, but the newest batches, which stay"

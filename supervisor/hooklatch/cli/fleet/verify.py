@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from hooklatch import paths
 from hooklatch.cli.fleet.access import (
     EXITS,
@@ -72,7 +70,7 @@ def run_fleet_verify(arguments: argparse.Namespace) -> int:
     if local is not None and arguments.record and all(result.host != local[0] for result in results):
         raise CommandError(Exit.NO_INPUT, f"the engine knows no host {local[0]!r}, which this machine is")
     print_verification(results, is_json=arguments.json)
-    return Exit.OK if all(result.is_sound for result in results) else Exit.FINDINGS
+    return Exit.OK if all(result.ok for result in results) else Exit.FINDINGS
 
 
 def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tuple[str, str] | None:
@@ -97,12 +95,11 @@ def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tu
 
 
 def print_verification(results: list[HostVerified], *, is_json: bool) -> None:
-    from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES, CheckedRecord, FleetVerified
+    from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES, FleetVerified
 
-    is_sound = all(result.is_sound for result in results)
+    is_sound = all(result.ok for result in results)
     if is_json:
-        checked = [CheckedRecord(**msgspec.structs.asdict(result), ok=result.is_sound) for result in results]
-        output.say_json(FleetVerified(is_sound, checked, PROVES, DOES_NOT_PROVE))
+        output.say_json(FleetVerified(is_sound, results, PROVES, DOES_NOT_PROVE))
         return
     for result in results:
         output.say_lines(*format_host_verification(result), width=LABELS)

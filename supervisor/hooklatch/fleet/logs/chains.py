@@ -28,8 +28,8 @@ from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_
 from hooklatch.record.verify import verify_record
 
 __all__ = [
-    "LocalComparison", "LocalReport", "verify_local", "DOES_NOT_PROVE", "PROVES", "CheckedRecord", "FleetVerified",
-    "HostCheck", "HostVerified",
+    "LocalComparison", "LocalReport", "verify_local", "DOES_NOT_PROVE", "PROVES", "FleetVerified", "HostCheck",
+    "HostVerified",
 ]  # fmt: skip
 
 MAX_DIFFERENCES = 100  # differences to name
@@ -148,7 +148,10 @@ DOES_NOT_PROVE = (
 
 
 class HostVerified(msgspec.Struct):
-    """The result of the check of one host.  `ranges` are unbroken runs of each epoch; `whole` had nothing left out."""
+    """The result of the check of one host; `ok`: nothing is wrong with its record.
+
+    `ranges` are unbroken runs of each epoch.  `whole` records had nothing left out.
+    """
 
     host: str
     records: int = 0
@@ -161,23 +164,14 @@ class HostVerified(msgspec.Struct):
     omitted: int = 0
     notes: list[str] = []
     local: LocalReport | None = None
-
-    @property
-    def is_sound(self) -> bool:
-        return not self.findings and (self.local is None or self.local.ok)
-
-
-class CheckedRecord(HostVerified, kw_only=True):
-    """The result of the check of one host, and whether nothing is wrong with its record."""
-
-    ok: bool
+    ok: bool = False
 
 
 class FleetVerified(msgspec.Struct, frozen=True):
     """`fleet verify`."""
 
     ok: bool
-    hosts: list[CheckedRecord]
+    hosts: list[HostVerified]
     proves: str
     does_not_prove: tuple[str, ...]
 
@@ -276,6 +270,7 @@ class HostCheck:
             self._check_report(report)
         for witness in witnesses:
             self._check_witness(witness)
+        verified.ok = not verified.findings
         return verified
 
     # -- one epoch -----------------------------------------------------------------------------------------------------

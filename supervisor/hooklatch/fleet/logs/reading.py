@@ -7,8 +7,10 @@ cannot miss a batch: each look asks every log for the batches after the number t
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
+from itertools import groupby
+from operator import itemgetter
 
 import msgspec
 import trio
@@ -55,57 +57,51 @@ class FleetReader:
         if trio.current_time() >= self._listed_until:
             self._listed = await list_logs(self._engine, self._hosts)
             self._listed_until = trio.current_time() + LISTED
-            async with aclosing(self._restart_shortened_logs()) as arrivals:
-                async for arrival in arrivals:
-                    yield arrival
-        starts = [(key, self._positions.get(key, 0)) for key in self._listed]
-        async with aclosing(
-            self._merge([ForwardReader(self._engine, *host_starts) for host_starts in group_by_host(starts)])
-        ) as arrivals:
+            for key in self._listed:
+                if (finding := await self._restart_shortened_log(*key)) is not None:
+                    yield finding
+        async with aclosing(self._merge(self._listed, self._positions, is_backward=False)) as arrivals:
             async for arrival in arrivals:
                 yield arrival
 
-    async def _restart_shortened_logs(self) -> AsyncGenerator[ReceivedBatch]:
-        """Begin anew with each log that has less than was read of it, and yield a finding.
+    async def _restart_shortened_log(self, host: str, epoch: int) -> ReceivedBatch | None:
+        """Begin anew with a log that has less than was read of it, and return a finding.
 
         It was emptied, or restored from an older copy: the entries below the old number may be other ones.
         """
-        for key in self._listed:
-            host, epoch = key
-            position = self._positions.get(key, 0)
-            facts = await self._engine.log_facts(host, epoch) if position else None
-            if facts is not None and facts.last < position:
-                self._positions[key] = 0
-                text = (
-                    f"the log of {host} (epoch {epoch}) was read through {position}, and the engine has no more than"
-                    f" {facts.last}: it was emptied or restored from an older copy, and is read anew"
-                )
-                now = int((await self._engine.facts())["clock"])
-                finding = LogFinding(host, "engine", text, epoch, position)
-                yield ReceivedBatch(host, epoch, RecordBatch(0, 0, b"", now), (), (finding,))
+        position = self._positions.get((host, epoch), 0)
+        facts = await self._engine.log_facts(host, epoch) if position else None
+        if facts is None or facts.last >= position:
+            return None
+        self._positions[host, epoch] = 0
+        text = (
+            f"the log of {host} (epoch {epoch}) was read through {position}, and the engine has no more than"
+            f" {facts.last}: it was emptied or restored from an older copy, and is read anew"
+        )
+        now = int((await self._engine.facts())["clock"])
+        finding = LogFinding(host, "engine", text, epoch, position)
+        return ReceivedBatch(host, epoch, RecordBatch(0, 0, b"", now), (), (finding,))
 
-    async def forwards(self) -> AsyncGenerator[ReceivedBatch]:
+    def forwards(self) -> AsyncGenerator[ReceivedBatch]:
         """Yield all batches, oldest first."""
-        starts = [(key, 0) for key in await list_logs(self._engine, self._hosts)]
-        async with aclosing(
-            self._merge([ForwardReader(self._engine, *host_starts) for host_starts in group_by_host(starts)])
-        ) as arrivals:
-            async for arrival in arrivals:
-                yield arrival
+        return self._merge(None, {}, is_backward=False)
 
-    async def backwards(self) -> AsyncGenerator[ReceivedBatch]:
+    def backwards(self) -> AsyncGenerator[ReceivedBatch]:
         """Yield all batches, newest first; the records in each are in order all the same."""
-        starts = [(key, AFTER_ALL) for key in reversed(await list_logs(self._engine, self._hosts))]
-        async with aclosing(
-            self._merge([BackwardReader(self._engine, *host_starts) for host_starts in group_by_host(starts)])
-        ) as arrivals:
-            async for arrival in arrivals:
-                yield arrival
+        return self._merge(None, {}, is_backward=True)
 
-    async def _merge(self, cursors: Sequence[LogCursor]) -> AsyncGenerator[ReceivedBatch]:
+    async def _merge(
+        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], *, is_backward: bool
+    ) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the batches of some logs, or of all, each from its position on."""
+        keys = await list_logs(self._engine, self._hosts) if keys is None else keys
+        keys = keys[::-1] if is_backward else keys
+        logs_by_host = {host: list(logs) for host, logs in groupby(keys, itemgetter(0))}
         heap: list[tuple[int, int, LogCursor]] = []
-        for number, cursor in enumerate(cursors):
-            cursor.limit = max(1, AT_ONCE // len(cursors))
+        for number, (host, logs) in enumerate(logs_by_host.items()):
+            starts = [(epoch, AFTER_ALL if is_backward else positions.get((host, epoch), 0)) for _, epoch in logs]
+            limit = max(1, AT_ONCE // len(logs_by_host))
+            cursor = LogCursor(self._engine, host, starts, limit=limit, is_backward=is_backward)
             if await cursor.advance():
                 heap.append((cursor.rank, number, cursor))
         heapq.heapify(heap)
@@ -125,14 +121,17 @@ class FleetReader:
 class LogCursor:
     """A cursor in one host's log; its `batch`, of `epoch`, is the next to take, in the order of `rank`."""
 
-    def __init__(self, engine: Engine, host: str, starts: list[tuple[int, int]]) -> None:
+    def __init__(
+        self, engine: Engine, host: str, starts: list[tuple[int, int]], *, limit: int, is_backward: bool
+    ) -> None:
         self.host = host
         self.epoch = 0
         self.batch: RecordBatch = RecordBatch(0, 0, b"")
-        self.rank = 0
-        self.limit = 1  # batches to read at once
+        self.rank = -(2**63)
         self._engine = engine
         self._starts = starts[::-1]  # epochs to come, each with where to begin
+        self._limit = limit  # batches to read at once
+        self._is_backward = is_backward
         self._ready: list[RecordBatch] = []
         self._position = 0
         self._is_open = False
@@ -141,7 +140,7 @@ class LogCursor:
         """Go to the next batch; return whether there is one."""
         while not self._ready:
             if self._is_open:
-                self._ready = (await self._read(self._position))[::-1]
+                self._ready = (await self._read())[::-1]
                 self._is_open = bool(self._ready)
             elif self._starts:
                 self.epoch, self._position = self._starts.pop()
@@ -151,48 +150,15 @@ class LogCursor:
         self.batch = self._ready.pop()
         self._position = self.batch.last
         # The host's own time of a batch may be false: it never moves the batch before or behind its neighbours.
-        self.rank = max(self.rank, self._compute_rank(self.batch.at))
+        self.rank = max(self.rank, -self.batch.at if self._is_backward else self.batch.at)
         return True
 
-    def _compute_rank(self, at: int) -> int:
-        raise NotImplementedError
-
-    async def _read(self, position: int) -> list[RecordBatch]:
-        raise NotImplementedError
-
-
-class ForwardReader(LogCursor):
-    """A cursor from the oldest batch on."""
-
-    def _compute_rank(self, at: int) -> int:
-        return at
-
-    async def _read(self, position: int) -> list[RecordBatch]:
-        return list(await self._engine.batches(self.host, self.epoch, position, limit=self.limit))
-
-
-class BackwardReader(LogCursor):
-    """A cursor from the newest batch on."""
-
-    def __init__(self, engine: Engine, host: str, starts: list[tuple[int, int]]) -> None:
-        super().__init__(engine, host, starts)
-        self.rank = -(2**63)
-
-    def _compute_rank(self, at: int) -> int:
-        return -at
-
-    async def _read(self, position: int) -> list[RecordBatch]:
-        batches = list(await self._engine.batches_before(self.host, self.epoch, position, limit=self.limit))
-        latest = 0
-        for number in range(len(batches) - 1, -1, -1):  # no batch arrived before the one that it follows
-            latest = max(latest, batches[number].at)
-            batches[number] = msgspec.structs.replace(batches[number], at=latest)
+    async def _read(self) -> list[RecordBatch]:
+        read = self._engine.batches_before if self._is_backward else self._engine.batches
+        batches = list(await read(self.host, self.epoch, self._position, limit=self._limit))
+        if self._is_backward:
+            latest = 0
+            for number in range(len(batches) - 1, -1, -1):  # no batch arrived before the one that it follows
+                latest = max(latest, batches[number].at)
+                batches[number] = msgspec.structs.replace(batches[number], at=latest)
         return batches
-
-
-def group_by_host(logs: Iterable[tuple[LogKey, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Group the starts in each log by host: epochs in the order given."""
-    starts_by_host: dict[str, list[tuple[int, int]]] = {}
-    for (host, epoch), start in logs:
-        starts_by_host.setdefault(host, []).append((epoch, start))
-    return list(starts_by_host.items())

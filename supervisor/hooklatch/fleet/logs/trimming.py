@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from hooklatch.fleet.batches import BatchError, ShippedRecord, unpack_batch
 from hooklatch.fleet.engine.engine import Engine, RecordBatch
-from hooklatch.fleet.manifests import FleetError, Sha256
+from hooklatch.fleet.manifests import FleetError, Sha256, decode_document
 from hooklatch.fleet.reports import read_report
 
 __all__ = ["TrimRange", "TrimNote", "TrimmedHost", "TrimmedHosts", "choose_trim_range", "read_trimmed", "trim_hosts"]
@@ -82,10 +82,7 @@ def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
     """
     notes_by_epoch: dict[int, TrimNote] = {}
     for epoch, data in notes.items():
-        try:
-            notes_by_epoch[epoch] = msgspec.json.decode(data, type=TrimNote)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise FleetError(f"the note on what was trimmed from epoch {epoch} cannot be read: {error}") from None
+        notes_by_epoch[epoch] = decode_document(data, TrimNote, f"the note on what was trimmed from epoch {epoch}")
         if notes_by_epoch[epoch].epoch != epoch:
             raise FleetError(
                 f"the note on what was trimmed from epoch {epoch} is of epoch {notes_by_epoch[epoch].epoch}"
@@ -95,10 +92,10 @@ def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
 
 async def trim_hosts(
     engine: Engine, hosts: Iterable[str], *, older: float, by: str, reason: str, is_dry: bool = False
-) -> tuple[list[tuple[str, TrimNote]], list[str]]:
+) -> tuple[list[TrimmedHost], list[str]]:
     """Remove batches that arrived more than `older` seconds ago, by the engine's clock.
 
-    Return the notes, with their hosts, and a text for each log that was kept though it is old enough.
+    Return the notes and a text for each log that was kept though it is old enough.
 
     Raises:
         EngineError: the engine does not allow it.
@@ -107,7 +104,7 @@ async def trim_hosts(
     chosen_hosts = set(hosts)
     logs = sorted([log async for log in engine.logs() if log[0] in chosen_hosts])
     ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await list_reported_epochs(engine)
-    written_notes: list[tuple[str, TrimNote]] = []
+    written_notes: list[TrimmedHost] = []
     kept_texts: list[str] = []
     for host, epoch in logs:
         batches = await list_bare_batches(engine, host, epoch)
@@ -123,7 +120,7 @@ async def trim_hosts(
         note = make_note(epoch, last, batches[:count], before, at=now, by=by, reason=reason)
         if not is_dry:
             await engine.trim(host, epoch, note.seq, msgspec.json.encode(note))
-        written_notes.append((host, note))
+        written_notes.append(TrimmedHost(host=host, **msgspec.structs.asdict(note)))
     return written_notes, kept_texts
 
 

@@ -86,6 +86,7 @@ async def verify_host(
         verified.notes.append("it has no report: its link has never reported, or the report was removed")
     if comparison is not None:
         verified.local = verify_local(comparison, check.heads(current))
+        verified.ok = verified.ok and verified.local.ok
     return verified
 
 
