@@ -1,34 +1,74 @@
-"""The fleet's part of a daemon: its policy, this host's contact, and the link that may change both.
+"""The fleet's part of a daemon: its policy, this host's contact, the link that may change both, and the report on them.
 
-The daemon loads it when hooks.toml has [fleet], or when a fleet left a policy here.
+The daemon loads it when hooks.toml has [fleet], or when a fleet left a policy here.  A link may call fleet_follow,
+fleet_apply and fleet_shipped; fleet_reset is for administrators alone.
 """
 
 from __future__ import annotations
 
+import base64
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from hooklatch.core.health import ActiveFaults
-from hooklatch.fleet.host.admission import LinkAdmission, LinkToken
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.text import suggest_name
+from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
-from hooklatch.fleet.host.methods import FleetMethods, FleetReport
 from hooklatch.fleet.settings import read_settings
-from hooklatch.service.api.contributions import PolicyContribution
-from hooklatch.service.api.methods import MethodTable
+from hooklatch.service.api.contributions import PolicyContribution, PolicyRejectedError
+from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from hooklatch.core.status_answers import FleetStatus
+    from hooklatch.core.status_answers import (
+        AppliedAnswer,
+        EmptyAnswer,
+        FleetReportAnswer,
+        FleetStatus,
+        FleetVersions,
+    )
     from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["FleetHost"]
+
+logger = logging.getLogger("hooklatch.fleet")
+ROLES = ("link",)
+
+
+class FollowParams(msgspec.Struct, frozen=True):
+    """Stored manifests as texts, in order.  An empty list says that the engine has no newer one.
+
+    Without a list the request changes nothing: it only asks for this host's report.
+    """
+
+    manifests: list[str] | None = None
+
+
+class ApplyParams(msgspec.Struct, frozen=True):
+    """The number of a version, and its bundle in base64."""
+
+    version: int
+    bundle: str
+
+
+class ShippedParams(msgspec.Struct, frozen=True):
+    """The number of the last entry up to which the engine has acknowledged all; 0 if it has none."""
+
+    seq: Annotated[int, Meta(ge=0)]
+
+
+class ResetParams(msgspec.Struct, frozen=True):
+    reason: str
 
 
 class FleetHost(PolicyContribution):
@@ -38,30 +78,23 @@ class FleetHost(PolicyContribution):
         self.counts: Counter[str] = Counter()  # what happened to the policy, by the action that is recorded
         self._daemon = daemon
         self._unreadable: str | None = None  # the reason why the settings that the daemon kept are unknown
-        faults = ActiveFaults()
-        self.token = LinkToken(os.path.dirname(daemon.places["admin"]), faults, self._end_links)
+        self._faults = ActiveFaults()  # of the layer and of the token
+        self.token = LinkToken(os.path.dirname(daemon.places["admin"]), self._faults, self._end_links)
         self.contact = FleetContact(daemon.state, self._note, daemon.files.deny)
-        self.layer = FleetLayer(daemon.state, self._note, faults, lambda: self.contact.denial)
-        self.report = FleetReport(self.layer, self.contact, faults, self.counts, daemon.bus)
-        self.methods = FleetMethods(
-            fleet=self.layer, contact=self.contact, files=daemon.files, sources=daemon.sources,
-            generations=daemon.generations, status=daemon.status, report=self.report,
-            background=daemon.dispatcher.background,
-        )  # fmt: skip
-        self.admission = LinkAdmission(self.token, daemon.record, self._note)
+        self.layer = FleetLayer(daemon.state, self._note, self._faults, lambda: self.contact.denial)
         self.layer.load()
 
     @property
     def of_administrators(self) -> MethodTable:
-        return self.methods.of_administrators
+        return {"fleet_reset": ApiMethod(ResetParams, self._reset)}
 
     @property
     def of_links(self) -> MethodTable:
-        return {**self.admission.methods, **self.methods.of_links}
-
-    @property
-    def problems(self) -> list[str]:
-        return [*self.report.problems, *([self._unreadable] if self._unreadable is not None else [])]
+        return {
+            "fleet_follow": ApiMethod(FollowParams, self._follow),
+            "fleet_apply": ApiMethod(ApplyParams, self._apply),
+            "fleet_shipped": ApiMethod(ShippedParams, self._shipped),
+        }
 
     def take(self, settings: Settings) -> None:
         try:
@@ -74,14 +107,61 @@ class FleetHost(PolicyContribution):
         self.layer.take(fleet)
         self.contact.take(fleet)
 
-    def status(self) -> FleetStatus | None:
-        return self.report.status()
-
     async def run(self) -> None:
         await self.contact.run()
 
     def close(self) -> None:
         self.token.remove()
+
+    # -- the report ---------------------------------------------------------------------------------------------------
+
+    @property
+    def problems(self) -> list[str]:
+        """Return what is wrong, and what to do."""
+        stale = self.contact.denial or self.contact.problem
+        return [*self._faults, *(text for text in (stale, self._unreadable) if text is not None)]
+
+    def status(self) -> FleetStatus | None:
+        settings, contact = self.layer.settings, self.contact
+        if settings is None and self.layer.applied is None:
+            return None
+        connections = self._daemon.bus.connections.values()
+        return {
+            "name": settings.name if settings is not None else None,
+            "host": settings.host if settings is not None else None,
+            "labels": settings.labels if settings is not None else (),
+            **self._describe_versions(),
+            "contact_at": contact.at,
+            "is_stale": contact.is_stale,
+            "max_staleness_s": settings.max_staleness if settings is not None else None,
+            "when_stale": settings.when_stale if settings is not None else None,
+            "denies": self.layer.denies,
+            "links": sum(connection.role == "link" for connection in connections),
+            "counts": dict(self.counts),
+            "problems": self.problems,
+        }
+
+    def _describe_versions(self) -> FleetVersions:
+        """Return which versions this host has read, should have and has, and the seconds since its last contact."""
+        layer, head, age = self.layer, self.layer.head, self.contact.age
+        return {
+            "head": {"version": head.version, "digest": head.digest},
+            "wanted": layer.wanted.describe() if layer.wanted is not None else None,
+            "applied": layer.active.describe() if layer.active is not None else None,
+            "stale_s": round(age, 1) if age is not None else None,
+        }
+
+    def _report(self) -> FleetReportAnswer:
+        """Return this host's report to its link."""
+        settings, status = self.layer.settings, self._daemon.status
+        return {
+            **self._describe_versions(),
+            "problem": "; ".join(self.layer.problems) or None,
+            "host": settings.host if settings is not None else None,
+            "labels": settings.labels if settings is not None else (),
+            "health": status.report_health()["health"],
+            "revision": status.registries.view.revision,
+        }
 
     # -- the policy ---------------------------------------------------------------------------------------------------
 
@@ -106,10 +186,76 @@ class FleetHost(PolicyContribution):
         return await self.layer.leave()
 
     async def clean(self) -> None:
-        await self.methods.clean()
+        """Remove the bundles that no fire needs any more."""
+        await self._daemon.generations.wait_quiesced()
+        await self.layer.clean(self._is_used)
+
+    def _is_used(self, root: str) -> bool:
+        return any(location.startswith(f"{root}/") for location, _ in tuple(self._daemon.sources.pools))
+
+    # -- the link and its methods -------------------------------------------------------------------------------------
 
     def admit(self, connection: Connection, role: str, token: str | None, *, has_session: bool) -> None:
-        self.admission.admit(connection, role, token, has_session=has_session)
+        if role not in ROLES:
+            hint = suggest_name(role, ROLES) or "; the only role is link"
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown role {role!r}{hint}")
+        if has_session:
+            raise RpcError(ErrorCode.INVALID_PARAMS, "a link has no session; leave one of the two out")
+        refusal = self.token.find_refusal(token, is_admin=connection.is_admin)
+        if refusal is not None:
+            logger.warning("link refused: %s", refusal.message, extra={"connection": connection.number})
+            self._note("fleet", {"action": "link refused", "problem": refusal.message})
+            raise refusal
+        connection.role = "link"
+
+    async def _shipped(self, connection: Connection, params: ShippedParams) -> EmptyAnswer:
+        """Note what the engine has acknowledged; a smaller number than before counts too: it may have lost entries.
+
+        Raises:
+            RpcError: there is no such entry, so the engine's log is of another record.
+        """
+        try:
+            self._daemon.record.set_shipped(params.seq)
+        except ValueError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"{error}; the engine's log is of another record") from None
+        return {}
+
+    async def _follow(self, connection: Connection, params: FollowParams) -> FleetReportAnswer:
+        """Read manifests; return which versions this host has read, should have and has."""
+        if params.manifests is not None:
+            try:
+                await self.layer.follow(params.manifests)
+            except PolicyRejectedError as error:
+                raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        if params.manifests == [] and self.layer.is_current:
+            await self.contact.record_contact()
+        return self._report()
+
+    async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:
+        """Activate a version; if anything is wrong with it, the last good one stays active."""
+        try:
+            data = base64.b64decode(params.bundle, validate=True)
+        except ValueError:
+            raise RpcError(ErrorCode.INVALID_PARAMS, "bundle is not base64") from None
+        try:
+            applied = await self.layer.apply(params.version, data, self._daemon.files.apply)
+        except PolicyRejectedError as error:
+            raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
+        # In the background: fires that began under the old version may run its workers for a while yet.
+        self._daemon.dispatcher.background.spawn("fleet clean-up", self.clean)
+        return {"applied": applied.describe(), "revision": self._daemon.registries.view.revision}
+
+    async def _reset(self, connection: Connection, params: ResetParams) -> FleetReportAnswer:
+        """Forget which versions were read; the active policy stays."""
+        reason = " ".join(params.reason.split())
+        if not reason:
+            raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it is recorded')
+        try:
+            await self.layer.reset(reason)
+        except PolicyRejectedError as error:
+            raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
+        await self._daemon.files.reload()
+        return self._report()
 
     # -- notes --------------------------------------------------------------------------------------------------------
 
