@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hooklatch.errors import format_install_command
@@ -84,47 +86,31 @@ class PrivateKey:
         return base64.b64encode(self._key.sign(PURPOSE + payload)).decode()
 
 
-def make_key() -> PrivateKey:
-    """Return a new key.
+def load_library() -> ModuleType:
+    """Return the module of the keys, which the daemon does not load at its start.
 
     Raises:
         NoLibraryError: `cryptography` is not installed.
     """
     try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        return importlib.import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
     except ImportError:
         raise NoLibraryError from None
-    return PrivateKey(Ed25519PrivateKey.generate())
+
+
+def make_key() -> PrivateKey:
+    """Return a new key; the errors of this and of the readers are those of `load_library` and `decode_key`."""
+    return PrivateKey(load_library().Ed25519PrivateKey.generate())
 
 
 def read_public(text: str) -> PublicKey:
-    """Read a public key.
-
-    Raises:
-        KeyFormatError: the text is not a key of this kind.
-        NoLibraryError: `cryptography` is not installed.
-    """
     raw = decode_key(text)
-    try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError:
-        raise NoLibraryError from None
-    return PublicKey(raw, Ed25519PublicKey.from_public_bytes(raw))
+    return PublicKey(raw, load_library().Ed25519PublicKey.from_public_bytes(raw))
 
 
 def read_private(text: str) -> PrivateKey:
-    """Read a private key.
-
-    Raises:
-        KeyFormatError: the text is not a key of this kind.
-        NoLibraryError: `cryptography` is not installed.
-    """
     raw = decode_key(text, PRIVATE)
-    try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    except ImportError:
-        raise NoLibraryError from None
-    return PrivateKey(Ed25519PrivateKey.from_private_bytes(raw))
+    return PrivateKey(load_library().Ed25519PrivateKey.from_private_bytes(raw))
 
 
 def decode_key(text: str, prefix: str = PUBLIC) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,7 @@ class ShownLog:
         self._follows: bool = arguments.follow
         self._is_json: bool = arguments.json
         self._width = 0  # of the hosts' names
+        self._printed = 0  # records
 
     async def show(self, engine: Engine) -> None:
         from hooklatch.fleet.logs.reading import FleetReader
@@ -83,24 +84,24 @@ class ShownLog:
         reader = FleetReader(engine, set(self._hosts) or None)
         if self._follows:
             await reader.mark_end()
-        is_empty = True
         if self._number == 0:
-            async with aclosing(reader.forwards()) as arrivals:
-                async for arrival in arrivals:
-                    for entry in self._select(arrival):
-                        self._print(entry)
-                        is_empty = False
-                    if not output.has_reader():
-                        return
+            await self._print_matching(reader.forwards())
         else:
             for entry in await self._read_newest(reader):
                 self._print(entry)
-                is_empty = False
-        if is_empty and not self._follows:
+        if not self._printed and not self._follows:
             await self._check_names(engine)
             output.print_error(f"no record of the fleet {self._access.fleet!r} matches")
         if self._follows:
-            await self._follow(reader)
+            await self._print_matching(follow_fleet_log(reader))
+
+    async def _print_matching(self, batches: AsyncGenerator[ReceivedBatch]) -> None:
+        async with aclosing(batches) as arrivals:
+            async for arrival in arrivals:
+                for entry in self._select(arrival):
+                    self._print(entry)
+                if not output.has_reader():
+                    return
 
     async def _read_newest(self, reader: FleetReader) -> list[FleetLogEntry]:
         entries: list[FleetLogEntry] = []
@@ -110,12 +111,6 @@ class ShownLog:
                 if len(entries) >= self._number:
                     break
         return entries[: self._number][::-1]
-
-    async def _follow(self, reader: FleetReader) -> None:
-        async with aclosing(follow_fleet_log(reader)) as arrivals:
-            async for arrival in arrivals:
-                for entry in self._select(arrival):
-                    self._print(entry)
 
     def _select(self, arrival: ReceivedBatch) -> Iterable[FleetLogEntry]:
         for finding in arrival.findings:
@@ -137,6 +132,7 @@ class ShownLog:
         return (since is None or max(moments) >= since) and (until is None or min(moments) <= until)
 
     def _print(self, entry: FleetLogEntry) -> None:
+        self._printed += 1
         document = entry.document if self._is_json else entry.record.document
         print_record(
             document, is_json=self._is_json, is_whole=self._filters.decision_id is not None,

@@ -28,7 +28,7 @@ from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_
 from hooklatch.record.verify import verify_record
 
 __all__ = [
-    "LocalComparison", "LocalReport", "verify_local", "DOES_NOT_PROVE", "PROVES", "FleetVerified", "HostCheck",
+    "LocalComparison", "LocalReport", "DOES_NOT_PROVE", "PROVES", "FleetVerified", "HostCheck",
     "HostVerified",
 ]  # fmt: skip
 
@@ -110,21 +110,20 @@ class LocalComparison:
                     f"{format_local_value(own.get(name))}"
                 )
 
+    def end(self, heads: Sequence[ChainWitness]) -> LocalReport:
+        """Check the local files, with the heads that the engine has as witnesses, when all batches were taken.
+
+        Raises:
+            NoRecordError: there is no local record.
+        """
+        self.report.record = verify_record(self._folder, heads)
+        return self.report
+
     def _add_difference(self, text: str) -> None:
         if len(self.report.differences) < MAX_DIFFERENCES:
             self.report.differences.append(text)
         else:
             self.report.omitted += 1
-
-
-def verify_local(comparison: LocalComparison, heads: Sequence[ChainWitness]) -> LocalReport:
-    """Check the local files, with the heads that the engine has as witnesses; call it when all batches are read.
-
-    Raises:
-        NoRecordError: there is no local record.
-    """
-    comparison.report.record = verify_record(comparison.report.folder, heads)
-    return comparison.report
 
 
 def format_local_value(value: object) -> str:
@@ -183,7 +182,6 @@ class HostCheck:
         self._log = HostLog(host)
         self._host = host
         self._trimmed: Mapping[int, TrimNote] = {}
-        self._records = self._whole = 0
         self._skipped: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and number of the segment's record
         self._retired: dict[int, list[RetiredEntry]] = {}
         self._arrivals: list[tuple[int, int, int]] = []  # at, epoch and last number of each batch
@@ -203,11 +201,11 @@ class HostCheck:
         arrival = self._log.take(epoch, batch)
         for finding in arrival.findings:
             self._keep_finding(finding)
-        self._records += len(arrival.entries)
+        self._verified.records += len(arrival.entries)
         self._arrivals.append((batch.at, epoch, batch.last))
         for entry in arrival.entries:
             record = entry.record
-            self._whole += record.is_whole
+            self._verified.whole += record.is_whole
             if record.kind == "segment" and (skipped := read_skipped_range(record.document)) is not None:
                 self._skipped[epoch, record.seq] = skipped
             elif record.kind == "retired" and (retired := read_retired(record.document)) is not None:
@@ -260,7 +258,7 @@ class HostCheck:
     def end(self, report: HostReport | None, witnesses: Sequence[ChainWitness] = ()) -> HostVerified:
         """Finish the check."""
         verified = self._verified
-        verified.records, verified.whole, verified.repeated = self._records, self._whole, self._log.repeated
+        verified.repeated = self._log.repeated
         epochs = sorted({*self._log.seen_records, *self._trimmed})
         for epoch in epochs:
             self._check_epoch(epoch, self._log.seen_records.get(epoch, SeenRecords()))

@@ -19,7 +19,7 @@ from hooklatch.fleet.engine.engine import Engine, RecordBatch
 from hooklatch.fleet.manifests import FleetError, Sha256, decode_document
 from hooklatch.fleet.reports import read_report
 
-__all__ = ["TrimRange", "TrimNote", "TrimmedHost", "TrimmedHosts", "choose_trim_range", "read_trimmed", "trim_hosts"]
+__all__ = ["TrimNote", "TrimmedHost", "TrimmedHosts", "count_older", "read_trimmed", "trim_hosts"]
 
 AT_ONCE = 8  # batches in memory
 
@@ -50,28 +50,20 @@ class TrimmedHost(TrimNote, frozen=True, kw_only=True):
 TrimmedHosts: TypeAlias = list[TrimmedHost]
 
 
-class TrimRange(msgspec.Struct, frozen=True):
-    """The batches to remove from one epoch: the `count` oldest, the last of which is `batch`."""
-
-    batch: RecordBatch
-    count: int
-
-
-def choose_trim_range(batches: Sequence[RecordBatch], older_than: int, *, keeps_newest: bool) -> TrimRange | None:
-    """Choose the batches that arrived before a moment, in ms by the engine's clock, from the beginning on.
+def count_older(batches: Sequence[RecordBatch], older_than: int, *, keeps_newest: bool) -> int:
+    """Return how many batches arrived before a moment, in ms by the engine's clock, from the beginning on.
 
     `batches` are all of an epoch, or its oldest; the last of them stays where `keeps_newest`.
     """
-    trim_range = None
-    latest = 0
+    older = latest = 0
     candidates = batches[:-1] if keeps_newest else batches
     for count, batch in enumerate(candidates, 1):
         # A host may claim any time, but a later batch did not arrive earlier.
         latest = max(latest, batch.at)
         if latest >= older_than:
             break
-        trim_range = TrimRange(batch, count)
-    return trim_range
+        older = count
+    return older
 
 
 def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
@@ -108,42 +100,33 @@ async def trim_hosts(
     kept_texts: list[str] = []
     for host, epoch in logs:
         batches = await list_bare_batches(engine, host, epoch)
-        cut = choose_trim_range(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
-        if cut is None:
+        cut = count_older(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
+        if not cut:
             continue
         try:
             before = read_trimmed(await engine.notes(host)).get(epoch)
-            last, count = await find_readable_record(engine, host, epoch, batches[: cut.count])
+            last, count = await find_readable_record(engine, host, epoch, batches[:cut])
         except FleetError as error:
             kept_texts.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
             continue
-        note = make_note(epoch, last, batches[:count], before, at=now, by=by, reason=reason)
+        note = TrimNote(epoch=epoch, seq=last.seq, hash=last.hash, batches=0, at=now, by=by, reason=reason)
+        note = count_in_note(note, batches[:count], before)
         if not is_dry:
             await engine.trim(host, epoch, note.seq, msgspec.json.encode(note))
         written_notes.append(TrimmedHost(host=host, **msgspec.structs.asdict(note)))
     return written_notes, kept_texts
 
 
-def make_note(
-    epoch: int,
-    last: ShippedRecord,
-    batches: Sequence[RecordBatch],
-    before: TrimNote | None,
-    *,
-    at: int,
-    by: str,
-    reason: str,
-) -> TrimNote:
-    """Return the note on batches through this entry; `before` is the present note.
+def count_in_note(note: TrimNote, batches: Sequence[RecordBatch], before: TrimNote | None) -> TrimNote:
+    """Return a note on these batches with their number, or `before`, the present note, if that is on more.
 
     A trim that was killed after its note has left batches that this note has counted, and another operator may just
     have removed more.  A note that counts too many would cover what a host removes.
     """
-    if before is not None and before.seq >= last.seq:
+    if before is not None and before.seq >= note.seq:
         return before
     noted, through = (before.batches, before.seq) if before is not None else (0, 0)
-    noted += sum(batch.last > through for batch in batches)
-    return TrimNote(epoch=epoch, seq=last.seq, hash=last.hash, batches=noted, at=at, by=by, reason=reason)
+    return msgspec.structs.replace(note, batches=noted + sum(batch.last > through for batch in batches))
 
 
 async def list_reported_epochs(engine: Engine) -> set[tuple[str, int]]:

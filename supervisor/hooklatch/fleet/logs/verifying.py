@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from hooklatch.fleet.engine.engine import Engine, StoredReport
-from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison, verify_local
+from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison
 from hooklatch.fleet.logs.reading import list_logs
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError
@@ -56,7 +56,11 @@ async def verify_host(
     witnesses: Sequence[ChainWitness],
 ) -> HostVerified:
     check = HostCheck(host)
-    host_report = read_report_or_add_finding(check, report)
+    host_report: HostReport | None = None
+    try:
+        host_report = read_report(report.data, host) if report is not None else None
+    except FleetError as error:
+        check.add_finding("report", str(error))
     # Usually the newest epoch; an earlier one where another machine used this host's name for a while.
     current = host_report.epoch if host_report is not None and host_report.epoch in epochs else max(epochs, default=0)
     notes = await engine.notes(host)
@@ -71,7 +75,10 @@ async def verify_host(
                     comparison.take(arrival.entries, is_current=epoch == current)
             after = batches[-1].last
     notes_after = await engine.notes(host)  # a note is written before anything is removed
-    take_notes(check, notes_after)
+    try:
+        check.take_trim_notes(read_trimmed(notes_after))
+    except FleetError as error:
+        check.add_finding("engine", str(error))
     was_trimmed = notes_after != notes
     for epoch, log_facts in facts.items():
         if log_facts is not None and not was_trimmed:
@@ -85,23 +92,6 @@ async def verify_host(
     if report is None:
         verified.notes.append("it has no report: its link has never reported, or the report was removed")
     if comparison is not None:
-        verified.local = verify_local(comparison, check.heads(current))
+        verified.local = comparison.end(check.heads(current))
         verified.ok = verified.ok and verified.local.ok
     return verified
-
-
-def take_notes(check: HostCheck, notes: Mapping[int, bytes]) -> None:
-    try:
-        check.take_trim_notes(read_trimmed(notes))
-    except FleetError as error:
-        check.add_finding("engine", str(error))
-
-
-def read_report_or_add_finding(check: HostCheck, report: StoredReport | None) -> HostReport | None:
-    if report is None:
-        return None
-    try:
-        return read_report(report.data, report.host)
-    except FleetError as error:
-        check.add_finding("report", str(error))
-        return None

@@ -10,7 +10,7 @@ that share, so a host on which most decisions are such denials, and were not bef
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 import msgspec
@@ -86,13 +86,13 @@ def compare_hosts(
     """Compare the hosts of a rollout's newest version; `before` is what they reported when the rollout began."""
     canary, baseline, missing = dict[str, GateCounts](), dict[str, GateCounts](), list[str]()
     refusing, unreachable = list[tuple[str, str]](), list[str]()
-    unheard: dict[str, list[str]] = {"silent": [], "away": []}
+    unheard: dict[bool, list[str]] = {True: [], False: []}  # by whether the host is silent, or else absent
     eligible = 0
     for host, report in sorted(now.items()):
         eligible += set(manifest.rollout.labels) <= set(report.labels)
         is_included = manifest.rollout.includes(host, report.labels)
         if is_included and (host in silent or host in absent):
-            unheard["silent" if host in silent else "away"].append(host)
+            unheard[host in silent].append(host)
             continue
         if is_included and report.health == "unreachable":
             unreachable.append(host)
@@ -110,8 +110,8 @@ def compare_hosts(
         canary_gates=sum_gates(canary.values()),
         baseline_gates=sum_gates(baseline.values()),
         missing=tuple(missing),
-        silent=tuple(unheard["silent"]),
-        absent=tuple(unheard["away"]),
+        silent=tuple(unheard[True]),
+        absent=tuple(unheard[False]),
         refusing=tuple(refusing),
         unreachable=tuple(unreachable),
         broken=tuple((host, gates) for host, gates in canary.items() if is_broken(gates, before.get(host))),
@@ -140,50 +140,38 @@ def count_gates_since(before: HostReport | None, now: HostReport) -> GateCounts:
 
 def judge_rollout(comparison: CanaryComparison, bound: StopThreshold) -> RolloutJudgement:
     """Return the next action; missing reports are never a reason to go on."""
+    return RolloutJudgement(*choose_action(comparison, bound))
+
+
+def choose_action(comparison: CanaryComparison, bound: StopThreshold) -> tuple[RolloutAction, str]:
+    canary, baseline = comparison.canary_gates, comparison.baseline_gates
     if comparison.refusing:
         host, problem = comparison.refusing[0]
-        others = (
-            f" (and {format_count(len(comparison.refusing) - 1, 'more host')})" if len(comparison.refusing) > 1 else ""
-        )
-        return RolloutJudgement(RolloutAction.STOP, f"the host {host}{others} refuses it: {problem}")
+        return RolloutAction.STOP, f"the host {host}{format_others(comparison.refusing)} refuses it: {problem}"
     if comparison.broken:
         host, gates = comparison.broken[0]
-        others = f" (and {format_count(len(comparison.broken) - 1, 'more host')})" if len(comparison.broken) > 1 else ""
-        return RolloutJudgement(
-            RolloutAction.STOP,
-            f"on the host {host}{others} most is denied because a hook is broken: {compute_share(gates)}",
-        )
+        text = f"on the host {host}{format_others(comparison.broken)} most is denied because a hook is broken"
+        return RolloutAction.STOP, f"{text}: {compute_share(gates)}"
     # Few decisions count against the whole sample: would the share be too high even if all the others were good?
-    share = comparison.canary_gates.faults / max(comparison.canary_gates.decided, bound.min_decisions, 1)
-    usual = (
-        comparison.baseline_gates.faults / comparison.baseline_gates.decided
-        if comparison.baseline_gates.decided
-        else 0.0
-    )
+    share = canary.faults / max(canary.decided, bound.min_decisions, 1)
+    usual = baseline.faults / baseline.decided if baseline.decided else 0.0
     if share - usual > bound.max_increase + ROUNDING:
-        return RolloutJudgement(
-            RolloutAction.STOP,
-            f"{format_shares(comparison)}, and that is over the bound of {bound.max_increase:.2%} more",
-        )
-    if comparison.canary_gates.decided < bound.min_decisions:
-        return RolloutJudgement(
-            RolloutAction.WAIT,
-            f"hosts with it have decided {comparison.canary_gates.decided} gates, of at least {bound.min_decisions}"
-            " that a comparison needs",
-        )
+        text = f"{format_shares(comparison)}, and that is over the bound of {bound.max_increase:.2%} more"
+        return RolloutAction.STOP, text
+    if canary.decided < bound.min_decisions:
+        text = f"hosts with it have decided {canary.decided} gates, of at least {bound.min_decisions}"
+        return RolloutAction.WAIT, f"{text} that a comparison needs"
     if not comparison.canary or 2 * len(comparison.canary) < comparison.included:
-        return RolloutJudgement(
-            RolloutAction.WAIT,
-            f"only {len(comparison.canary)} of {format_count(comparison.included, 'host')} have it:"
-            f" {format_missing_hosts(comparison)}",
-        )
+        text = f"only {len(comparison.canary)} of {format_count(comparison.included, 'host')} have it"
+        return RolloutAction.WAIT, f"{text}: {format_missing_hosts(comparison)}"
     if 2 * len(comparison.unreachable) > comparison.included:
-        return RolloutJudgement(
-            RolloutAction.WAIT,
-            f"{format_count(len(comparison.unreachable), 'daemon')} cannot be reached:"
-            f" {format_host_names(comparison.unreachable)}",
-        )
-    return RolloutJudgement(RolloutAction.GO_ON, format_shares(comparison))
+        text = f"{format_count(len(comparison.unreachable), 'daemon')} cannot be reached"
+        return RolloutAction.WAIT, f"{text}: {format_host_names(comparison.unreachable)}"
+    return RolloutAction.GO_ON, format_shares(comparison)
+
+
+def format_others(hosts: Sequence[object]) -> str:
+    return f" (and {format_count(len(hosts) - 1, 'more host')})" if len(hosts) > 1 else ""
 
 
 def format_shares(comparison: CanaryComparison) -> str:

@@ -262,15 +262,10 @@ def plan_rollback(
         raise NoVersionError("nothing was ever pushed, so there is nothing to go back to")
     labels_wanted = check_labels(newest.rollout.labels if labels is None else labels)
     if version is None:
-        first = find_first_version(history, newest)
-        source = next(
-            (
-                candidate
-                for candidate in list_versions_before(history, first)
-                if covers_labels(candidate, labels_wanted)
-            ),
-            None,
-        )
+        first = next(entry.manifest.version for entry in history.entries if entry.manifest.bundle == newest.bundle)
+        earlier = (entry.manifest for entry in reversed(history.entries[: first - 1]) if entry.is_trusted)
+        whole = (one for one in earlier if one.rollout.percent == 100 and set(one.rollout.labels) <= set(labels_wanted))
+        source = next(whole, None)
         if source is None:
             raise NoVersionError(
                 f"no version before {first} with another bundle was for all hosts{format_labels(labels_wanted)};"
@@ -289,20 +284,6 @@ def plan_rollback(
     return VersionDraft(
         bundle=source.bundle, size=source.size, rollout=RolloutTarget(labels_wanted), same_as=source.version
     )
-
-
-def find_first_version(history: VersionHistory, manifest: Manifest) -> int:
-    """Return the version with which a bundle first went out."""
-    return next(entry.manifest.version for entry in history.entries if entry.manifest.bundle == manifest.bundle)
-
-
-def list_versions_before(history: VersionHistory, version: int) -> list[Manifest]:
-    """Return the trusted versions before a version, newest first."""
-    return [entry.manifest for entry in reversed(history.entries[: version - 1]) if entry.is_trusted]
-
-
-def covers_labels(manifest: Manifest, labels: Collection[str]) -> bool:
-    return manifest.rollout.percent == 100 and set(manifest.rollout.labels) <= set(labels)
 
 
 def format_labels(labels: Collection[str]) -> str:
