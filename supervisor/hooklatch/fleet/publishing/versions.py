@@ -264,7 +264,7 @@ def plan_rollback(
     if version is None:
         first = next(entry.manifest.version for entry in history.entries if entry.manifest.bundle == newest.bundle)
         earlier = (entry.manifest for entry in reversed(history.entries[: first - 1]) if entry.is_trusted)
-        whole = (one for one in earlier if one.rollout.percent == 100 and set(one.rollout.labels) <= set(labels_wanted))
+        whole = (old for old in earlier if old.rollout.percent == 100 and set(old.rollout.labels) <= set(labels_wanted))
         source = next(whole, None)
         if source is None:
             raise NoVersionError(
