@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.publishing.folder import FolderError
-from hooklatch.fleet.publishing.worktree import DirtyError, check_clean
+from hooklatch.fleet.publishing.folder import DirtyError, FolderError, check_clean
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NAMES = {"guards.py", "lib/words.py"}

@@ -10,27 +10,35 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import aclosing
 from getpass import getuser
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
+import trio
 
 from hooklatch import paths
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import suggest_name
-
-if TYPE_CHECKING:
-    from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
-    from hooklatch.fleet.settings import FleetSettings
-    from hooklatch.fleet.signing import PrivateKey, PublicKey
+from hooklatch.fleet.engine.engine import AddressError, Engine, EngineError, UnreachableError
+from hooklatch.fleet.engine.opening import add_user, open_engine, read_password
+from hooklatch.fleet.logs.logs import ReceivedBatch
+from hooklatch.fleet.logs.reading import FleetReader
+from hooklatch.fleet.manifests import NAME, FleetError
+from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
+from hooklatch.fleet.settings import FleetSettings, read_settings
+from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PrivateKey, PublicKey, read_private, read_public
+from hooklatch.service.config.configuration import read_config
+from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+from hooklatch.service.config.toml_document import ConfigError
 
 __all__ = [
     "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_despite_hosts", "make_command_error",
     "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher", "add_hosts",
-    "select_hosts", "read_fleet",
+    "select_hosts", "read_fleet", "PAUSES", "follow_fleet_log",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -100,10 +108,6 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     Raises:
         CommandError: a part of it is missing or cannot be used.
     """
-    from hooklatch.fleet.engine.engine import AddressError, EngineError
-    from hooklatch.fleet.engine.opening import add_user, open_engine, read_password
-    from hooklatch.fleet.manifests import NAME
-
     named = bool(arguments.to and arguments.fleet)
     settings = None if named else read_own_settings(arguments)
     url: str | None = arguments.to or (settings.url if settings is not None else None)
@@ -148,8 +152,6 @@ def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
 
 
 def list_trusted_keys(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:
-    from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, read_public
-
     keys = [key.public] if key is not None else []
     for text in [*texts, *(settings.keys if settings is not None else ())]:
         try:
@@ -167,8 +169,6 @@ def read_private_key(name: str) -> PrivateKey:
     Raises:
         CommandError: the file does not exist, or others may have read or written it.
     """
-    from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, read_private
-
     path = os.path.abspath(os.path.expanduser(name))
     try:
         with open(path, "rb") as file:
@@ -205,11 +205,6 @@ def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]
     Raises:
         CommandError: the engine refuses it or is away, or the versions in it are invalid.
     """
-    import trio
-
-    from hooklatch.fleet.engine.engine import EngineError
-    from hooklatch.fleet.engine.opening import open_engine
-    from hooklatch.fleet.manifests import FleetError
 
     async def run_connected() -> T:
         opened = open_engine(access.url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT)
@@ -228,8 +223,6 @@ def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]
 
 def open_seen_heads(access: EngineAccess) -> LastSeenHead:
     """Return the memory of this machine of the newest version that it has seen in a fleet."""
-    from hooklatch.fleet.publishing.publisher import LastSeenHead
-
     return LastSeenHead(os.path.join(paths.state_dir(os.environ), SEEN), access.fleet, access.url)
 
 
@@ -249,8 +242,6 @@ def run_publisher(
             Exit.USAGE,
             "no key is known whose signatures are believed; name one: --trust ed25519:…, --key FILE, or [fleet] keys",
         )
-    from hooklatch.fleet.publishing.publisher import Publisher
-
     memory = open_seen_heads(access) if compares else None
 
     async def run_verified(engine: Engine) -> T:
@@ -293,11 +284,6 @@ def read_fleet(config: str) -> FleetSettings | None:
         CommandError: the file does not exist, is invalid, or another user could have written it.  Its `fields`, `url`
             and `keys` decide what leaves the machine, where to, and whose signatures count.
     """
-    from hooklatch.fleet.settings import read_settings
-    from hooklatch.service.config.configuration import read_config
-    from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-    from hooklatch.service.config.toml_document import ConfigError
-
     try:
         data = read_safely(config)
     except UnsafeFileError as error:
@@ -308,3 +294,31 @@ def read_fleet(config: str) -> FleetSettings | None:
         return read_settings(read_config(config, data).settings.fleet)
     except ConfigError as error:
         raise CommandError(Exit.BAD_DATA, str(error)) from None
+
+
+POLL = 0.5  # seconds between two requests for new records
+PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before an engine or a receiver that is away is tried again
+
+
+async def follow_fleet_log(reader: FleetReader) -> AsyncGenerator[ReceivedBatch]:
+    """Yield batches from the reader's position on, as they arrive.
+
+    Raises:
+        EngineError: the engine refuses; one that is away is reported and waited for.
+    """
+    attempts = 0
+    while output.has_reader():
+        began = trio.current_time()
+        try:
+            async with aclosing(reader.new()) as arrivals:
+                async for arrival in arrivals:
+                    yield arrival
+        except UnreachableError as error:
+            if not attempts:
+                output.print_error(f"{error}; it is tried again until it is there")
+            await trio.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
+            attempts += 1
+            continue
+        attempts = 0
+        # As long as the reading took: with many hosts the engine has half of the time for others.
+        await trio.sleep(max(POLL, trio.current_time() - began))

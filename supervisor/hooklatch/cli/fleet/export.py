@@ -5,20 +5,37 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
-from hooklatch.cli.fleet.access import EXITS, add_access, add_hosts, read_engine_access, run_with_engine, select_hosts
-from hooklatch.cli.fleet.following import PAUSES, follow_fleet_log
+import trio
+
+from hooklatch.cli.fleet.access import (
+    EXITS,
+    PAUSES,
+    add_access,
+    add_hosts,
+    follow_fleet_log,
+    read_engine_access,
+    run_with_engine,
+    select_hosts,
+)
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import format_count
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.logs.exporting import (
+    CursorError,
+    ExportCursor,
+    ExportError,
+    NoSdkError,
+    OtlpExporter,
+    open_cursor,
+    open_exporter,
+)
+from hooklatch.fleet.logs.logs import ReceivedBatch
+from hooklatch.fleet.logs.reading import FleetReader
 from hooklatch.threads import in_thread
-
-if TYPE_CHECKING:
-    from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.logs.exporting import ExportCursor, OtlpExporter
-    from hooklatch.fleet.logs.logs import ReceivedBatch
 
 __all__ = ["add_export", "add_otlp"]
 
@@ -47,8 +64,6 @@ def add_otlp(parser: Parser) -> None:
 
 def run_fleet_export(arguments: argparse.Namespace) -> int:
     """Send records on, from the position of the cursor."""
-    from hooklatch.fleet.logs.exporting import CursorError, ExportError, NoSdkError, open_cursor, open_exporter
-
     access = read_engine_access(arguments)
     path = os.path.abspath(os.path.expanduser(arguments.cursor))
     try:
@@ -89,8 +104,6 @@ class ExportRun:
 
     async def send(self, engine: Engine) -> None:
 
-        from hooklatch.fleet.logs.reading import FleetReader
-
         await select_hosts(engine, self._hosts)
         reader = FleetReader(engine, set(self._hosts) or None)
         reader.resume(self._cursor.positions)
@@ -99,10 +112,6 @@ class ExportRun:
                 await self._deliver(arrival)
 
     async def _deliver(self, arrival: ReceivedBatch) -> None:
-        import trio
-
-        from hooklatch.fleet.logs.exporting import ExportError
-
         for finding in arrival.findings:
             self.findings += 1
             output.print_error(finding.text)

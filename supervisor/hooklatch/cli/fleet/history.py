@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from hooklatch.cli.fleet.access import EXITS, add_access, open_seen_heads, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-
-if TYPE_CHECKING:
-    from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
-    from hooklatch.fleet.publishing.versions import StoredVersion
+from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
+from hooklatch.fleet.publishing.versions import HistoryReport, StoredVersion
 
 __all__ = ["add_history"]
 
@@ -38,8 +36,6 @@ def run_fleet_history(arguments: argparse.Namespace) -> int:
     entries, findings = run_publisher(access, work, compares=False)
     shown = entries[-arguments.most :] if arguments.most > 0 else entries
     if arguments.json:
-        from hooklatch.fleet.publishing.versions import HistoryReport
-
         output.say_json(HistoryReport([entry.describe() for entry in shown], findings))
     elif shown:
         output.say_table(TITLES, [version_row(entry) for entry in reversed(shown)], drop=DROP)
@@ -52,8 +48,6 @@ def run_fleet_history(arguments: argparse.Namespace) -> int:
 
 async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> list[str]:
     """Return where the versions contradict those that this machine and the hosts have seen."""
-    from hooklatch.fleet.manifests import FleetError
-
     findings: list[str] = []
     hosts = await publisher.hosts()
     await publisher.read()  # again, since a host may have read a version that was pushed in the meantime

@@ -9,6 +9,7 @@ from typing import TypedDict
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.fleet.signing import NoLibraryError, make_key
 
 __all__ = ["add_keygen"]
 
@@ -32,8 +33,6 @@ def add_keygen(parser: Parser) -> None:
 
 def run_keygen(arguments: argparse.Namespace) -> int:
     """Write the private key, and print the public one."""
-    from hooklatch.fleet.signing import NoLibraryError, make_key
-
     path = os.path.abspath(os.path.expanduser(arguments.out))
     try:
         key = make_key()

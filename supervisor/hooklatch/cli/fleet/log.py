@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,11 +13,11 @@ from hooklatch.cli.fleet.access import (
     EngineAccess,
     add_access,
     add_hosts,
+    follow_fleet_log,
     read_engine_access,
     run_with_engine,
     select_hosts,
 )
-from hooklatch.cli.fleet.following import follow_fleet_log
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -30,12 +29,11 @@ from hooklatch.cli.terminal.record_filters import (
     read_filters,
 )
 from hooklatch.cli.terminal.record_lines import print_record
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.logs.logs import FleetLogEntry, ReceivedBatch
+from hooklatch.fleet.logs.reading import FleetReader
+from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.reading import Filters, list_entry_values, matches_filters
-
-if TYPE_CHECKING:
-    from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.logs.logs import FleetLogEntry, ReceivedBatch
-    from hooklatch.fleet.logs.reading import FleetReader
 
 __all__ = ["add_log"]
 
@@ -77,8 +75,6 @@ class ShownLog:
         self._printed = 0  # records
 
     async def show(self, engine: Engine) -> None:
-        from hooklatch.fleet.logs.reading import FleetReader
-
         hosts = await select_hosts(engine, self._hosts)
         self._width = max((len(host) for host in hosts), default=0)
         reader = FleetReader(engine, set(self._hosts) or None)
@@ -123,8 +119,6 @@ class ShownLog:
 
         So a host whose clock is wrong does not hide a record by it.
         """
-        from hooklatch.record.storage.chain import format_timestamp
-
         if not matches_filters(entry.record.document, self._timeless):
             return False
         moments = (entry.record.at, format_timestamp(entry.at / 1000))
@@ -145,8 +139,6 @@ class ShownLog:
         Raises:
             CommandError: a filter has such a name.
         """
-        from hooklatch.fleet.logs.reading import FleetReader
-
         known_by_name = {name: set[str]() for name in list_asked_names(self._filters)}
         present: set[object] = set()
         count = 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,18 +19,19 @@ from hooklatch.cli.fleet.access import (
     read_engine_access,
     run_publisher,
 )
-from hooklatch.cli.fleet.pacing import add_pace, read_rollout_goal, report_interruption, roll_out
+from hooklatch.cli.fleet.rollout import add_pace, read_rollout_goal, report_interruption, roll_out
+from hooklatch.cli.fleet.trial import try_out
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.testing.cases import Case, read_cases
+from hooklatch.cli.testing.running import CaseResult
 from hooklatch.core.text import format_count
-
-if TYPE_CHECKING:
-    from hooklatch.cli.testing.cases import Case
-    from hooklatch.cli.testing.running import CaseResult
-    from hooklatch.fleet.manifests import Manifest
-    from hooklatch.fleet.publishing.folder import PolicyFolder
-    from hooklatch.fleet.publishing.publisher import Publisher
+from hooklatch.fleet.bundles import encode_bundle
+from hooklatch.fleet.manifests import FleetError, Manifest
+from hooklatch.fleet.publishing.folder import PolicyFolder, check_clean, read_folder
+from hooklatch.fleet.publishing.publisher import Publisher, PushOutput
+from hooklatch.fleet.publishing.versions import check_labels
 
 __all__ = ["add_push"]
 
@@ -62,9 +62,6 @@ class PushCandidate(msgspec.Struct, frozen=True):
 
 def run_fleet_push(arguments: argparse.Namespace) -> int:
     """Check a folder, and make it the newest version."""
-    from hooklatch.fleet.manifests import FleetError
-    from hooklatch.fleet.publishing.versions import check_labels
-
     goal = read_rollout_goal(arguments)
     access = read_engine_access(arguments)
     key = access.signing_key
@@ -107,11 +104,6 @@ def prepare_push(arguments: argparse.Namespace) -> PushCandidate:
     Raises:
         CommandError, FleetError: it must not be pushed.
     """
-    from hooklatch.cli.fleet.trial import try_out
-    from hooklatch.fleet.bundles import encode_bundle
-    from hooklatch.fleet.publishing.folder import read_folder
-    from hooklatch.fleet.publishing.worktree import check_clean
-
     folder = read_folder(arguments.folder)
     commit = None if arguments.allow_dirty else check_clean(folder.path, folder.names)
     data = encode_bundle(folder.bundle)
@@ -129,8 +121,6 @@ def prepare_push(arguments: argparse.Namespace) -> PushCandidate:
 
 def read_folder_cases(folder: PolicyFolder, name: str) -> list[Case]:
     """Read cases from the bytes that were read with the folder, since its files may have changed."""
-    from hooklatch.cli.testing.cases import read_cases
-
     path = os.path.join(folder.path, name)
     return read_cases(path, folder.beside[name], os.path.dirname(path))
 
@@ -143,8 +133,6 @@ def show_failure(result: CaseResult) -> None:
 def print_push(arguments: argparse.Namespace, candidate: PushCandidate, manifest: Manifest, *, is_new: bool) -> None:
     digest = hashlib.sha256(candidate.data).hexdigest()
     if arguments.json:
-        from hooklatch.fleet.publishing.publisher import PushOutput
-
         facts = PushOutput(
             version=manifest.version,
             is_new=is_new,

@@ -1,12 +1,16 @@
 """The commands `fleet rollout` and `fleet rollback`: a version for more hosts, or an earlier bundle again.
 
-Each makes a new version.
+Each makes a new version.  A push goes out by the same pace: at once, or in steps that hold.  Ctrl-C leaves a rollout at
+its last step, and reports that.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+
+import msgspec
 
 from hooklatch.cli.fleet.access import (
     EXITS,
@@ -16,16 +20,160 @@ from hooklatch.cli.fleet.access import (
     read_engine_access,
     run_publisher,
 )
-from hooklatch.cli.fleet.pacing import add_pace, parse_version, read_rollout_goal, report_interruption, roll_out
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser, parse_duration
+from hooklatch.fleet.manifests import Manifest, RolloutTarget
+from hooklatch.fleet.publishing.hold import StopThreshold
+from hooklatch.fleet.publishing.publisher import Publisher
+from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
+from hooklatch.fleet.publishing.rollout import RolloutPace
+from hooklatch.fleet.publishing.versions import find_standing_version, plan_push, plan_rollback, plan_wider_rollout
+from hooklatch.fleet.signing import PrivateKey
 
-if TYPE_CHECKING:
-    from hooklatch.fleet.manifests import Manifest
-    from hooklatch.fleet.publishing.publisher import Publisher
+__all__ = [
+    "Goal", "add_pace", "roll_out", "read_rollout_goal", "report_interruption", "parse_version", "add_rollback",
+    "add_rollout",
+]  # fmt: skip
 
-__all__ = ["add_rollback", "add_rollout"]
+
+class Goal(msgspec.Struct, frozen=True):
+    """The goal of a rollout: `percent` of the hosts at once, or by a `pace`."""
+
+    percent: float
+    pace: RolloutPace | None = None
+
+
+class RolloutProgress:
+    """The progress of a rollout, to be reported when it is interrupted."""
+
+    def __init__(self) -> None:
+        self.ongoing: Ongoing | None = None
+
+
+@contextmanager
+def report_interruption() -> Generator[RolloutProgress]:
+    """Print the rollout's step if Ctrl-C ends the block, or an error whose own text does not have it."""
+    progress = RolloutProgress()
+    try:
+        yield progress
+    except KeyboardInterrupt:
+        if progress.ongoing is not None:
+            output.print_error(f"interrupted{format_progress(progress.ongoing.at)}")
+        raise
+    except CommandError as error:
+        if progress.ongoing is not None and error.code not in (Exit.FINDINGS, Exit.CONFLICT):
+            output.print_error(f"the rollout ended early{format_progress(progress.ongoing.at)}")
+        raise
+
+
+def add_pace(parser: Parser, *, required: bool = False) -> None:
+    """Add the options of a rollout."""
+    pace = parser.add_argument_group("how wide, and how fast")
+    width = pace.add_mutually_exclusive_group(required=required)
+    width.add_argument(
+        "--percent", metavar="N", type=parse_percentage, help="for this share of the hosts (default: 100)"
+    )
+    width.add_argument("--steps", metavar="N,N,…", type=parse_steps, help="for ever more of them: 1,10,50,100")
+    hold = (
+        "stop when the share of gates that are denied because a hook is broken is higher by this, on hosts that have"
+        " the version (2%%)"
+    )
+    for name, metavar, kind, default, text in (
+        ("--wait", "TIME", parse_duration, 300.0, "at least this long at a step (5m)"),
+        ("--hold", "N%", parse_share, 2.0, hold),
+        ("--sample", "N", parse_count, 50, "decisions of such hosts that it takes to compare (50)"),
+        ("--patience", "TIME", parse_duration, 3600.0, "stop when a step has not got them by then (1h)"),
+    ):
+        pace.add_argument(name, metavar=metavar, type=kind, default=default, help=text)
+
+
+def parse_percentage(text: str) -> float:
+    try:
+        number = float(text.strip().removesuffix("%"))
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage over 0 and up to 100")
+    return number
+
+
+def parse_share(text: str) -> float:
+    return 0.0 if text.strip().removesuffix("%") in ("0", "0.0") else parse_percentage(text)
+
+
+def parse_steps(text: str) -> tuple[float, ...]:
+    numbers = tuple(parse_percentage(part) for part in text.split(","))
+    if list(numbers) != sorted(set(numbers)):
+        raise argparse.ArgumentTypeError(f"{text!r} does not rise; write it like 1,10,50,100")
+    return numbers
+
+
+def parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
+    return int(text)
+
+
+def read_rollout_goal(arguments: argparse.Namespace) -> Goal:
+    """Return the goal that the options give."""
+    if arguments.steps is None:
+        return Goal(arguments.percent if arguments.percent is not None else 100.0)
+    bound = StopThreshold(arguments.hold / 100, arguments.sample)
+    # A step that waits longer than its timeout would always be stopped.
+    timeout = max(arguments.patience, arguments.wait)
+    pace = RolloutPace(steps=arguments.steps, wait=arguments.wait, timeout=timeout, bound=bound)
+    return Goal(arguments.steps[-1], pace)
+
+
+async def roll_out(
+    publisher: Publisher,
+    key: PrivateKey,
+    goal: Goal,
+    *,
+    bundle: str,
+    size: int,
+    labels: Collection[str],
+    message: str,
+    report: Callable[[str], None],
+    progress: RolloutProgress,
+) -> tuple[Manifest, bool]:
+    """Make a bundle the newest version for hosts with these labels; return it, and whether it is new.
+
+    Raises:
+        FleetError, EngineError: it is not, or not for as many hosts as the goal has.
+    """
+    standing = find_standing_version(publisher.history, bundle, labels)
+    reached = standing.rollout.percent if standing is not None else 0.0
+    steps = tuple(step for step in goal.pace.steps if step > reached) if goal.pace is not None else ()
+    first = steps[0] if steps else goal.percent
+    plan = plan_push(publisher.history, bundle, size, RolloutTarget(tuple(labels), first), key=key.public.id)
+    if isinstance(plan, Manifest):
+        return plan, False
+    by = find_publisher_name()
+    # Without a step that is wider, these hosts have the bundle already, by a version of another key.
+    if goal.pace is None or not steps:
+        return await publisher.commit(plan, key, publisher=by, message=message), True
+    pace = msgspec.structs.replace(goal.pace, steps=steps)
+    progress.ongoing = Ongoing(publisher, key, pace, by=by, message=message, notify=report)
+    return await progress.ongoing.run(plan), True
+
+
+def format_progress(at: Manifest | None) -> str:
+    if at is None:
+        return "; `hooklatch fleet history` says whether the first step was written"
+    return (
+        f": version {at.version} stays at {at.rollout.percent:g} %; to go on, run: hooklatch fleet rollout"
+        f" {at.version} --steps …; to take it back: hooklatch fleet rollback"
+    )
+
+
+def parse_version(text: str) -> int:
+    """Return a version's number; an argparse type."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version; see: hooklatch fleet history")
+    return int(text)
+
 
 LIKE_PUSH = (*EXITS, Exit.FINDINGS, Exit.CONFLICT)
 
@@ -42,8 +190,6 @@ def add_rollout(parser: Parser) -> None:
 
 def run_fleet_rollout(arguments: argparse.Namespace) -> int:
     """Give a version to more hosts."""
-    from hooklatch.fleet.publishing.versions import plan_wider_rollout
-
     goal, access = read_rollout_goal(arguments), read_engine_access(arguments)
     key = access.signing_key
     report = output.print_error if arguments.json else output.print_line
@@ -80,9 +226,6 @@ def add_rollback(parser: Parser) -> None:
 
 def run_fleet_rollback(arguments: argparse.Namespace) -> int:
     """Make an earlier bundle the newest version again, at once and for all hosts of the newest one."""
-    from hooklatch.fleet.manifests import Manifest
-    from hooklatch.fleet.publishing.versions import plan_rollback
-
     access = read_engine_access(arguments)
     key = access.signing_key
 

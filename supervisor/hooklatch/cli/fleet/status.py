@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hooklatch.cli.fleet.access import EXITS, add_access, add_hosts, read_engine_access, run_with_engine, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
-
-if TYPE_CHECKING:
-    from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.logs.statuses import HostStatus
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.logs.statuses import FleetHosts, HostStatus, list_host_statuses
 
 __all__ = ["add_status"]
 
@@ -44,8 +42,6 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
     access = read_engine_access(arguments)
 
     async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus]]:
-        from hooklatch.fleet.logs.statuses import list_host_statuses
-
         hosts = set(await select_hosts(engine, arguments.host))
         newest, facts = await engine.newest_version(), await engine.facts()
         reports = [report async for report in engine.reports() if report.host in hosts]
@@ -56,8 +52,6 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
     newest, facts, statuses = run_with_engine(access, work)
     wrong = sum(1 for status in statuses if status.wrong)
     if arguments.json:
-        from hooklatch.fleet.logs.statuses import FleetHosts
-
         output.say_json(FleetHosts(access.fleet, newest, facts, not wrong, statuses))
         return Exit.FINDINGS if wrong else Exit.OK
     output.say_lines(*list_status_head(access.fleet, newest, facts, statuses), width=10)

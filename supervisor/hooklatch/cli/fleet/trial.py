@@ -10,20 +10,23 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.testing.cases import Case
 from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
+from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.text import format_count
-
-if TYPE_CHECKING:
-    from hooklatch.cli.testing.cases import Case
-    from hooklatch.core.hooks.registry import Hook
-    from hooklatch.fleet.bundles import Bundle
-    from hooklatch.fleet.signing import PrivateKey
-    from hooklatch.service.loading.bundle import BundleCandidate
-    from hooklatch.service.parts import DaemonComponents
+from hooklatch.fleet.bundles import Bundle, encode_bundle
+from hooklatch.fleet.host.host import FleetHost
+from hooklatch.fleet.manifests import RolloutTarget
+from hooklatch.fleet.publishing.versions import VersionDraft, VersionHistory, encode_envelope, sign_version
+from hooklatch.fleet.signing import NoLibraryError, PrivateKey, make_key
+from hooklatch.service.api.contributions import PolicyRejectedError
+from hooklatch.service.loading.bundle import BundleCandidate, BundleError
+from hooklatch.service.parts import DaemonComponents
+from hooklatch.testing.daemon import make_daemon_options
 
 __all__ = ["CaseTrial", "try_out"]
 
@@ -50,8 +53,6 @@ class CaseTrial(CaseRunner):
         self._key = key
 
     async def fire_each(self, parts: DaemonComponents) -> None:
-        from hooklatch.service.api.contributions import PolicyRejectedError
-
         try:
             await self._apply(parts)
         except PolicyRejectedError as error:
@@ -64,19 +65,12 @@ class CaseTrial(CaseRunner):
         await super().fire_each(parts)
 
     async def _apply(self, parts: DaemonComponents) -> None:
-        from hooklatch.fleet.bundles import encode_bundle
-        from hooklatch.fleet.host.host import FleetHost
-        from hooklatch.fleet.manifests import RolloutTarget
-        from hooklatch.fleet.publishing.versions import VersionDraft, VersionHistory, encode_envelope, sign_version
-
         data = encode_bundle(self._bundle)
         digest = hashlib.sha256(data).hexdigest()
         draft = VersionDraft(bundle=digest, size=len(data), rollout=RolloutTarget())
         _, envelope = sign_version(VersionHistory(FLEET), draft, self._key, created="", publisher="", message="")
 
         async def swap(candidate: BundleCandidate) -> object:
-            from hooklatch.service.loading.bundle import BundleError
-
             try:
                 return await parts.files.apply(candidate)
             except BundleError as error:
@@ -117,9 +111,6 @@ def try_out(bundle: Bundle, cases: list[Case], report: Callable[[CaseResult], No
     Raises:
         CommandError: hooks cannot be run here.
     """
-    from hooklatch.fleet.signing import NoLibraryError, make_key
-    from hooklatch.testing.daemon import make_daemon_options
-
     try:
         key = make_key()
     except NoLibraryError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from hooklatch.cli.fleet.access import (
     EXITS,
@@ -18,10 +17,8 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser, parse_duration
 from hooklatch.core.text import format_duration
-
-if TYPE_CHECKING:
-    from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.logs.trimming import TrimmedHost
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.logs.trimming import TrimmedHost, trim_hosts
 
 __all__ = ["add_trim"]
 
@@ -41,8 +38,6 @@ def add_trim(parser: Parser) -> None:
 
 def run_fleet_trim(arguments: argparse.Namespace) -> int:
     """Remove old records from the engine, and keep a note."""
-    from hooklatch.fleet.logs.trimming import trim_hosts
-
     access = read_engine_access(arguments)
 
     async def work(engine: Engine) -> tuple[list[TrimmedHost], list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from hooklatch import paths
 from hooklatch.cli.fleet.access import (
@@ -24,11 +23,10 @@ from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.record_filters import parse_witness
 from hooklatch.cli.terminal.record_lines import LABELS
 from hooklatch.core.text import format_count
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES, FleetVerified, HostVerified, LocalReport
+from hooklatch.fleet.logs.verifying import verify_hosts
 from hooklatch.record.storage.reading import NoRecordError
-
-if TYPE_CHECKING:
-    from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.logs.chains import HostVerified, LocalReport
 
 __all__ = ["add_verify"]
 
@@ -58,8 +56,6 @@ def run_fleet_verify(arguments: argparse.Namespace) -> int:
     local = find_local_record(arguments, access)
 
     async def work(engine: Engine) -> list[HostVerified]:
-        from hooklatch.fleet.logs.verifying import verify_hosts
-
         await select_hosts(engine, arguments.host)
         return await verify_hosts(engine, set(arguments.host) or None, local=local, witnesses=arguments.witness)
 
@@ -95,8 +91,6 @@ def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tu
 
 
 def print_verification(results: list[HostVerified], *, is_json: bool) -> None:
-    from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES, FleetVerified
-
     is_sound = all(result.ok for result in results)
     if is_json:
         output.say_json(FleetVerified(is_sound, results, PROVES, DOES_NOT_PROVE))

@@ -27,10 +27,7 @@ from hooklatch.record.storage.reading import read_forwards
 from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
 from hooklatch.record.verify import verify_record
 
-__all__ = [
-    "LocalComparison", "LocalReport", "DOES_NOT_PROVE", "PROVES", "FleetVerified", "HostCheck",
-    "HostVerified",
-]  # fmt: skip
+__all__ = ["LocalComparison", "LocalReport", "DOES_NOT_PROVE", "PROVES", "FleetVerified", "HostCheck", "HostVerified"]
 
 MAX_DIFFERENCES = 100  # differences to name
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
