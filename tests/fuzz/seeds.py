@@ -71,6 +71,7 @@ def frames() -> Iterator[bytes]:
         ),
         wire.LoadFailed(1, "no module named 'x'", "/a/guards.py", 3),
         wire.CallAnswered(1, 2, b'{"verdict":"deny"}', stdout=b"out", stderr=b"err", truncated=True, exit_code=3),
+        wire.CallSilent(1, 2),
         wire.CallAnswered(1, 2, cause="crash", message="ValueError: no"),
         wire.CallAnswered(1, 2, emitted=[EmittedTelemetry("lsp_diagnostics_start", b"{}")]),
         wire.ZygoteReady(7),

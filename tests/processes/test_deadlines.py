@@ -18,6 +18,7 @@ import trio
 import trio.testing
 
 from hooklatch.core.messages import CallOutcome
+from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import Response
 from hooklatch.processes.pool import IN_PLACE, UNHURRIED, Pool
 from hooklatch.processes.pool_limits import PoolLimits
@@ -359,3 +360,17 @@ async def test_after_a_long_call_the_loop_waits_for_no_answer_of_that_pool(
 
     await pool.call(ASKED, FIRE, trio.current_time() + 1.0)
     assert waits == [IN_PLACE] * 2
+
+
+@pytest.mark.parametrize("size", [10, 2**20])
+async def test_a_call_that_cannot_be_sent_is_a_crash_of_its_worker(scripted: Scripted, size: int) -> None:
+    pool = pool_of(scripted)
+    scripted.held.exit_code = 1
+    scripted.held.exit_known.set()
+    scripted.theirs.shutdown(socket.SHUT_RD)
+    asked = msgspec.structs.replace(ASKED, payload=Payload(b'{"tool_name":"%b"}' % (b"x" * size)))
+
+    outcome = await pool.call(asked, FIRE, trio.current_time() + 60.0)
+
+    assert (outcome.cause, outcome.is_lost, outcome.answer) == ("crash", True, b"")
+    assert pool.status()["condemned"] == 1

@@ -9,6 +9,7 @@ import pytest
 from hooklatch.processes.worker import build_call_outcome
 from hooklatch_worker import wire
 from hooklatch_worker.author.failures import MAX_TRACEBACK
+from support.plays import hook
 
 TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "an answer": ({"answer": b"{}"}, {"cause": "policy", "answer": b"{}"}),
@@ -25,7 +26,7 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_an_outcome_takes_from_a_worker_only_what_a_worker_may_say(what: str) -> None:
     told, expected = TOLD[what]
 
-    outcome = build_call_outcome(wire.CallAnswered(1, 2, **told), 0.0)
+    outcome = build_call_outcome(wire.CallAnswered(1, 2, **told), hook("guard"), 0.0)
 
     assert {name: getattr(outcome, name) for name in expected} == expected
     assert (outcome.outcome, outcome.is_lost) == ("unread", False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import ClassVar
 
 import msgspec
 
@@ -19,7 +20,7 @@ from hooklatch_worker.author.state import StateRequest
 
 __all__ = [
     "ISOLATION_LEVELS", "MAX_BUILD", "MAX_CAPTURE", "MAX_FRAME", "MAX_RUN_SECONDS", "PROGRESS", "PROGRESS_BYTES",
-    "CallAnswered", "BuildFiles", "RunCall", "LoadCode", "HookDeclaration", "ForeignHook", "WorkerExited",
+    "CallAnswered", "CallSilent", "BuildFiles", "RunCall", "LoadCode", "HookDeclaration", "ForeignHook", "WorkerExited",
     "ForkWorker", "ForkFailed", "WorkerForked", "FrameError", "FrameReader", "FromWorker", "FromZygote", "Isolation",
     "LoadFailed", "SourceLoaded", "FollowingCall", "ZygoteReady", "Source", "StateResponse", "WorkerLimits",
     "decode_from_zygote", "encode_body", "encode_frame", "take_from_worker",
@@ -31,6 +32,7 @@ MAX_BUILD = 16 * 2**20  # bytes of all files of a build: a frame holds them, and
 MAX_CAPTURE = 64 * 2**10  # last bytes of a call's standard output (and error) that its outcome shows
 MAX_RUN_SECONDS = 0.005  # of hooks before one that is run in the same call: others may wait for the worker
 HEADER = struct.Struct("!I")
+HEADER_BYTES, read_length, write_length = HEADER.size, HEADER.unpack_from, HEADER.pack_into
 # A hook of `following` has begun: the moment on the monotonic clock, and its call id.  The worker writes it into memory
 # that it shares with the daemon, at the hook's place.  The daemon looks there if the worker dies or is late.
 PROGRESS = struct.Struct("=dQ")
@@ -238,6 +240,22 @@ class CallAnswered(msgspec.Struct, frozen=True, tag="answered", array_like=True,
     earlier_seconds: list[float] = []
 
 
+class CallSilent(msgspec.Struct, frozen=True, tag="silent", array_like=True, gc=False):
+    """Worker to daemon: the hook has ended, and did no more than return None.  Nearly every answer of a guard is this.
+
+    Of a call with `following` hooks, this is the result of the first one, after which no other began.
+    """
+
+    generation: int
+    call_id: int
+    answer: ClassVar[bytes] = b""
+    cause: ClassVar[str] = ""
+    message: ClassVar[str] = ""
+    traceback: ClassVar[str] = ""
+    emitted: ClassVar[list[EmittedTelemetry]] = []
+    earlier_seconds: ClassVar[list[float]] = []
+
+
 class StateResponse(msgspec.Struct, frozen=True, tag="told", array_like=True):
     """Daemon to worker: the result of a `StateRequest`.
 
@@ -251,7 +269,7 @@ class StateResponse(msgspec.Struct, frozen=True, tag="told", array_like=True):
     error: str = ""
 
 
-FromWorker = SourceLoaded | LoadFailed | CallAnswered | StateRequest
+FromWorker = SourceLoaded | LoadFailed | CallAnswered | CallSilent | StateRequest
 FromZygote = ZygoteReady | WorkerForked | ForkFailed | WorkerExited
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -262,9 +280,9 @@ FROM_ZYGOTE: msgspec.msgpack.Decoder[FromZygote] = msgspec.msgpack.Decoder(FromZ
 
 def encode_frame(message: msgspec.Struct) -> bytearray:
     """Return a message as one frame."""
-    data = bytearray(HEADER.size)
-    ENCODER.encode_into(message, data, HEADER.size)
-    HEADER.pack_into(data, 0, len(data) - HEADER.size)
+    data = bytearray(HEADER_BYTES)
+    ENCODER.encode_into(message, data, HEADER_BYTES)
+    write_length(data, 0, len(data) - HEADER_BYTES)
     return data
 
 
@@ -309,21 +327,16 @@ class FrameReader(msgspec.Struct, eq=False):
         Raises:
             FrameError: the announced length is over MAX_FRAME.
         """
-        if self.held:
-            buffer, begin = self._join_held(data), self._begin
-        else:
-            buffer, begin = data, 0  # nearly always one whole frame
-        size, body = len(buffer), begin + HEADER.size
-        if size >= body:
-            (length,) = HEADER.unpack_from(buffer, begin)
+        if not self.held and (size := len(data) - HEADER_BYTES) >= 0 and read_length(data)[0] == size <= MAX_FRAME:
+            return memoryview(data)[HEADER_BYTES:]  # nearly always it is one whole frame
+        buffer = self._join_held(data) if self.held else data
+        body = self._begin + HEADER_BYTES
+        if len(buffer) >= body:
+            (length,) = read_length(buffer, self._begin)
             if length > MAX_FRAME:
                 raise FrameError(f"a frame of {length} bytes is over the limit of {MAX_FRAME}")
-            end = body + length
-            if end == size:
-                self.held, self._begin = b"", 0
-                return memoryview(buffer)[body:]
-            if end < size:
-                self.held, self._begin = buffer, end
+            if (end := body + length) <= len(buffer):
+                self.held, self._begin = (buffer, end) if end < len(buffer) else (b"", 0)
                 return memoryview(buffer)[body:end]
         self.held = buffer
         return None

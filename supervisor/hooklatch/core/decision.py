@@ -31,7 +31,7 @@ from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, DecisionVerdi
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.author.verdicts import Answer, GarbageError, decode_answer
 
-__all__ = ["Machine", "format_failure", "refuse_fire", "deny_unrecorded"]
+__all__ = ["Machine", "decide_silence", "format_failure", "refuse_fire", "deny_unrecorded"]
 
 FAILURES: dict[Cause, str] = {
     "crash": "hook crashed (fail-safe deny)",
@@ -154,16 +154,16 @@ class Machine:
 
     def take(self, call: Call, outcome: CallOutcome) -> None:
         """Record an outcome as clients see it, with its hook and without the daemon's own fields, and let it count."""
-        hook = call.hook
+        hook, silence = call.hook, call.hook.silence
         public_outcome = replace(
             outcome,
-            layer=hook.layer.label,
-            hook=hook.id,
+            layer=silence.layer,
+            hook=silence.hook,
             outcome="answered",
             reinvoked=call.reinvoked,
-            observed=hook.observe,
-            command=hook.target.command,
-            name=hook.name_of_several,
+            observed=silence.observed,
+            command=silence.command,
+            name=silence.name,
             unneeded=self.is_settled,
             answer=b"",
             traceback="",
@@ -235,7 +235,7 @@ class Machine:
         opinions = self.opinions_in_order()
         return [(opinion.hook.name, opinion.answer.reason) for opinion in opinions if opinion.answer.verdict == "ask"]
 
-    def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> FireDecision:
+    def decide(self, decision_id: str, revision: int, duration_ms: float) -> FireDecision:
         """Return the decision on everything received so far."""
         hook, verdict, cause = self.decider, self.verdict, self.cause
         is_refusal = verdict in ("deny", "halt") and self.spec.fails_closed
@@ -301,6 +301,23 @@ def format_failure(cause: Cause, message: str, hook: Hook | None = None) -> str:
     """Describe a failure in one text that starts with what happened and names the hook."""
     named = f": {hook.name}" if hook is not None else ""
     return f"{FAILURES.get(cause, cause)}{named}" + (f": {message}" if message else "")
+
+
+def decide_silence(
+    spec: EventSpec,
+    outcomes: list[CallOutcome],
+    payload: Payload,
+    context: dict[str, Any],
+    warnings: list[str],
+    decision_id: str,
+    revision: int,
+    duration_ms: float,
+) -> FireDecision:
+    """Return the decision on a fire whose hooks all said nothing: it passes in every model, as `Machine` decides it."""
+    return FireDecision(
+        decision_id, spec.name, "pass", None, None, None, None, False, None, payload.digest(), None, None, None,
+        revision, duration_ms, [], "", context, outcomes, warnings,
+    )  # fmt: skip
 
 
 def digest_payload(payload: Payload | None) -> str | None:

@@ -140,9 +140,9 @@ class Pool:
             earlier[0] += waited  # the time in the queue counts for the first callback
             began, deadline = arrived, compute_deadline(call.following[len(earlier) - 1], fire, arrived)
         if isinstance(answered, CallOutcome) or worker.is_expired or ended >= deadline:
-            outcome = self._build_failure(worker, answered, arrived, began, ended, deadline)
+            outcome = self._build_failure(call.hook, worker, answered, arrived, began, ended, deadline)
         else:
-            outcome = build_call_outcome(answered, ended - arrived)
+            outcome = build_call_outcome(answered, call.hook, ended - arrived)
         if earlier:
             outcome = msgspec.structs.replace(
                 outcome, earlier_ms=tuple([round(seconds * 1000, 3) for seconds in earlier])
@@ -152,8 +152,9 @@ class Pool:
 
     def _build_failure(
         self,
+        hook: Hook,
         worker: PoolWorker,
-        answered: wire.CallAnswered | CallOutcome,
+        answered: wire.CallAnswered | wire.CallSilent | CallOutcome,
         arrived: float,
         began: float,
         ended: float,
@@ -167,8 +168,8 @@ class Pool:
             outcome = answered
         else:
             # The answer and the alarm came in the same turn of the loop, so their order there must not decide.
-            late_outcome = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, 0.0)
-            outcome = msgspec.structs.replace(late_outcome, cause="timeout", answer=b"", message=text)
+            late_outcome = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, hook, 0.0)
+            outcome = msgspec.structs.replace(late_outcome, outcome="unread", cause="timeout", answer=b"", message=text)
         return outcome.with_duration(ended - arrived)
 
     async def _watch_deadlines(self) -> None:

@@ -180,7 +180,7 @@ class PoolWorker:
 
     async def call(
         self, call: Call, fire: FireContext, timeout: float, in_place_ms: int = 0
-    ) -> wire.CallAnswered | CallOutcome:
+    ) -> wire.CallAnswered | wire.CallSilent | CallOutcome:
         """Run one callback within `timeout` seconds, and those after it. Return the answer, or the worker's failure.
 
         For `in_place_ms` the whole loop waits for the answer: a turn of it costs more than most callbacks take.
@@ -232,12 +232,14 @@ class PoolWorker:
             if isinstance(target := hook.target, PythonTarget)
         ]
 
-    def silent_durations(self, answered: wire.CallAnswered | CallOutcome, elapsed: float) -> list[float]:
+    def silent_durations(
+        self, answered: wire.CallAnswered | wire.CallSilent | CallOutcome, elapsed: float
+    ) -> list[float]:
         """Return how long each callback took that ran without an answer before the one that `answered` is of.
 
         `elapsed` is the duration of the whole call, which bounds their sum: a worker is not trusted with numbers.
         """
-        if isinstance(answered, wire.CallAnswered) and not self.is_expired:
+        if not isinstance(answered, CallOutcome) and not self.is_expired:
             reported = answered.earlier_seconds
         else:
             reported, last = list[float](), time.monotonic() - elapsed
@@ -284,7 +286,7 @@ class PoolWorker:
             return False
         return True
 
-    async def _receive_answer(self, in_place_ms: int = 0) -> wire.CallAnswered:
+    async def _receive_answer(self, in_place_ms: int = 0) -> wire.CallAnswered | wire.CallSilent:
         """Receive the answer to a call. Serve the callback's requests for state that come before it.
 
         Raises:
@@ -298,7 +300,7 @@ class PoolWorker:
             await self._answer_state(message)
         if self._reader.held:
             raise wire.FrameError("more than one answer to a call")
-        if not isinstance(message, wire.CallAnswered) or message.generation != self.generation:
+        if isinstance(message, wire.SourceLoaded | wire.LoadFailed) or message.generation != self.generation:
             raise wire.FrameError("an answer to another call")
         if message.earlier_seconds:
             self._advance(message.call_id)
@@ -457,8 +459,10 @@ CAUSES: dict[str, Cause] = {
 }  # fmt: skip
 
 
-def build_call_outcome(answered: wire.CallAnswered, seconds: float) -> CallOutcome:
+def build_call_outcome(answered: wire.CallAnswered | wire.CallSilent, hook: Hook, seconds: float) -> CallOutcome:
     """Return the outcome that a worker reported. A worker is not trusted, not even with the length of its report."""
+    if isinstance(answered, wire.CallSilent):
+        return msgspec.structs.replace(hook.silence, duration_ms=round(seconds * 1000, 3))
     return CallOutcome(
         cause=CAUSES.get(answered.cause, "crash"), message=answered.message,
         stdout=decode_output(answered.stdout) if answered.stdout else "",

@@ -233,7 +233,7 @@ def is_in_event_loop() -> bool:
     )
 
 
-def run_in_thread(run: Callable[[], wire.CallAnswered]) -> wire.CallAnswered:
+def run_in_thread(run: Callable[[], wire.CallAnswered | wire.CallSilent]) -> wire.CallAnswered | wire.CallSilent:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:

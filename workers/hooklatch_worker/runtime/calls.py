@@ -21,7 +21,7 @@ from hooklatch_worker.author.call_context import CallContext, CapturedOutput
 from hooklatch_worker.author.failures import AuthorFrames, CallFailed, explain_exception, format_error
 from hooklatch_worker.author.state import StateChannel
 from hooklatch_worker.runtime.loader import suggest_package
-from hooklatch_worker.wire import MAX_CAPTURE, MAX_RUN_SECONDS, PROGRESS, CallAnswered, RunCall
+from hooklatch_worker.wire import MAX_CAPTURE, MAX_RUN_SECONDS, PROGRESS, CallAnswered, CallSilent, RunCall
 
 __all__ = ["CallLine", "Caller", "OutputCapture"]
 
@@ -164,7 +164,7 @@ class Caller:
         self._refusals = refusals  # of modules outside of the build, also where the hook caught the ImportError
         self._pid = os.getpid()
 
-    def run_in_order(self, call: RunCall, check: Callable[[], None]) -> CallAnswered:
+    def run_in_order(self, call: RunCall, check: Callable[[], None]) -> CallAnswered | CallSilent:
         """Run a call and its following hooks, while none of them has an opinion; return the result of the last one.
 
         Before the next hook begins, `check` ends this process if the last one left it unable to answer.
@@ -174,7 +174,7 @@ class Caller:
         for number, following in enumerate(call.following):
             last_end, ended = ended, monotonic()
             spent = ended - began
-            if not is_silent(answered) or spent >= MAX_RUN_SECONDS or spent >= call.limit:
+            if not isinstance(answered, CallSilent) or spent >= MAX_RUN_SECONDS or spent >= call.limit:
                 break
             check()
             earlier_seconds.append(ended - last_end)
@@ -185,9 +185,13 @@ class Caller:
                     function=following.function, config=following.config, runtime=following.runtime,
                 )
             )  # fmt: skip
+        if not earlier_seconds:
+            return answered
+        if isinstance(answered, CallSilent):
+            answered = CallAnswered(call.generation, answered.call_id)
         return replace(answered, earlier_seconds=earlier_seconds)
 
-    def run(self, call: RunCall) -> CallAnswered:
+    def run(self, call: RunCall) -> CallAnswered | CallSilent:
         """Run one call; never raises."""
         context = CallContext(call.call_id, monotonic() + call.timeout, self._line)
         self._line.begin(call.call_id)
@@ -218,16 +222,12 @@ class Caller:
         if context.printed is not None:
             printed = clip_output(context.printed)
         self._line.end()
+        if printed is NO_OUTPUT and not (answer or cause or context.emitted):
+            return CallSilent(call.generation, call.call_id)
         return CallAnswered(
             call.generation, call.call_id, answer, cause, message, trace, printed.stdout, printed.stderr,
             printed.truncated, printed.exit_code, context.emitted,
         )  # fmt: skip
-
-
-def is_silent(answered: CallAnswered) -> bool:
-    """Return whether a hook did no more than return None."""
-    has_effect = answered.answer or answered.cause or answered.emitted
-    return not has_effect and not answered.stdout and not answered.stderr and answered.exit_code is None
 
 
 def encode_answer(answer: object, *, is_native: bool) -> bytes:

@@ -46,9 +46,10 @@ class StateClient:
 
     def end(self) -> None:
         """Refuse further requests, since the call's answer is sent next.  Not for a child that a hook forked."""
-        with self._lock:  # a thread of the hook may be waiting for a response
-            self._check_in_sync()
-            self._call_id = None
+        self._call_id = None
+        if self._steps:  # a request counts itself before it looks whether its call runs, so none is missed
+            with self._lock:  # a thread of the hook may be waiting for a response
+                self._check_in_sync()
 
     def ask(self, request: StateRequest) -> bytes:
         """Request one operation from the daemon; return its value.
@@ -61,12 +62,12 @@ class StateClient:
                 "event.state is not available in a process that the hook has forked; use it in the hook itself"
             )
         with self._lock:
+            self._steps += 1
             if self._call_id != request.call_id:
                 raise StateError(NOT_HERE)
             self._check_in_sync()
-            if self._steps >= MAX_STEPS:
+            if self._steps > MAX_STEPS:
                 raise StateError(f"one call may take at most {MAX_STEPS} steps")
-            self._steps += 1
             try:
                 response = self._exchange(replace(request, generation=self._generation, number=self._steps))
             except (OSError, msgspec.MsgspecError, wire.FrameError) as error:

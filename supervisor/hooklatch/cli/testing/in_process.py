@@ -177,9 +177,9 @@ class InProcessSource:
             call = msgspec.structs.replace(call, following=())  # one call at a time, so that a debugger has one hook
             answer = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
-            if isinstance(answer, wire.CallAnswered):
+            if not isinstance(answer, CallOutcome):
                 worker.serving = None
-                return build_call_outcome(answer, seconds)
+                return build_call_outcome(answer, call.hook, seconds)
             if answer.cause == "crash":
                 answer = msgspec.structs.replace(answer, message=await process.wait_ended())
             await self.kill()

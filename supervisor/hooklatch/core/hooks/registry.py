@@ -16,6 +16,7 @@ import msgspec
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.names import full_hook_name, name_whole_plugin
+from hooklatch.core.messages import CallOutcome
 from hooklatch_worker.author.marker import BOTH
 from hooklatch_worker.wire import Source
 
@@ -142,6 +143,14 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def name_of_several(self) -> str:
         """Return its full name if other hooks may have the same layer and id; otherwise an empty string."""
         return self.name if self.project or self.owner else ""
+
+    @cached_property
+    def silence(self) -> CallOutcome:
+        """Return the outcome of a call that says nothing, but for its duration."""
+        return CallOutcome(
+            layer=self.layer.label, hook=self.id, outcome="answered", cause="policy", observed=self.observe,
+            command=self.target.command, name=self.name_of_several,
+        )  # fmt: skip
 
     @cached_property
     def fingerprint(self) -> bytes:

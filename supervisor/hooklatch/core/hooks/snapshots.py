@@ -127,7 +127,7 @@ class CallGroup(NamedTuple):
 class HookSelection:
     """The hooks that match a payload; a `fault` names the field that cannot be matched, and so not judged."""
 
-    __slots__ = ("amenders", "call_groups", "fault", "hooks", "is_conditional", "narrowed", "needed")
+    __slots__ = ("amenders", "call_groups", "fault", "hooks", "is_conditional", "narrowed", "needed", "only")
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, fault: str = "") -> None:
         self.hooks = tuple(hooks)
@@ -137,6 +137,7 @@ class HookSelection:
         self.amenders = select_amenders(self.hooks)
         self.needed = compute_budget(spec, self.hooks)  # seconds
         self.fault = fault
+        self.only = self.hooks[0] if len(self.hooks) == 1 else None
 
     def budget(self, requested: float | None = None) -> float:
         """Return the seconds that a fire may take: as requested, otherwise as its hooks need."""

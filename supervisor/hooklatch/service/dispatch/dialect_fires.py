@@ -231,10 +231,10 @@ def translate_outcome(dialect: Dialect, native: str, payload: dict[str, Any], ou
     fault = find_ambiguity(outcome.answer or b"null")
     if fault is not None:
         text = f"the answer cannot be read: {fault}"
-        return msgspec.structs.replace(outcome, cause="protocol", message=text, answer=b"")
+        return msgspec.structs.replace(outcome, outcome="unread", cause="protocol", message=text, answer=b"")
     try:
         answer = translate_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=payload)
         encoded = msgspec.json.encode(answer)
     except (GarbageError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return msgspec.structs.replace(outcome, cause="protocol", message=str(error), answer=b"")
-    return msgspec.structs.replace(outcome, answer=encoded)
+        return msgspec.structs.replace(outcome, outcome="unread", cause="protocol", message=str(error), answer=b"")
+    return msgspec.structs.replace(outcome, outcome="unread", answer=encoded)

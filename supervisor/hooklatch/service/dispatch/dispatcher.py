@@ -20,13 +20,14 @@ from msgspec.structs import replace
 from hooklatch.core import decision as decisions
 from hooklatch.core import phases
 from hooklatch.core.asks import STRANGERS, AskResolution, apply_resolution
+from hooklatch.core.call import Call
 from hooklatch.core.decision import Machine, deny_unrecorded
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.hooks.snapshots import MAX_BUDGET, EventHooks, HookSelection
 from hooklatch.core.hooks.suspension import Suspension, format_suspension_note, split_suspended
-from hooklatch.core.messages import Cause, FireDecision
+from hooklatch.core.messages import CallOutcome, Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
@@ -61,6 +62,7 @@ REFUSED_FIELDS = (
     "tool_use_id",
 )  # of the refused payload, which the event about the refusal repeats
 NOWHERE = ExtraProjects()
+UNSHIELDED = nullcontext()
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
@@ -242,7 +244,7 @@ class Dispatcher:
             if params.plugins is not None or plan is not None:
                 chain = select_planned_hooks(chain, params.plugins, plan, session)
             fault = self._find_fault(fire, chain, projects.fault)
-            warnings: list[str] | None = None
+            warnings: list[str] = []
             if self._suspensions.ends and fault is None:
                 chain, warnings = self._leave_out_suspended(chain, payload, fire.envelope.cwd)
             selection = chain.select(payload, fire.envelope.cwd) if fault is None else HookSelection(spec, ())
@@ -255,24 +257,34 @@ class Dispatcher:
                     context=params.context,
                 )  # fmt: skip
             else:
-                machine = phases.start_machine(chain, selection, payload, fire.envelope.context, fire.envelope.cwd)
-                if warnings:
-                    machine.warnings += warnings
                 needed = selection.needed if params.timeout is None else selection.budget(params.timeout)
                 fire.deadline = started + needed
                 # Any other event than a gate goes on if the client leaves: its hooks observe, and must see each event.
-                with nullcontext() if spec.fails_closed else self._uncancelled():
-                    while calls := machine.next_calls():
-                        if len(calls) == 1:  # without the nursery of several
-                            machine.receive(calls[0], await self._targets.run(calls[0], fire))
-                            continue
-                        for call, outcome in zip(calls, await self._targets.run_all(calls, fire), strict=True):
-                            machine.receive(call, outcome)
-                decision = machine.decide(
-                    decision_id=fire.decision_id,
-                    revision=view.revision,
-                    duration_ms=round((self._clock() - started) * 1000, 3),
-                )
+                context, only = fire.envelope.context, selection.only
+                with UNSHIELDED if spec.fails_closed else self._uncancelled():
+                    outcome: CallOutcome | None = None
+                    if only is not None:
+                        first = Call(chain.indices[only], only, payload, context)
+                        outcome = await self._targets.run(first, fire)
+                    # Where the only hook says nothing, as nearly always, there is nothing to weigh and to walk over.
+                    if outcome is None or outcome.outcome != "answered" or outcome.cause != "policy":
+                        machine = phases.start_machine(chain, selection, payload, context, fire.envelope.cwd)
+                        machine.warnings += warnings
+                        while calls := machine.next_calls():
+                            if outcome is not None:
+                                machine.receive(calls[0], outcome)
+                                outcome = None
+                            elif len(calls) == 1:  # without the nursery of several
+                                machine.receive(calls[0], await self._targets.run(calls[0], fire))
+                            else:
+                                for call, each in zip(calls, await self._targets.run_all(calls, fire), strict=True):
+                                    machine.receive(call, each)
+                decided = fire.decision_id, view.revision, round((self._clock() - started) * 1000, 3)
+                if machine is not None:
+                    decision = machine.decide(*decided)
+                else:
+                    assert outcome is not None
+                    decision = decisions.decide_silence(spec, [outcome], payload, context, warnings, *decided)
         except trio.Cancelled:
             self._abandon(fire, view.revision)
             raise
