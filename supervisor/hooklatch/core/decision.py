@@ -156,21 +156,10 @@ class Machine:
         """Record an outcome as clients see it, with its hook and without the daemon's own fields, and let it count."""
         hook, silence = call.hook, call.hook.silence
         public_outcome = replace(
-            outcome,
-            layer=silence.layer,
-            hook=silence.hook,
-            outcome="answered",
-            reinvoked=call.reinvoked,
-            observed=silence.observed,
-            command=silence.command,
-            name=silence.name,
-            unneeded=self.is_settled,
-            answer=b"",
-            traceback="",
-            is_lost=False,
-            is_orphaned=False,
-            earlier_ms=(),
-        )
+            outcome, layer=silence.layer, hook=silence.hook, outcome="answered", reinvoked=call.reinvoked,
+            observed=silence.observed, command=silence.command, name=silence.name, unneeded=self.is_settled,
+            answer=b"", traceback="", is_lost=False, is_orphaned=False, earlier_ms=(),
+        )  # fmt: skip
         if outcome.cause != "policy" or outcome.answer:
             answer, cause, message = check_answer(self.spec, hook, outcome)
             self.outcomes.append(accept_answer(public_outcome, answer, cause, message))
@@ -250,29 +239,15 @@ class Machine:
             inject = [message for answer in answers for message in answer.inject]
         if self.notes:
             warnings = [*warnings, *(note for index in sorted(self.notes) for note in self.notes[index])]
+        layer, hook_id, name = (
+            (hook.layer.label, hook.id, hook.name_of_several) if hook is not None else (None, None, "")
+        )
         # By position: 21 keywords take 1.8 us more, 1 % of a fire.
         return FireDecision(
-            decision_id,
-            self.spec.name,
-            verdict,
-            cause,
-            self.reason,
-            hook.layer.label if hook is not None else None,
-            hook.id if hook is not None else None,
-            cause in RETRYABLE and verdict == "deny",
-            None if is_refusal else self.patch,
-            self.payload.digest(),
-            append,
-            resume,
-            self.value,
-            revision,
-            duration_ms,
-            inject,
-            hook.name_of_several if hook is not None else "",
-            self.context,
-            self.outcomes,
-            warnings,
-        )
+            decision_id, self.spec.name, verdict, cause, self.reason, layer, hook_id,
+            cause in RETRYABLE and verdict == "deny", None if is_refusal else self.patch, self.payload.digest(), append,
+            resume, self.value, revision, duration_ms, inject, name, self.context, self.outcomes, warnings,
+        )  # fmt: skip
 
 
 def check_answer(spec: EventSpec, hook: Hook, outcome: CallOutcome) -> tuple[Answer | None, Cause, str]:
@@ -320,10 +295,6 @@ def decide_silence(
     )  # fmt: skip
 
 
-def digest_payload(payload: Payload | None) -> str | None:
-    return payload.digest() if payload is not None else None
-
-
 def refuse_fire(
     spec: EventSpec,
     cause: Cause,
@@ -338,24 +309,11 @@ def refuse_fire(
     is_closed = spec.fails_closed
     text = format_failure(cause, message)
     return FireDecision(
-        decision_id=decision_id,
-        event=spec.name,
-        verdict="deny" if is_closed else "pass",
-        cause=cause if is_closed else None,
-        reason=text if is_closed else None,
-        layer=None,
-        hook=None,
-        retryable=is_closed and cause in RETRYABLE,
-        patch=None,
-        payload_digest=digest_payload(payload),
-        append=None,
-        resume=None,
-        value=None,
-        revision=revision,
-        duration_ms=0.0,
-        context=context or {},
-        warnings=[] if is_closed else [text],
-    )
+        decision_id, spec.name, "deny" if is_closed else "pass", cause if is_closed else None,
+        text if is_closed else None, None, None, is_closed and cause in RETRYABLE, None,
+        payload.digest() if payload is not None else None, None, None, None, revision, 0.0,
+        context=context or {}, warnings=[] if is_closed else [text],
+    )  # fmt: skip
 
 
 def deny_unrecorded(decision: FireDecision, message: str) -> FireDecision:
@@ -363,19 +321,9 @@ def deny_unrecorded(decision: FireDecision, message: str) -> FireDecision:
     is_refused = decision.is_refusal and decision.reason
     own_reason = f" (it was refused in any case: {decision.reason})" if is_refused else ""
     return replace(
-        decision,
-        verdict="deny",
-        cause="audit",
-        reason=format_failure("audit", message) + own_reason,
-        layer=None,
-        hook=None,
-        name="",
-        retryable=False,
-        patch=None,
-        append=None,
-        value=None,
-        record=None,
-    )
+        decision, verdict="deny", cause="audit", reason=format_failure("audit", message) + own_reason, layer=None,
+        hook=None, name="", retryable=False, patch=None, append=None, value=None, record=None,
+    )  # fmt: skip
 
 
 def apply_patch(payload: Payload, patch: dict[str, msgspec.Raw]) -> Payload | str:

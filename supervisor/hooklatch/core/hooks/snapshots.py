@@ -202,16 +202,8 @@ class EventHooks:
     """The hooks of one event in firing order, with all that its fires need of them, computed once."""
 
     __slots__ = (
-        "_everything",
-        "_field",
-        "_has_kinds",
-        "_has_names",
-        "_selections",
-        "_weight",
-        "hooks",
-        "indices",
-        "spec",
-    )
+        "_everything", "_field", "_has_kinds", "_has_names", "_selections", "_weight", "hooks", "indices", "spec"
+    )  # fmt: skip
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
         self.spec = spec
