@@ -10,13 +10,22 @@ A change is planned first, as a `FileEdit`, and made by `apply_edit`, so that a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any, cast
 
 from hooklatch.cli.hosts import install_record, settings_files
-from hooklatch.cli.hosts.entries import SettingsShape, add_entries, find_entries, is_nothing, remove_entries
+from hooklatch.cli.hosts.entries import (
+    SettingsShape,
+    add_entries,
+    find_entries,
+    is_nothing,
+    remove_entries,
+    remove_handlers,
+    restore_handler,
+)
+from hooklatch.cli.hosts.install_record import AdoptedHandler
 from hooklatch.cli.hosts.jsonc import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
@@ -39,6 +48,7 @@ class FileEdit:
     uninstalled: bytes | None
     backup: str | None = None  # the path of one that exists already, with the bytes `uninstalled`
     edited: bytes | None = None  # the user's edits of a plugin, which are backed up before it is deleted
+    adopted: Sequence[AdoptedHandler] = ()  # handlers of others that were taken out
 
     @property
     def is_none(self) -> bool:
@@ -46,9 +56,10 @@ class FileEdit:
 
 
 def plan_install(
-    path: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
-) -> FileEdit:
-    """Return the edit that gives each event its handler.
+    path: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str],
+    adopted: Sequence[AdoptedHandler] = (),
+) -> FileEdit:  # fmt: skip
+    """Return the edit that gives each event its handler, and takes `adopted` out beside what was taken out before.
 
     Raises:
         FileError: the file cannot be read or naming_file; the text says where, and what to do.
@@ -58,13 +69,28 @@ def plan_install(
     with naming_file(path):
         own_handlers = list(find_entries(text))
         handler_by_event = {handler.event: handler.handler for handler in own_handlers if handler.matcher is None}
-        if handler_by_event == handlers and len(own_handlers) == len(handlers):
+        if handler_by_event == handlers and len(own_handlers) == len(handlers) and not adopted:
             return FileEdit(path, before, before, before)
         without, backup = remove_own_entries(path, before, shape, environ)
-        stripped = split_bom(path, without)[1]
+        known = install_record.list_installed(environ).get(path)
+        taken = [*(known.adopted if known is not None else ()), *adopted]
+        stripped = take_out(split_bom(path, without)[1], taken)
         after = add_entries(stripped, shape, handlers)
         validate_edit(path, after, stripped, handlers)
-    return FileEdit(path, before, (mark + after).encode(), without, backup)
+    return FileEdit(path, before, (mark + after).encode(), without, backup, adopted=taken)
+
+
+def take_out(text: str, taken: Sequence[AdoptedHandler]) -> str:
+    """Return the text without the handlers that were adopted."""
+    identities = [(each.event, each.matcher, each.handler) for each in taken]
+    return remove_handlers(
+        text, lambda found: (found.event, str(found.matcher or ""), found.handler) in identities, parse_value(text)
+    ) if taken else text  # fmt: skip
+
+
+def parse_value(text: str) -> object:
+    root = parse_jsonc(text)
+    return None if root is None else root.value
 
 
 def plan_plugin_install(path: str, text: str, environ: Mapping[str, str]) -> FileEdit:
@@ -163,10 +189,13 @@ def remove_own_entries(
     if history.is_untouched:
         return history.original, history.backup_of(history.original)
     mark, text = split_bom(path, before)
-    if not any(True for _ in find_entries(text)):
+    taken = history.known.adopted if history.known is not None else []
+    if not taken and not any(True for _ in find_entries(text)):
         return before, history.backup_of(before)
-    root = parse_jsonc(split_bom(path, history.original)[1]) if history.original is not None else None
-    stripped = remove_entries(text, None if root is None else root.value)
+    original = parse_value(split_bom(path, history.original)[1]) if history.original is not None else None
+    stripped = remove_entries(text, original)
+    for each in taken:
+        stripped = restore_handler(stripped, each.event, each.handler, each.matcher, is_grouped=each.is_grouped)
     if history.original is None and is_nothing(stripped, shape):
         return None, None
     without = (mark + stripped).encode()
@@ -216,6 +245,7 @@ def apply_edit(edit: FileEdit, host: str, environ: Mapping[str, str]) -> str | N
         backup,
         install_record.digest_bytes(without) if backup else "",
         folders,
+        list(edit.adopted),
     )
     install_record.remember_file(environ, path, installed)
     return backup

@@ -5,7 +5,7 @@ Programs have two shapes of hooks: a list of handlers for each event, or a list 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from hooklatch.hosts.own_entries import read_handler_command
 
 __all__ = [
     "InstalledHandler", "SettingsShape", "add_entries", "find_entries", "is_nothing", "list_handlers",
-    "list_text_handlers", "remove_entries",
+    "list_text_handlers", "remove_entries", "remove_handlers", "restore_handler",
 ]  # fmt: skip
 
 
@@ -94,14 +94,33 @@ def add_entries(text: str, shape: SettingsShape, handlers: Mapping[str, Mapping[
     return text
 
 
+def restore_handler(text: str, event: str, handler: Mapping[str, Any], matcher: str, *, is_grouped: bool) -> str:
+    """Return the text with a handler that was taken out of it, as the last one of its event.
+
+    Raises:
+        JsoncError: the text is not JSON with comments, or its hooks are not lists.
+    """
+    group = {**({"matcher": matcher} if matcher else {}), "hooks": [dict(handler)]}
+    return append_to_list(text, ("hooks", event), group if is_grouped else dict(handler))
+
+
 def remove_entries(text: str, original: object = None) -> str:
     """Return the text without our handlers, and without parents that are empty then and not so in the `original` value.
 
     Raises:
         JsoncError: the text is not JSON with comments.
     """
-    while (own_handler := next(find_entries(text), None)) is not None:
-        path = own_handler.path
+    return remove_handlers(text, lambda handler: bool(handler.words), original)
+
+
+def remove_handlers(text: str, is_meant: Callable[[InstalledHandler], bool], original: object = None) -> str:
+    """Return the text without some handlers, as `remove_entries` does it.
+
+    Raises:
+        JsoncError: the text is not JSON with comments.
+    """
+    while (found := next(filter(is_meant, list_text_handlers(text)), None)) is not None:
+        path = found.path
         text = remove_child(text, path)
         while len(path) > 1:
             path = path[:-1]

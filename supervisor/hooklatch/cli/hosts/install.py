@@ -12,12 +12,11 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypedDict
 
-from hooklatch.cli.hosts import codex_trust, install_record
+from hooklatch.cli.hosts import adopting, codex_trust, install_record
 from hooklatch.cli.hosts.changing import (
     FileEdit,
     apply_edit,
     diff_edit,
-    plan_install,
     plan_plugin_install,
     plan_plugin_uninstall,
     plan_settings_uninstall,
@@ -78,6 +77,10 @@ def add_install(parser: Parser) -> None:
         help="what the program starts: a script, or a C program, which is the default where it can be had",
     )  # fmt: skip
     parser.add_argument(
+        "--adopt", action="store_true",
+        help="take other hooks that may change what was judged into the daemon, where they run before the guards",
+    )  # fmt: skip
+    parser.add_argument(
         "--accept", metavar="DIGEST", action="append", default=[],
         help="accept another hook that may change what was judged, as it is now, and change nothing else",
     )  # fmt: skip
@@ -116,16 +119,21 @@ def run_install(arguments: argparse.Namespace) -> int:
     events = dict(list_installed_events(host, layout, version, arguments.also))
     started, no_program = choose_program(arguments)
     commands = {event: entry_arguments(host, event, spec, started, arguments) for event, spec in events.items()}
+    others = [other for other in list_others_here(host, layout) if arguments.adopt]
     with convert_file_errors():
         if layout.is_plugin:
-            limit = events[layout.gate].limit
-            change = plan_plugin_install(path, make_plugin(commands, limit), os.environ)
+            plans = [plan_plugin_install(path, make_plugin(commands, events[layout.gate].limit), os.environ)]
         else:
             handlers = {
                 event: make_handler(layout, event, spec, commands[event], version) for event, spec in events.items()
             }
-            change = plan_install(path, layout.shape, handlers, os.environ)
-        backup = None if arguments.dry_run or change.is_none else apply_edit(change, host.name, os.environ)
+            plans = adopting.plan_adoption(layout, path, handlers, others, find_project_here())
+        change = plans[0]
+        if others and not arguments.dry_run:
+            adopting.adopt_handlers(layout, [each for plan in plans for each in plan.adopted], arguments)
+        is_made = not arguments.dry_run
+        backups = [apply_edit(plan, host.name, os.environ) if is_made and not plan.is_none else None for plan in plans]
+        backup = backups[0]
         if arguments.start and not arguments.dry_run:
             install_record.remember_environment(os.environ)
     notes = [
@@ -133,7 +141,8 @@ def run_install(arguments: argparse.Namespace) -> int:
         *list_left_out_events(host, layout, version, arguments.also),
     ]
     with convert_file_errors():
-        notes += list_other_notes(host, layout)
+        notes += adopting.list_adoption_notes(layout, others, plans[1:], backups[1:])
+        notes += list_other_notes(host, layout, {other.digest for other in others if arguments.dry_run})
     if no_program:
         notes.append(
             f"the entry is the Python form, so each event starts an interpreter; the C form cannot be had: {no_program}"
@@ -172,11 +181,12 @@ def list_others_here(host: Host, layout: SettingsLayout) -> list[OtherHook]:
     return list(list_other_hooks(host, read_documents(layout, os.environ, find_project_here())))
 
 
-def list_other_notes(host: Host, layout: SettingsLayout) -> Iterator[str]:
+def list_other_notes(host: Host, layout: SettingsLayout, adopted: set[str]) -> Iterator[str]:
     accepted = install_record.list_accepted(os.environ)
     for other in list_others_here(host, layout):
-        if other.digest not in accepted:
-            take = "--adopt takes it in, " if other.handler is not None else ""
+        why_not = adopting.read_why_not(layout, other)
+        if other.digest not in accepted and (why_not or other.digest not in adopted):
+            take = f"it cannot be adopted, since {why_not}; " if why_not else "--adopt takes it in, "
             yield f"NOT THE ONLY ONE: {other.title}: {take}--accept {other.digest} accepts it as it is"
 
 
@@ -199,6 +209,8 @@ def run_uninstall(arguments: argparse.Namespace) -> int:
                     (change, None if arguments.dry_run else apply_edit(change, host.name, os.environ))
                     for change in codex_trust.plan_untrust(path, os.environ)
                 ]
+        if not any(adopting.list_adopted(layout.name, os.environ)):
+            changes += adopting.give_back_handlers(layout, arguments)
         starting = {word for change, _ in changes for word in list_entry_programs(change) if os.path.isfile(word)}
     if arguments.json:
         edits = [describe_install(host, change, backup, [], arguments) for change, backup in changes]
@@ -273,7 +285,8 @@ def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) ->
         yield here
     if not user and not project:
         for path, installed in install_record.list_installed(os.environ).items():
-            if installed.host == layout.name and path not in (own, here) and not path.endswith(codex_trust.FILE):
+            is_settings = not path.endswith((codex_trust.FILE, adopting.ENDING))
+            if installed.host == layout.name and path not in (own, here) and is_settings:
                 yield path
 
 

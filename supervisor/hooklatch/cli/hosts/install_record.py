@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -16,9 +17,21 @@ from hooklatch.entry.starting import ENVIRONMENT, encode_start_environment
 from hooklatch.paths import state_dir
 
 __all__ = [
-    "InstalledFile", "digest_bytes", "forget_file", "list_accepted", "list_installed", "remember_accepted",
-    "remember_environment", "remember_file", "start_environment_path",
+    "AdoptedHandler", "InstalledFile", "digest_bytes", "forget_file", "list_accepted", "list_installed",
+    "remember_accepted", "remember_environment", "remember_file", "start_environment_path",
 ]  # fmt: skip
+
+
+class AdoptedHandler(msgspec.Struct, frozen=True):
+    """A handler of another hook that was taken out of a file, to run in the daemon; `timeout` is in seconds."""
+
+    event: str
+    handler: dict[str, Any]
+    matcher: str = ""
+    is_grouped: bool = True
+    digest: str = ""
+    timeout: float = 60.0
+    folder: str = ""
 
 
 class InstalledFile(msgspec.Struct, frozen=True):
@@ -32,6 +45,7 @@ class InstalledFile(msgspec.Struct, frozen=True):
     backup: str | None = None
     backup_digest: str = ""
     folders: list[str] = []
+    adopted: list[AdoptedHandler] = []
 
 
 class InstallState(msgspec.Struct):
