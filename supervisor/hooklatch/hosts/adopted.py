@@ -13,19 +13,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 import msgspec
 
 from hooklatch_worker import Event, Verdict
+from hooklatch_worker.sandbox import children
 
 __all__ = ["AdoptedHook", "read_adopted_answer", "run_adopted"]
 
 ADDED: Final = frozenset({"tool_kind", "tool_args"})  # the keys that adapters add to a host's document
 NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")  # a matcher of only these is a list of names
 CANNOT_START: Final = (126, 127)
+MOST: Final = 600.0  # seconds, the maximum of a hook; the hook's own time ends its worker before
 WORDS: Final = {
     "allow": "allow", "approve": "allow", "deny": "deny", "block": "deny", "ask": "ask", "defer": "ask",
     "ask_user": "ask",
@@ -45,13 +46,13 @@ class AdoptedHook(msgspec.Struct, frozen=True):
 
 def run_adopted(event: Event, hook: AdoptedHook) -> Verdict[Any] | None:
     """Run a hook if it is for this event, and return its answer."""
-    if event.host != hook.host or not is_meant(hook, event):
+    if event.host != hook.host or not is_hook_for(hook, event):
         return None
     folder = event.cwd if event.cwd and os.path.isdir(event.cwd) else None
     project = {f"{name}_PROJECT_DIR": hook.folder or folder or "" for name in ("CLAUDE", "GEMINI", "COPILOT")}
-    done = subprocess.run(
-        [WHERE.get(hook.host, "sh"), "-c", hook.command], input=json.dumps(make_host_document(hook, event)).encode(),
-        capture_output=True, cwd=folder, env={**os.environ, **project}, check=False,
+    done = children.run_child(
+        [WHERE.get(hook.host, "sh"), "-c", hook.command], {**children.OWN.of(os.environ), **project}, cwd=folder,
+        stdin=json.dumps(make_host_document(hook, event)).encode(), timeout=MOST,
     )  # fmt: skip
     answer = Verdict[Any]()
     error = done.stderr.decode(errors="replace").strip()
@@ -64,7 +65,7 @@ def run_adopted(event: Event, hook: AdoptedHook) -> Verdict[Any] | None:
     return read_adopted_answer(hook, event.payload.get("tool_input"), done.stdout)
 
 
-def is_meant(hook: AdoptedHook, event: Event) -> bool:
+def is_hook_for(hook: AdoptedHook, event: Event) -> bool:
     """Return whether a hook is for this tool and this folder; a pattern that cannot be read is for every tool."""
     if hook.folder and not f"{event.cwd}/".startswith(f"{hook.folder.rstrip('/')}/"):
         return False
