@@ -1,6 +1,6 @@
 """The adoption of other hooks: they leave the host's settings and run in the daemon, before the guards.
 
-settings ─▶ AdoptedHandler, in the record of the file ─▶ hooks.d/adopted_HOST.py, a hook with `amends` for each
+settings ─▶ AdoptedHandler, in the record of the file ─▶ a file in hooks.d, with an amending hook for each
 """
 
 from __future__ import annotations
