@@ -16,18 +16,22 @@ from hooklatch.client.trio_admin import AdminConnector, TrioAdminConnection, con
 from hooklatch.core.answers import AsksAnswer, HooksAnswer
 from hooklatch.core.status_answers import HookTimings
 from hooklatch.dashboard.actions import Actions
-from hooklatch.dashboard.asker import QueryResult
-from hooklatch.dashboard.charts import draw_columns, draw_range_bar
 from hooklatch.dashboard.decisions import build_announced_row, build_record_row
-from hooklatch.dashboard.differences import list_field_changes
-from hooklatch.dashboard.feed import AnnouncementBuffer
-from hooklatch.dashboard.keys import Keys
-from hooklatch.dashboard.rendering import build_environment, isolate_text_direction
-from hooklatch.dashboard.revisions import Revision, RevisionDiff, compare_revisions, list_revisions
-from hooklatch.dashboard.samples import LENGTH, Samples
+from hooklatch.dashboard.doors import Keys
+from hooklatch.dashboard.feed import LENGTH, AnnouncementBuffer, QueryResult, Samples
+from hooklatch.dashboard.rendering import (
+    MAX_TEXT,
+    build_environment,
+    draw_columns,
+    draw_range_bar,
+    format_moment,
+    format_page_json,
+    isolate_text_direction,
+    make_visible,
+)
+from hooklatch.dashboard.revisions import Revision, RevisionDiff, compare_revisions, list_field_changes, list_revisions
 from hooklatch.dashboard.site import DashboardSite
 from hooklatch.dashboard.sources import read_source
-from hooklatch.dashboard.text import MAX_TEXT, format_moment, format_page_json, make_visible
 from hooklatch.errors import DaemonUnreachableError, UnreadableAnswerError
 from hooklatch.service.registry.statistics import UNTIMED
 from support.asked import ask

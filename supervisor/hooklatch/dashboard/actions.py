@@ -1,12 +1,13 @@
 """The actions on the pages: each is shown once more with its meaning, needs a reason, and is recorded.
 
-GET /do/NAME shows the form. POST /do/NAME has the daemon do it, with the name of the user.
+GET /do/NAME shows the form. POST /do/NAME has the daemon do it, with the name of the user.  Forms carry a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
@@ -15,12 +16,53 @@ from starlette.responses import Response
 from hooklatch.core.answers import Ask, AsksAnswer
 from hooklatch.core.status_answers import StatusAnswer
 from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, read_duration
-from hooklatch.dashboard.asker import QueryResult
-from hooklatch.dashboard.forms import FormError, read_form
+from hooklatch.dashboard.doors import Keys
+from hooklatch.dashboard.feed import QueryResult
+from hooklatch.dashboard.rendering import MAX_TEXT, format_page_json
 from hooklatch.dashboard.site import DashboardSite
-from hooklatch.dashboard.text import MAX_TEXT, format_page_json
 
-__all__ = ["ACTIONS", "Action", "Actions"]
+__all__ = ["Actions"]
+
+MAX_BYTES = 64 * 1024
+MAX_FIELDS = 20
+TYPE = "application/x-www-form-urlencoded"
+
+
+class FormError(Exception):
+    """A form is refused, with a status and a text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+async def read_form(request: Request, keys: Keys) -> dict[str, str]:
+    """Return the fields, without the form key.
+
+    Raises:
+        FormError: it is not a form, it is too long, it has a field twice, or the form key is missing or wrong.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != TYPE:
+        raise FormError(415, f"a form is posted as {TYPE}")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise FormError(413, f"the form is longer than {MAX_BYTES} bytes")
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict",
+                          max_num_fields=MAX_FIELDS)  # fmt: skip
+    except ValueError:
+        raise FormError(400, "the form cannot be read") from None
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise FormError(400, "the form has a field twice")
+    if not keys.is_form_key(fields.pop("form_key", "")):
+        raise FormError(
+            403, "the form is not one of this dashboard, or the dashboard was restarted; open the page again"
+        )
+    return fields
+
 
 MAX_REASON = 500  # characters that the daemon keeps of a reason
 RELOAD_TIMEOUT = 180.0  # seconds: changed files are imported for the first time

@@ -11,8 +11,8 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch.core.hooks.names import read_full_name
-from hooklatch.dashboard.differences import FieldChange, list_field_changes
-from hooklatch.dashboard.text import format_page_json
+from hooklatch.dashboard.rendering import format_page_json
+from hooklatch.dashboard.revisions import FieldChange, list_field_changes
 
 __all__ = ["RecordRow", "OutcomeRow", "build_announced_row", "build_record_row"]
 

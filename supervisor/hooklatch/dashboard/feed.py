@@ -1,4 +1,6 @@
-"""The feed of the daemon's announcements to open pages, as long as there are any.  Does not know pages.
+"""What pages request of the daemon, and the feed of its announcements to open pages.  Knows no page.
+
+A page sends several requests.  If one has no response, the page shows the reason in its place, and assumes nothing.
 
 no page is open ─▶ one is: connect, subscribe ─▶ a StatusSample every 3 s and after each change, a DecisionBatch
       ▲                      │ the daemon is gone      │
@@ -12,21 +14,107 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import trio
 
-from hooklatch.client.trio_admin import AdminConnector, TrioAdminConnection
+from hooklatch.client.trio_admin import TIMEOUT, AdminConnector, TrioAdminConnection
 from hooklatch.core.answers import Ask, AsksAnswer, HooksAnswer
 from hooklatch.core.status_answers import LogAnswer, StatusAnswer
-from hooklatch.dashboard.asker import DaemonQueries, QueryResult, open_asker
-from hooklatch.dashboard.samples import Samples
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError
 
-__all__ = ["DecisionBatch", "DashboardFeed", "Happening", "StatusSample", "TooManyError", "fetch_status_sample"]
+__all__ = [
+    "QueryResult", "DaemonQueries", "open_asker", "LENGTH", "Samples", "DecisionBatch", "DashboardFeed", "Happening",
+    "StatusSample", "TooManyError", "fetch_status_sample",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+
+class QueryResult(msgspec.Struct, Generic[T], frozen=True):
+    """The daemon's response, or the `fault` for which there is none. It has exactly one of both."""
+
+    value: T | None = None
+    fault: str = ""
+
+
+class DaemonQueries:
+    """The requests over one connection. Once that is lost, every further request has the same fault."""
+
+    def __init__(self, link: TrioAdminConnection | None, fault: str = "") -> None:
+        self._link = link
+        self._fault = fault
+
+    async def ask(
+        self, method: str, shape: type[T], /, *, timeout: float = TIMEOUT, **params: object
+    ) -> QueryResult[T]:
+        """Return the daemon's response, or the fault if there is none within `timeout` seconds."""
+        if self._link is None:
+            return QueryResult(fault=self._fault)
+        try:
+            return QueryResult(await self._link.ask(method, shape, timeout=timeout, **params))
+        except RequestFailedError as error:
+            return QueryResult(fault=error.message)
+        except HooklatchError as error:
+            self._link, self._fault = None, str(error)
+            return QueryResult(fault=self._fault)
+
+
+@asynccontextmanager
+async def open_asker(daemon: AdminConnector) -> AsyncGenerator[DaemonQueries]:
+    """Connect for the requests of a page. Without a daemon, each of them gets that fault."""
+    try:
+        link = await daemon.connect()
+    except HooklatchError as error:
+        yield DaemonQueries(None, str(error))
+        return
+    async with link:
+        yield DaemonQueries(link)
+
+
+LENGTH = 5.0  # seconds of an interval
+MAX_INTERVALS = 60  # intervals
+MAX_HOOKS = 2000  # hooks
+
+
+class Samples:
+    """The last intervals of each hook, oldest first, as (calls, failed of them)."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._intervals: dict[str, deque[tuple[int, int]]] = {}
+        self._next = 0.0
+
+    def is_due(self, at: float) -> bool:
+        """Return whether the interval has ended at a moment (Unix time)."""
+        return at >= self._next
+
+    def take(self, at: float, answer: QueryResult[HooksAnswer]) -> None:
+        """Take the counts of a moment (Unix time), unless an interval has not ended."""
+        if answer.value is None or not self.is_due(at):
+            return
+        is_late = at > self._next + 2 * LENGTH  # no page was open: these calls belong to no single interval
+        self._next = at + LENGTH
+        counts = {
+            hook["name"]: (hook["timings"]["count"], sum(hook["timings"]["failures"].values()))
+            for hook in answer.value["hooks"][:MAX_HOOKS]
+        }
+        for name, (calls, failed) in counts.items():
+            before = self._counts.get(name)
+            intervals = self._intervals.setdefault(name, deque(maxlen=MAX_INTERVALS))
+            if before is None or is_late or calls < before[0]:  # a daemon that was restarted counts from 0
+                continue
+            intervals.append((calls - before[0], max(failed - before[1], 0)))
+        self._counts = counts
+        self._intervals = {name: intervals for name, intervals in self._intervals.items() if name in counts}
+
+    def of(self, hook: str) -> list[tuple[int, int]]:
+        """Return the last intervals of a hook, oldest first."""
+        return list(self._intervals.get(hook, ()))
+
 
 PULSE = 3.0  # seconds between two samples of the daemon's status
 RETRY = 2.0  # seconds after a connection that failed

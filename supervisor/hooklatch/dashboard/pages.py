@@ -14,11 +14,9 @@ from starlette.responses import Response
 from hooklatch.core.answers import HooksAnswer, SessionsAnswer, ShownHooks
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.status_answers import LogAnswer, StatusAnswer
-from hooklatch.dashboard.asker import DaemonQueries, QueryResult
 from hooklatch.dashboard.decisions import RecordRow, build_record_row
-from hooklatch.dashboard.feed import fetch_status_sample
+from hooklatch.dashboard.feed import LENGTH, DaemonQueries, QueryResult, fetch_status_sample
 from hooklatch.dashboard.revisions import compare_revisions, list_revisions
-from hooklatch.dashboard.samples import LENGTH
 from hooklatch.dashboard.site import DashboardSite
 from hooklatch.dashboard.sources import SourceFile, read_sources
 from hooklatch.record.storage.reading import KINDS, read_moment

@@ -1,13 +1,81 @@
-"""The revisions of the hooks, from the record, and the difference of two of them.  Pure."""
+"""The revisions of the hooks, from the record, and the difference of two.  Pure, and bounded: texts may be huge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, cast
 
 import msgspec
 
-__all__ = ["RevisionDiff", "Revision", "compare_revisions", "list_revisions"]
+from hooklatch.dashboard.rendering import format_page_json
+
+__all__ = ["FieldChange", "list_field_changes", "RevisionDiff", "Revision", "compare_revisions", "list_revisions"]
+
+MAX_LINES = 300  # of each side; the comparison takes quadratic time
+MAX_SIDE = 20_000  # characters of each side
+CONTEXT = 3  # unchanged lines around a change
+
+
+class DiffLine(msgspec.Struct, frozen=True):
+    """A line of a difference: `-` is old, `+` is new, a space is both, `@` stands for lines that are left out."""
+
+    mark: str
+    text: str
+
+
+class FieldChange(msgspec.Struct, frozen=True):
+    """The change of one field. `note` says what the difference does not show."""
+
+    field: str
+    lines: list[DiffLine]
+    note: str = ""
+
+
+def list_field_changes(payload: object, patch: object) -> list[FieldChange]:
+    """Return the changes of a patch to a payload, by field, as far as the record has both."""
+    if not isinstance(patch, Mapping):
+        return []
+    before = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else None
+    return [make_field_change(field, value, before) for field, value in cast("Mapping[str, object]", patch).items()]
+
+
+def make_field_change(field: str, value: object, before: Mapping[str, object] | None) -> FieldChange:
+    after = format_field_value(value)
+    if before is None:
+        note = "the old value is not in the record, which keeps only the beginning of a long payload"
+        return FieldChange(field, [DiffLine("+", line) for line in clip_lines(after)[0]], note)
+    old, is_old_cut = clip_lines(format_field_value(before[field]) if field in before else "")
+    new, is_new_cut = clip_lines(after)
+    note = "only the beginning of it is compared" if is_old_cut or is_new_cut else ""
+    return FieldChange(field, list(compare_texts(old, new)), note)
+
+
+def format_field_value(value: object) -> str:
+    return value if isinstance(value, str) else format_page_json(value)
+
+
+def clip_lines(text: str) -> tuple[list[str], bool]:
+    """Return the first lines of a text, and whether there are more."""
+    lines = text[:MAX_SIDE].split("\n") if text else []
+    return lines[:MAX_LINES], len(lines) > MAX_LINES or len(text) > MAX_SIDE
+
+
+def compare_texts(old: list[str], new: list[str]) -> Iterator[DiffLine]:
+    """Yield the difference of two texts, with some unchanged lines around what changed."""
+    position = 0
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT):
+        if group[0][1] > position:
+            yield DiffLine("@", f"{group[0][1] - position} unchanged lines")
+        for kind, first, last, new_first, new_last in group:
+            if kind == "equal":
+                yield from (DiffLine(" ", line) for line in old[first:last])
+            else:
+                yield from (DiffLine("-", line) for line in old[first:last])
+                yield from (DiffLine("+", line) for line in new[new_first:new_last])
+            position = last
+    if position < len(old) and position:
+        yield DiffLine("@", f"{len(old) - position} unchanged lines")
 
 
 class Revision(msgspec.Struct, frozen=True):

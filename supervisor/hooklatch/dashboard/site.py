@@ -9,12 +9,10 @@ from jinja2 import Environment
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from hooklatch.client.trio_admin import AdminConnector
-from hooklatch.dashboard.asker import DaemonQueries, open_asker
 from hooklatch.dashboard.checks import Checks
-from hooklatch.dashboard.feed import DashboardFeed
-from hooklatch.dashboard.keys import Keys
+from hooklatch.dashboard.doors import Keys
+from hooklatch.dashboard.feed import DaemonQueries, DashboardFeed, Samples, open_asker
 from hooklatch.dashboard.rendering import build_environment
-from hooklatch.dashboard.samples import Samples
 
 __all__ = ["PLACES", "DashboardSite"]
 
