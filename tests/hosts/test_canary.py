@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hooklatch.cli.hosts.checking import is_refusal
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.hosts.refusing import is_refusal
 from hooklatch.hosts import canary
 from hooklatch.hosts.find import find_host
 from support.tables import table

@@ -22,8 +22,8 @@ from hooklatch.cli.hosts.changing import (
     plan_plugin_uninstall,
     plan_settings_uninstall,
 )
+from hooklatch.cli.hosts.editing import parse_jsonc
 from hooklatch.cli.hosts.entries import SettingsShape, find_entries
-from hooklatch.cli.hosts.jsonc import parse_jsonc
 from hooklatch.cli.hosts.plugin import make_plugin
 from hooklatch.cli.hosts.settings_files import FileError
 from support.profiles import examples

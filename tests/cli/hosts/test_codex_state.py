@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from hooklatch.cli.hosts.codex_state import CodexConfigError, add_trust, remove_trust
+from hooklatch.cli.hosts.codex_trust import CodexConfigError, add_trust, remove_trust
 
 HASHES = {"/h/hooks.json:pre_tool_use:0:0": "sha256:aa", '/h "x"/hooks.json:stop:0:0': "sha256:bb"}
 TEXTS = [

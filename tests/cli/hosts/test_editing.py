@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.cli.hosts.editing import append_to_list, find_node, remove_child
-from hooklatch.cli.hosts.jsonc import JsoncError, JsonNode, find_beyond_json, parse_jsonc
+from hooklatch.cli.hosts.editing import (
+    JsoncError,
+    JsonNode,
+    append_to_list,
+    find_beyond_json,
+    find_node,
+    parse_jsonc,
+    remove_child,
+)
 
 SPACES = st.sampled_from(["", " ", "\n", "\n  ", "\r\n\t", " /* a, } */ ", " // b ]\n", "\n// c\r\n", "/**/"])
 WORDS = st.sampled_from(["a", "b", 'with "quotes"', "ü", "", "x//y", "/*z*/"])

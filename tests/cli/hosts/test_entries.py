@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hooklatch.cli.hosts.editing import parse_jsonc
 from hooklatch.cli.hosts.entries import SettingsShape, add_entries, find_entries, is_nothing, remove_entries
-from hooklatch.cli.hosts.jsonc import parse_jsonc
 from hooklatch.hosts.own_entries import is_entry
 
 GROUPED, FLAT = SettingsShape(), SettingsShape(is_grouped=False, root=(("version", 1),))

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.hosts.plugin import make_plugin
-from hooklatch.cli.hosts.plugin_trial import TrialError, rewrite_commands, try_plugin
+from hooklatch.cli.hosts.plugin import TrialError, make_plugin, rewrite_commands, try_plugin
 from support.tables import table
 
 pytestmark = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hooklatch.cli.hosts.refusing import is_refusal
+from hooklatch.cli.hosts.checking import is_refusal
 from support.tables import table
 
 DENY = {

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from hooklatch.cli.live.feed import TopBoard, TopDisplay, TopReport, apply_key, build_board, build_rows, order_rows
 from hooklatch.cli.live.raw_terminal import parse_keys
 from hooklatch.cli.live.top_screen import clamp_scroll, draw_screen, measure_page
-from hooklatch.cli.live.top_state import TopBoard, TopDisplay, TopReport, apply_key, build_board, build_rows, order_rows
 from support.tables import table
 
 STATUS = {

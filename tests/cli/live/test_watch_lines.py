@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from hooklatch.cli.live.watch import is_wanted
-from hooklatch.cli.live.watch_lines import format_announcement, layout_for_width, list_titles
+from hooklatch.cli.live.watch import format_announcement, is_wanted, layout_for_width, list_titles
 from hooklatch.record.storage.reading import Filters
 from support.tables import table
 

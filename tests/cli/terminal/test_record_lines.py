@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.cli.terminal.record_lines import format_record, list_record_details
+from hooklatch.cli.terminal.records import format_record, list_record_details
 
 NAMED = {"layer": "project", "hook": "no_rm", "name": "project:/srv/my app/no_rm"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hooklatch.cli.testing.selecting import ExpressionError, parse_selection
+from hooklatch.cli.testing.cases import ExpressionError, parse_selection
 from support.tables import table
 
 TEXT = "a forced push is refused pre_tool_use cases.toml"

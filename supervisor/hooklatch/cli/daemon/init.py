@@ -10,7 +10,7 @@ import os
 import shlex
 from typing import TypedDict
 
-from hooklatch.cli.hooks.guards_add import guard_files, write_new
+from hooklatch.cli.hooks.guards import guard_files, write_new
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit

@@ -10,16 +10,18 @@ from typing import Any
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import (
+from hooklatch.cli.terminal.records import (
+    LABELS,
     SUGGESTION_RECORDS,
     add_filters,
+    format_record,
     list_asked_names,
     make_unknown_name_error,
     parse_witness,
+    print_record,
     read_filters,
     record_folder,
 )  # fmt: skip
-from hooklatch.cli.terminal.record_lines import LABELS, format_record, print_record
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import format_count
 from hooklatch.record.findings import VerifyReport

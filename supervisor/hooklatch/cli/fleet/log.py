@@ -21,14 +21,14 @@ from hooklatch.cli.fleet.access import (
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import (
+from hooklatch.cli.terminal.records import (
     SUGGESTION_RECORDS,
     add_filters,
     list_asked_names,
     make_unknown_name_error,
+    print_record,
     read_filters,
 )
-from hooklatch.cli.terminal.record_lines import print_record
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.logs import FleetLogEntry, ReceivedBatch
 from hooklatch.fleet.logs.reading import FleetReader

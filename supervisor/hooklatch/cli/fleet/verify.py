@@ -20,8 +20,7 @@ from hooklatch.cli.fleet.access import (
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import parse_witness
-from hooklatch.cli.terminal.record_lines import LABELS
+from hooklatch.cli.terminal.records import LABELS, parse_witness
 from hooklatch.core.text import format_count
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES, FleetVerified, HostVerified, LocalReport

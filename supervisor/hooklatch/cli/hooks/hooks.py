@@ -1,40 +1,55 @@
-"""The commands `hooks` and `hooks list`: the hooks with their places in the firing order, faulty ones first."""
+"""The commands `hooks`: the hooks in firing order, one hook and why it failed, what a payload calls, and changes."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections import defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from datetime import UTC, datetime
 from shlex import quote
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.testing.fire import add_payload, read_payload, read_piped_payload
 from hooklatch.client.admin import AdminConnection
-from hooklatch.core.text import suggest_name
+from hooklatch.core.text import format_duration, suggest_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hooklatch.core.answers import HooksAnswer, HookStatus
+    from hooklatch.core.answers import (
+        BriefHook,
+        ChangeAnswer,
+        HookFailure,
+        HooksAnswer,
+        HookStatus,
+        ShownHook,
+        ShownHooks,
+    )
+    from hooklatch.core.status_answers import HookTimings
 
-__all__ = ["add_hooks", "add_list", "describe_unknown_event"]
+__all__ = [
+    "add_add", "add_disable", "add_enable", "add_explain", "add_hooks", "add_list", "add_remove", "add_show",
+    "describe_unknown_event",
+]  # fmt: skip
 
 BELOW = (
     ("list", "hooks.hooks", "list hooks, what is wrong first, with their timings since the daemon's start"),
-    ("add", "hooks.changes", "add a global hook, or replace one that was added; kept across restarts"),
+    ("add", "hooks.hooks", "add a global hook, or replace one that was added; kept across restarts"),
     (
-        "show", "hooks.show",
+        "show", "hooks.hooks",
         "show one hook: where it is declared, its state, and its last failures with their tracebacks",
     ),
     (
-        "remove", "hooks.changes",
+        "remove", "hooks.hooks",
         "remove a hook that was added, or all of a file that has vanished; others are removed in their file",
     ),
-    ("enable", "hooks.changes", "enable a global hook, and lift its quarantine; kept across restarts"),
-    ("disable", "hooks.changes", "disable a global hook; kept across restarts"),
+    ("enable", "hooks.hooks", "enable a global hook, and lift its quarantine; kept across restarts"),
+    ("disable", "hooks.hooks", "disable a global hook; kept across restarts"),
     (
-        "explain", "hooks.explain",
+        "explain", "hooks.hooks",
         "say which hooks would fire for a payload, in which order, and why the others would not",
     ),
 )  # fmt: skip
@@ -166,3 +181,252 @@ def check_event(link: AdminConnection, event: str) -> None:
 
 def describe_unknown_event(event: str, names: Sequence[str]) -> str:
     return f"unknown event {event!r}{suggest_name(event, names)} (see: hooklatch events)"
+
+
+def add_show(parser: Parser) -> None:
+    parser.runs(show_hook, example="hooklatch hooks show guards:no_force_push", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:ShownHooks")
+    parser.add_argument("id", metavar="ID", help="its id, or layer/id, as `hooklatch hooks` shows it")
+    parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees it")
+
+
+def show_hook(arguments: argparse.Namespace) -> int:
+    """Print every hook with this id."""
+    with connect_administrator(arguments) as link:
+        result: ShownHooks = link.ask("hook", id=arguments.id, session=arguments.session)
+    if arguments.json:
+        output.say_json(result)
+        return Exit.OK
+    for index, hook in enumerate(result["hooks"]):
+        if index:
+            output.print_line()
+        output.say_lines(*list_hook_details(hook))
+        previous = ""
+        for failure in hook["last_failures"] or ():
+            # The traceback of an exception is the end of its standard error, unless the hook had closed that.
+            printed = failure["stdout"] + (failure["stderr"] or failure["traceback"])
+            show_failure(failure, "as above" if printed and printed == previous else printed)
+            previous = printed
+    return Exit.OK
+
+
+def list_hook_details(hook: ShownHook) -> Iterator[tuple[str, object]]:
+    marks = [mark for mark in ("observe", "optional") if hook[mark]]
+    timings = hook["timings"]
+    yield "hook", hook["name"]
+    yield "session", hook["owner"]
+    yield "plugin", hook["plugin"]
+    yield "description", hook["description"]
+    yield "event", hook["event"]
+    yield "match", hook["match"]
+    yield "where", hook["where"]
+    yield "state", look.paint_text(" ".join([hook["state"], *marks]), "good" if hook["state"] == "active" else "bad")
+    yield "problem", hook["problem"]
+    yield "declared in", look.shorten_path(hook["origin"] or "")
+    yield "command" if hook["command"] else "runs", hook["command"] or look.shorten_path(hook["target"])
+    yield "priority", hook["priority"]
+    yield "timeout", format_duration(hook["timeout"]) if hook["timeout"] is not None else "the event's default"
+    yield "calls", format_calls(timings)
+    digests: dict[str, str] = hook["digests"] or {}
+    for path, digest in digests.items():
+        yield "file", f"{look.shorten_path(path)}, sha256 {digest}"
+
+
+def format_calls(timings: HookTimings) -> str:
+    if not timings["count"]:
+        return "none since the daemon started"
+    failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
+    return (
+        f"{timings['count']} since the daemon started, p50 {timings['p50_ms']} ms, p99 {timings['p99_ms']} ms; "
+        f"failures: {failures or 'none'}"
+    )
+
+
+def show_failure(failure: HookFailure, printed: str) -> None:
+    at = datetime.fromtimestamp(failure["at"], UTC)
+    output.print_line()
+    output.print_line(
+        look.paint_text(f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}", "bad"),
+        f", {failure['event']}, {failure['duration_ms']:.1f} ms, decision {failure['decision_id']}"
+        + (f", session {failure['session']}" if failure["session"] else ""),
+    )
+    output.print_line(f"  {failure['message']}")
+    for line in printed.splitlines():
+        output.say_exact(look.paint_text(f"    {line}", "quiet"))
+    output.print_line(f"  what was decided: hooklatch log --decision {failure['decision_id']}")
+
+
+def add_explain(parser: Parser) -> None:
+    example = "hooklatch hooks explain pre_tool_use < payload.json"
+    parser.runs(run_hooks_explain, example=example, exits=(Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.prints("core.answers:ExplainAnswer")
+    parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
+    parser.add_argument(
+        "--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in, else {})"
+    )
+    parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees them")
+
+
+def run_hooks_explain(arguments: argparse.Namespace) -> int:
+    """Print which hooks would be called, and why the others would not."""
+    payload = read_piped_payload() or b"{}" if arguments.payload is None else read_payload(arguments.payload)
+    params = add_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
+    with connect_administrator(arguments) as link:
+        result = link.ask_encoded("explain", params)
+    if arguments.json:
+        output.say_json(result)
+        return Exit.OK
+    if result["refusal"]:
+        output.print_line(look.paint_text(result["refusal"], "bad"))
+    elif not result["fires"]:
+        output.print_line(f"no hook would be asked about this {result['event']}")
+    for number, hook in enumerate(result["fires"], 1):
+        output.print_line(f"{number}. {format_hook_title(hook)}, priority {hook['priority']}, {hook['state']}")
+    for hook in result["others"]:
+        output.print_line(f"not {format_hook_title(hook)}: {hook['why']}")
+    if result["tool_kind"] is not None:
+        output.print_line(f"the tool is of the kind {result['tool_kind']}, which names are compared with too")
+    output.print_line(
+        f"time for all: {format_duration(result['budget'])}; revision {look.shorten_revision(result['revision'])}"
+    )
+    return Exit.OK
+
+
+def format_hook_title(hook: BriefHook) -> str:
+    where = f", where {hook['where']}" if hook["where"] else ""
+    return f"{hook['name']} (match {hook['match']}{where})"
+
+
+EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
+
+
+def add_add(parser: Parser) -> None:
+    example = "hooklatch hooks add pre_tool_use --run guards.py:no_force_push --match Bash"
+    parser.runs(run_hooks_add, example=example, exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
+    parser.prints("core.answers:ChangeAnswer")
+    parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
+    parser.add_argument("--run", dest="target", metavar="FILE.py:FUNCTION", required=True, help="or MODULE:FUNCTION")
+    parser.add_argument("--id", help="default: FILE:FUNCTION without folder and .py")
+    match = parser.add_mutually_exclusive_group()
+    match.add_argument("--match", metavar="NAME", action="append", help="exactly this; may be repeated")
+    match.add_argument("--match-glob", metavar="GLOB", help="such as 'mcp__*'")
+    match.add_argument("--match-regex", metavar="REGEX", help="of RE2, matched in full, such as 'Edit|Write'")
+    parser.add_argument(
+        "--priority", metavar="N", type=int, help="0 to 1000; higher ones are asked first (default: 100)"
+    )
+    parser.add_argument(
+        "--timeout", metavar="TIME", type=parse_duration, help="such as 2, 90s, 2m (default: the event's)"
+    )
+    parser.add_argument("--description", metavar="TEXT")
+    parser.add_argument("--observe", action="store_true", help="run it and record its verdict, but do not enforce it")
+    parser.add_argument("--amends", action="store_true", help="it runs first, and guards judge what it made")
+    parser.add_argument(
+        "--only-judges", action="store_true", help="it changes nothing: such guards run at the same time"
+    )
+    parser.add_argument("--optional", action="store_true", help="skip it if it fails, even on a gate")
+
+
+def add_remove(parser: Parser) -> None:
+    parser.runs(run_hooks_remove, example="hooklatch hooks remove guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
+    add_id(parser)
+
+
+def add_enable(parser: Parser) -> None:
+    parser.runs(run_hooks_switch, example="hooklatch hooks enable guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
+    add_id(parser)
+
+
+def add_disable(parser: Parser) -> None:
+    parser.runs(run_hooks_switch, example="hooklatch hooks disable guards:no_force_push", exits=EXITS)
+    parser.prints("core.answers:ChangeAnswer")
+    add_id(parser)
+
+
+def add_id(parser: Parser) -> None:
+    parser.add_argument("id", metavar="ID", help="its id if that is unambiguous; else its full name, such as global/ID")
+
+
+def run_hooks_add(arguments: argparse.Namespace) -> int:
+    """Register a global hook."""
+    run = make_target_absolute(arguments.target)
+    definition: dict[str, object] = {
+        "id": arguments.id or derive_target_id(run),
+        "event": arguments.event,
+        "match": read_match(arguments),
+        "run": run,
+        "priority": arguments.priority,
+        "timeout": arguments.timeout,
+        "description": arguments.description,
+        "observe": arguments.observe or None,
+        "optional": arguments.optional or None,
+        "amends": arguments.amends or None,
+        "only_judges": arguments.only_judges or None,
+    }
+    definition = {key: value for key, value in definition.items() if value is not None}
+    with connect_administrator(arguments) as link:
+        result: ChangeAnswer = link.ask("register", hooks=[definition], scope="global")
+    print_change(arguments, result, f"added {' '.join(filter(None, result.get('ids', [])))}")
+    return Exit.OK
+
+
+def make_target_absolute(run: str) -> str:
+    """Return the target with an absolute path, since the daemon has another working directory."""
+    source, colon, function = run.rpartition(":")
+    if not source.endswith(".py") and "/" not in source:
+        return run  # a module
+    return os.path.abspath(os.path.expanduser(source)) + colon + function
+
+
+def derive_target_id(run: str) -> str:
+    source, _, function = run.rpartition(":")
+    return f"{os.path.basename(source).removesuffix('.py')}:{function}"
+
+
+def read_match(arguments: argparse.Namespace) -> object:
+    names: list[str] | None = arguments.match
+    if names is not None:
+        return names[0] if len(names) == 1 else names
+    if arguments.match_glob is not None:
+        return {"glob": arguments.match_glob}
+    if arguments.match_regex is not None:
+        return {"regex": arguments.match_regex}
+    return None
+
+
+def run_hooks_remove(arguments: argparse.Namespace) -> int:
+    """Remove a global hook, or all hooks of a file or plugin that has vanished.
+
+    If there is none, report that and succeed, so that a script may run twice.
+    """
+    hook_id: str = arguments.id
+    with connect_administrator(arguments) as link:
+        result: ChangeAnswer = link.ask("unregister", id=hook_id, scope="global")
+        removed, accepted = result.get("removed", []), result.get("accepted", [])
+        if removed or accepted:
+            gone = "".join(f"; {origin} is gone" for origin in accepted)
+            print_change(arguments, result, f"removed {', '.join(removed)}{gone}")
+            return Exit.OK
+        ids = [hook["id"] for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
+    output.print_error(f"there was no hook {hook_id!r}{suggest_name(hook_id, ids)}")
+    print_change(arguments, result, "nothing to remove")
+    return Exit.OK
+
+
+def run_hooks_switch(arguments: argparse.Namespace) -> int:
+    """Enable or disable a global hook."""
+    method: str = arguments.command
+    with connect_administrator(arguments) as link:
+        result: ChangeAnswer = link.ask(method, id=arguments.id, scope="global")
+    print_change(arguments, result, f"{method}d {arguments.id}")
+    return Exit.OK
+
+
+def print_change(arguments: argparse.Namespace, result: ChangeAnswer, text: str) -> None:
+    if arguments.json:
+        output.say_json(result)
+    else:
+        output.print_line(f"{text} (revision {look.shorten_revision(result['revision'])})")
+    for warning in result.get("warnings", []):
+        output.print_error(warning)

@@ -26,7 +26,7 @@ from hooklatch.cli.hosts.entries import (
     restore_handler,
 )
 from hooklatch.cli.hosts.install_record import AdoptedHandler
-from hooklatch.cli.hosts.jsonc import JsoncError, parse_jsonc
+from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
 

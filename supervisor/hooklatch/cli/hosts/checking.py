@@ -2,6 +2,9 @@
 
 They read a host's real settings, find the entries of hooklatch there, and start exactly these command lines as the host
 would.  One run has a canary, which the daemon must refuse.  The other one has no daemon, which must be a refusal too.
+
+Whether an output is a refusal is deliberately not asked of an adapter: `is_refusal` has what the hosts were measured to
+honour, so that an adapter, a forwarder or a setting that is wrong is found.
 """
 
 from __future__ import annotations
@@ -14,17 +17,16 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, cast
+from typing import Any, Final, Literal, cast
 
-from hooklatch.cli.hosts import codex_trust, install_record, plugin_trial, settings_files
+from hooklatch.cli.hosts import codex_trust, install_record, plugin, settings_files
+from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.entries import InstalledHandler, find_entries
 from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
-from hooklatch.cli.hosts.jsonc import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
 from hooklatch.cli.hosts.others import list_other_hooks, read_documents, read_table
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
-from hooklatch.cli.hosts.refusing import is_refusal
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.entry.building import program_path, read_shipped
 from hooklatch.entry.commands import is_python_form, python_form
@@ -34,7 +36,52 @@ from hooklatch.hosts import canary
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import Host
 
-__all__ = ["SettingsFileCheck", "HostFinding", "check_hosts"]
+__all__ = ["is_refusal", "SettingsFileCheck", "check_hosts"]
+
+# Programs that refuse by exit code 2 only with a text on standard error.
+WANT_TEXT: Final = frozenset({"codex", "gemini", "qwen"})
+CODEX_KEYS: Final = {"hookEventName", "permissionDecision", "permissionDecisionReason"}
+
+
+def is_refusal(host: str, exit_code: int, stdout: bytes, stderr: bytes) -> bool:
+    """Return whether this output certainly refuses a tool call."""
+    if exit_code == 2:
+        return (not stdout.strip() or host not in WANT_TEXT) and (bool(stderr.strip()) or host not in WANT_TEXT)
+    if exit_code != 0:
+        return host == "copilot" and exit_code > 0
+    document = find_single_document(stdout)
+    if document is None:
+        return False
+    specific = document.get("hookSpecificOutput")
+    inner = cast("dict[str, Any]", specific) if isinstance(specific, dict) else {}
+    match host:
+        case "codex":
+            is_strict = document.keys() <= {"hookSpecificOutput", "systemMessage"} and inner.keys() <= CODEX_KEYS
+            return is_strict and is_deny(inner) and bool(inner.get("permissionDecisionReason"))
+        case "claude-code" | "qwen":
+            return is_deny(inner)
+        case "gemini":
+            return document.get("decision") in ("deny", "block")
+        case "copilot":
+            return is_deny(document) or is_deny(inner)
+        case "cursor":
+            return document.get("permission") == "deny"
+        case _:
+            return False
+
+
+def is_deny(table: Mapping[str, Any]) -> bool:
+    return table.get("permissionDecision") == "deny"
+
+
+def find_single_document(stdout: bytes) -> dict[str, Any] | None:
+    """Return the one JSON object that is all of standard output; any text beside it disarms a refusal."""
+    try:
+        document: object = json.loads(stdout.decode())
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+
 
 LIMIT = 30.0  # seconds; an entry gives up after ten on a daemon that is silent
 
@@ -374,23 +421,23 @@ def check_plugin(check: SettingsFileCheck, layout: SettingsLayout, data: bytes) 
     check.canonical = {host.events[event].event for event in check.events} - {""}
     nonce = secrets.token_hex(16)
     try:
-        commands = list(plugin_trial.list_plugin_commands(data.decode()).values())
+        commands = list(plugin.list_plugin_commands(data.decode()).values())
         if commands:
             check.form = name_form(commands[0])
         check_start(check, commands)
         with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
-            is_refused, text = plugin_trial.try_plugin(data.decode(), {canary.KEY: nonce}, folder)
+            is_refused, text = plugin.try_plugin(data.decode(), {canary.KEY: nonce}, folder)
             no_daemon = os.path.join(folder, "nobody")
             os.mkdir(no_daemon)
-            alone = plugin_trial.try_plugin(
-                plugin_trial.rewrite_commands(data.decode(),
+            alone = plugin.try_plugin(
+                plugin.rewrite_commands(data.decode(),
                 lambda words: [*drop_daemon_words(words), "--runtime-dir", no_daemon]),
                 {canary.KEY: nonce}, folder,
             )  # fmt: skip
-    except plugin_trial.NoRuntimeError as error:
+    except plugin.NoRuntimeError as error:
         check.add_finding(f"{check.file} cannot be tried: {error}", "install node or bun", is_problem=False)
         return check
-    except (OSError, LateError, plugin_trial.TrialError) as error:
+    except (OSError, LateError, plugin.TrialError) as error:
         check.add_finding(
             f"DEAD: {check.file} cannot be run: {locate_error(error)}", f"hooklatch install {layout.name}"
         )

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hooklatch.cli.hosts.editing import append_to_list, find_node, insert_value, remove_child
-from hooklatch.cli.hosts.jsonc import parse_jsonc
+from hooklatch.cli.hosts.editing import append_to_list, find_node, insert_value, parse_jsonc, remove_child
 from hooklatch.hosts.own_entries import read_handler_command
 
 __all__ = [

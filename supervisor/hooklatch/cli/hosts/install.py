@@ -21,7 +21,7 @@ from hooklatch.cli.hosts.changing import (
     plan_plugin_uninstall,
     plan_settings_uninstall,
 )
-from hooklatch.cli.hosts.jsonc import find_beyond_json
+from hooklatch.cli.hosts.editing import find_beyond_json
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
 from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, read_documents
 from hooklatch.cli.hosts.plugin import make_plugin

@@ -1,6 +1,9 @@
-"""The poller of `top`: it asks the daemon for reports in a thread of its own, so that keys work beside a silent daemon.
+"""The reports that `top` shows: the poller of them, the rows that they become, and the effect of keys on the view.
 
-If the daemon is gone, it reports the error and tries again.
+report, and the one before ──▶ rows ──▶ ordered by the view       key ──▶ the next view
+
+The poller asks the daemon in a thread of its own, so that keys work beside a silent daemon.  If the daemon is gone, it
+reports the error and tries again.
 """
 
 from __future__ import annotations
@@ -8,20 +11,172 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hooklatch.cli.live.top_state import TopReport
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hooklatch.core.answers import ShownHook
+    from hooklatch.core.answers import HookStatus, ShownHook
+    from hooklatch.core.hooks.registry import HookState
+    from hooklatch.core.status_answers import StatusAnswer
 
-__all__ = ["RETRY_INTERVAL", "HookDetail", "TopPoller", "PollFailure", "is_transient", "fetch_top_report"]
+__all__ = [
+    "SORTS", "TopBoard", "TopReport", "TopRow", "TopDisplay", "apply_key", "build_board", "order_rows", "build_rows",
+    "RETRY_INTERVAL", "HookDetail", "TopPoller", "PollFailure", "is_transient", "fetch_top_report",
+]  # fmt: skip
+
+Page: TypeAlias = Literal["table", "hook", "help"]
+STATES = ("quarantined", "inactive", "suspended", "disabled", "active")  # faults first
+
+
+class TopReport(NamedTuple):
+    """A report of the daemon: its moment (monotonic seconds, and seconds since 1970), and the detail of one hook."""
+
+    moment: float
+    at: float
+    status: StatusAnswer
+    hooks: Sequence[HookStatus]
+    detail: ShownHook | None = None
+
+
+class TopRow(NamedTuple):
+    """The row of one hook.  A rate is None before the second report, and workers for a hook that a client serves."""
+
+    name: str
+    event: str
+    state: HookState
+    calls: int
+    calls_per_s: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    failures: Mapping[str, int]
+    workers: int | None = None
+    busy: int | None = None
+    memory_bytes: int | None = None
+    waiting: int | None = None
+
+    @property
+    def failed(self) -> int:
+        return sum(self.failures.values())
+
+
+class TopBoard(NamedTuple):
+    """The content of the screen: the last report, its rows in order, fires a second, and why no newer report came."""
+
+    report: TopReport
+    rows: Sequence[TopRow]
+    fires_per_s: float | None = None
+    fault: str | None = None
+
+
+class TopDisplay(NamedTuple):
+    """The display that the keys have chosen; `top` is the first line of a page that is longer than the screen."""
+
+    sort: str = "state"
+    is_reversed: bool = False
+    is_paused: bool = False
+    selected: str | None = None
+    page: Page = "table"
+    top: int = 0
+
+
+def build_rows(now: TopReport, before: TopReport | None) -> list[TopRow]:
+    """Return the rows of a report; rates are those since the report before, if that was of the same daemon."""
+    earlier: dict[str, HookStatus] = {}
+    seconds = now.moment - before.moment if before is not None else 0.0
+    if before is not None and before.status["pid"] == now.status["pid"]:
+        earlier = {hook["name"]: hook for hook in before.hooks}
+    return [build_top_row(hook, earlier.get(hook["name"]), seconds) for hook in now.hooks]
+
+
+def build_top_row(hook: HookStatus, before: HookStatus | None, seconds: float) -> TopRow:
+    timings, load = hook["timings"], hook["load"]
+    return TopRow(
+        hook["name"], hook["event"], hook["state"], timings["count"],
+        compute_rate(timings["count"], before["timings"]["count"] if before is not None else None, seconds),
+        timings["p50_ms"], timings["p99_ms"], timings["failures"],
+        *((load["workers"], load["busy"], load["memory_bytes"], load["waiting"]) if load is not None else ()),
+    )  # fmt: skip
+
+
+def compute_rate(now: int, before: int | None, seconds: float) -> float | None:
+    """Return the rate a second; None if it is not known, such as after a restart, which counts from 0."""
+    return None if before is None or seconds <= 0 or now < before else (now - before) / seconds
+
+
+def build_board(now: TopReport, before: TopReport | None, view: TopDisplay) -> TopBoard:
+    """Return the content of the screen for two reports."""
+    is_same = before is not None and before.status["pid"] == now.status["pid"]
+    fired = before.status["fired"] if is_same and before is not None else None
+    fires = compute_rate(now.status["fired"], fired, now.moment - before.moment if before is not None else 0.0)
+    return TopBoard(now, order_rows(build_rows(now, before), view), fires)
+
+
+def rank_by_state(row: TopRow) -> tuple[float, ...]:
+    known = STATES.index(row.state) if row.state in STATES else 0
+    return (known, -(row.calls_per_s or 0.0))
+
+
+# From the largest to the smallest, except for names; of equal ones the order is that of firing.
+SORTS: Mapping[str, Callable[[TopRow], Any]] = {
+    "state": rank_by_state,
+    "calls/s": lambda row: -(row.calls_per_s or 0.0),
+    "p50": lambda row: -(row.p50_ms or 0.0),
+    "p99": lambda row: -(row.p99_ms or 0.0),
+    "failures": lambda row: -row.failed,
+    "memory": lambda row: -(row.memory_bytes or 0),
+    "queue": lambda row: -(row.waiting or 0),
+    "hook": lambda row: row.name,
+}
+
+
+def order_rows(rows: Sequence[TopRow], view: TopDisplay) -> list[TopRow]:
+    """Return rows in the order of a view."""
+    ordered = sorted(rows, key=SORTS[view.sort])
+    return ordered[::-1] if view.is_reversed else ordered
+
+
+def apply_key(view: TopDisplay, key: str, names: Sequence[str], page: int) -> TopDisplay | None:
+    """Return the view after a key; None ends it.  `names` are the rows as shown, `page` is the lines of a screen."""
+    if key in ("q", "Q", "ctrl-c"):
+        return None
+    if key in ("p", " "):
+        return view._replace(is_paused=not view.is_paused)
+    if key == "?":
+        return view._replace(page="table" if view.page == "help" else "help", top=0)
+    if view.page != "table":
+        return scroll_view(view, key, page)
+    if key in ("s", "S"):
+        sorts = list(SORTS)
+        index = (sorts.index(view.sort) + (1 if key == "s" else -1)) % len(sorts)
+        return view._replace(sort=sorts[index], is_reversed=False)
+    if key == "r":
+        return view._replace(is_reversed=not view.is_reversed)
+    if key == "enter" and names:
+        return view._replace(selected=view.selected if view.selected in names else names[0], page="hook", top=0)
+    step = list_scroll_steps(page, len(names)).get(key)
+    if step is None or not names:
+        return view
+    index = names.index(view.selected) if view.selected in names else (-1 if step > 0 else 0)
+    return view._replace(selected=names[max(0, min(index + step, len(names) - 1))])
+
+
+def scroll_view(view: TopDisplay, key: str, page: int) -> TopDisplay:
+    if key in ("enter", "escape", "left", "backspace"):
+        return view._replace(page="table", top=0)
+    return view._replace(top=max(0, view.top + list_scroll_steps(page, view.top + page).get(key, 0)))
+
+
+def list_scroll_steps(page: int, count: int) -> Mapping[str, int]:
+    return {
+        "up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page, "home": -count, "end": count,
+    }  # fmt: skip
+
 
 RETRY_INTERVAL = 1.0  # seconds between attempts to reach a daemon that is gone
 

@@ -1,6 +1,6 @@
 """The command `top`: the load of each hook as a live table, or once for pipes.
 
-At a terminal `raw_terminal` has the screen and the keys, `feed` the reports, `top_state` and `top_screen` the content.
+At a terminal `raw_terminal` has the screen and the keys, `feed` the reports and rows, `top_screen` the content.
 `rich` only measures characters: the drawing needs three control sequences, and keys that `rich` does not read.
 """
 
@@ -13,8 +13,19 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.live.feed import HookDetail, PollFailure, TopPoller, fetch_top_report
-from hooklatch.cli.live.top_state import SORTS, TopBoard, TopDisplay, TopReport, TopRow, apply_key, build_board
+from hooklatch.cli.live.feed import (
+    SORTS,
+    HookDetail,
+    PollFailure,
+    TopBoard,
+    TopDisplay,
+    TopPoller,
+    TopReport,
+    TopRow,
+    apply_key,
+    build_board,
+    fetch_top_report,
+)
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import terminal_width

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
-from hooklatch.cli.live.top_state import TopBoard, TopDisplay, TopRow
+from hooklatch.cli.live.feed import TopBoard, TopDisplay, TopRow
 from hooklatch.cli.terminal.look import StyledText, paint_text, shorten_path
 from hooklatch.cli.terminal.output import escape_invisible
 from hooklatch.cli.terminal.tables import clip_cell_text, pad_text, wrap_text

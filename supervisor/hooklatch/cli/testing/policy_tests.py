@@ -117,7 +117,7 @@ def select_cases(cases: list[Case], arguments: argparse.Namespace) -> list[Case]
         cases = [case.in_dialect(arguments.dialect) for case in cases]
     if arguments.expression is None:
         return cases
-    from hooklatch.cli.testing.selecting import ExpressionError, parse_selection
+    from hooklatch.cli.testing.cases import ExpressionError, parse_selection
 
     try:
         matches = parse_selection(arguments.expression)
@@ -141,7 +141,7 @@ def make_dispatcher_opener(arguments: argparse.Namespace) -> Callable[..., Any]:
 
 
 def write_junit(path: str, run: CaseRunner) -> None:
-    from hooklatch.cli.testing.junit import format_junit
+    from hooklatch.cli.testing.coverage import format_junit
 
     try:
         with open(path, "wb") as file:

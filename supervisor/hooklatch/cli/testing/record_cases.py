@@ -15,7 +15,7 @@ import msgspec
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.testing.kept_payloads import KeptFire, add_choice, read_kept_fires, select_fires
+from hooklatch.cli.testing.payloads import KeptFire, add_choice, read_kept_fires, select_fires
 from hooklatch.core.text import format_count
 from hooklatch_worker.author.ambiguity import find_ambiguity
 

@@ -16,8 +16,8 @@ import msgspec
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import parse_record_time
-from hooklatch.cli.testing.kept_payloads import (
+from hooklatch.cli.terminal.records import parse_record_time
+from hooklatch.cli.testing.payloads import (
     LOST,
     KeptFire,
     SelectedFires,
