@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hooklatch.client.async_client import Session, connect, session
     from hooklatch.client.protocol.announcements import Announcement
     from hooklatch.client.protocol.decisions import Accepted, Decision, RefusedError
-    from hooklatch.client.protocol.tool_runs import PermissionQuestion, ToolRun
+    from hooklatch.client.protocol.tool_calls import PermissionQuestion, ToolRun
     from hooklatch.client.sync_client import SyncSession, connect_sync
     from hooklatch.errors import (
         DaemonUnreachableError,
@@ -53,8 +53,8 @@ HOMES = {
     "Accepted": "hooklatch.client.protocol.decisions",
     "Decision": "hooklatch.client.protocol.decisions",
     "RefusedError": "hooklatch.client.protocol.decisions",
-    "PermissionQuestion": "hooklatch.client.protocol.tool_runs",
-    "ToolRun": "hooklatch.client.protocol.tool_runs",
+    "PermissionQuestion": "hooklatch.client.protocol.tool_calls",
+    "ToolRun": "hooklatch.client.protocol.tool_calls",
 }
 
 

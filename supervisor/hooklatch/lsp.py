@@ -12,8 +12,7 @@ import msgspec
 from hooklatch.core.hooks.builtin_sources import BuiltinSource
 from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.core.hooks.matchers import compile_matcher
-from hooklatch.service.config.main_tables import MainTable, TableEffect
-from hooklatch.service.config.settings import Level
+from hooklatch.service.config.settings import Level, MainTable, TableEffect
 from hooklatch_worker.lsp import diagnostics
 from hooklatch_worker.wire import Source
 

@@ -16,8 +16,14 @@ import anyio
 import pytest
 
 from hooklatch.bridges.guard import open_guard
-from hooklatch.bridges.mcp import command_of, run_proxy
-from hooklatch.bridges.mcp_messages import UnreadableMessageError, encode_message, read_call, read_strictly
+from hooklatch.bridges.mcp import (
+    UnreadableMessageError,
+    command_of,
+    encode_message,
+    read_call,
+    read_strictly,
+    run_proxy,
+)
 from support.bridged import REFUSALS, Bridged
 from support.daemons import nothing_left
 from support.repository import ROOT

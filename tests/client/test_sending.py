@@ -11,9 +11,8 @@ import anyio
 import pytest
 
 from hooklatch.client.async_connection import AsyncLink
-from hooklatch.client.protocol.exchange import CallRequested
+from hooklatch.client.protocol.exchange import CallRequested, SkippedCounts
 from hooklatch.client.protocol.liveness import Liveness
-from hooklatch.client.protocol.skipping import SkippedCounts
 from hooklatch.client.sync_connection import SyncLink
 from hooklatch.client.tasks import open_tasks
 

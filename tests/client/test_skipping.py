@@ -16,8 +16,8 @@ import trio
 
 import hooklatch
 from hooklatch import connect_sync
+from hooklatch.client.protocol.exchange import SkippedCounts
 from hooklatch.client.protocol.liveness import Liveness
-from hooklatch.client.protocol.skipping import SkippedCounts
 from hooklatch.client.sync_connection import SyncLink
 from support.daemons import Daemon
 from support.scripted_daemon import Peer, ScriptedDaemon

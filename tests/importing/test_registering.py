@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hooklatch.importing.registering import MAX_BYTES, read_definitions
+from hooklatch.importing.settings_files import MAX_BYTES, read_definitions
 from support.tables import table
 
 GUARD = {"match": "shell", "command": "exit 2"}

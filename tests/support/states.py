@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from hooklatch.service.config.state_witness import StateWitness
+from hooklatch.service.config.state_file import StateWitness
 
 __all__ = ["put_state"]
 

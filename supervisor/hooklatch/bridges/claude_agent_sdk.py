@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from hooklatch.bridges.extras import make_missing_sdk_error
-from hooklatch.bridges.guard import Guard
+from hooklatch.bridges.guard import Guard, make_missing_sdk_error
 from hooklatch.bridges.rulings import AskRuling, ProceedRuling, RefuseRuling, SdkAbilities
 
 try:

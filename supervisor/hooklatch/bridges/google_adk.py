@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hooklatch.bridges.extras import make_missing_sdk_error
-from hooklatch.bridges.guard import Guard
+from hooklatch.bridges.guard import Guard, make_missing_sdk_error
 from hooklatch.bridges.rulings import AskRuling, ProceedRuling, SdkAbilities
 
 try:

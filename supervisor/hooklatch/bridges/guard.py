@@ -31,11 +31,18 @@ from hooklatch.client.async_client import Session, session
 from hooklatch.client.protocol.decisions import Decision
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.protocol.options import SessionOptions
-from hooklatch.client.protocol.tool_runs import make_plain_result, print_value_as_text
+from hooklatch.client.protocol.tool_calls import make_plain_result, print_value_as_text
 from hooklatch.client.sync_client import SyncSession, connect_sync
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 
-__all__ = ["Guard", "open_guard", "open_guard_sync"]
+__all__ = ["make_missing_sdk_error", "Guard", "open_guard", "open_guard_sync"]
+
+
+def make_missing_sdk_error(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error for a bridge whose SDK cannot be imported."""
+    text = f"the bridge to {extra} needs {error.name!r}; install it with: pip install 'hooklatch[{extra}]'"
+    return ModuleNotFoundError(text, name=error.name)
+
 
 log = logging.getLogger("hooklatch.bridges")
 T = TypeVar("T")

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from hooklatch.bridges.extras import make_missing_sdk_error
-from hooklatch.bridges.guard import Guard
+from hooklatch.bridges.guard import Guard, make_missing_sdk_error
 from hooklatch.bridges.rulings import AskRuling, ProceedRuling, Ruling, SdkAbilities
 
 try:

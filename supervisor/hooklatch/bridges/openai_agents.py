@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any, Final
 
-from hooklatch.bridges.extras import make_missing_sdk_error
-from hooklatch.bridges.guard import Guard
+from hooklatch.bridges.guard import Guard, make_missing_sdk_error
 from hooklatch.bridges.rulings import ProceedRuling, RefuseRuling, SdkAbilities, UnreadableInputError, read_object
 
 try:

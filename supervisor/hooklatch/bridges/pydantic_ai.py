@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from hooklatch.bridges.extras import make_missing_sdk_error
-from hooklatch.bridges.guard import Guard
+from hooklatch.bridges.guard import Guard, make_missing_sdk_error
 from hooklatch.bridges.rulings import AskRuling, RefuseRuling, SdkAbilities
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.errors import InvalidPayloadError

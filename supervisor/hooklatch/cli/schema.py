@@ -176,7 +176,7 @@ def join_tables() -> type:
 
     from hooklatch.products import TABLES, list_products, load_product
     from hooklatch.service.config.configuration import ConfigFile
-    from hooklatch.service.config.main_tables import MainTable
+    from hooklatch.service.config.settings import MainTable
 
     products = [(name, load_product(TABLES, name, MainTable).struct) for name in sorted(list_products(TABLES))]
     fields = [(name, struct | msgspec.UnsetType, msgspec.UNSET) for name, struct in products]

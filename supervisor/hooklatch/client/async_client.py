@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from hooklatch.client.protocol.announcements import Announcement, AnnouncementQueue
 from hooklatch.client.protocol.decisions import Accepted, Decision
-from hooklatch.client.protocol.fires import fire_event
+from hooklatch.client.protocol.exchange import ServedFunction
+from hooklatch.client.protocol.fires import Steps, fail_steps, fire_event
 from hooklatch.client.protocol.hooks import describe_target
 from hooklatch.client.protocol.operations import Registration, SessionOperations
 from hooklatch.client.protocol.options import HookItem, HookOptions, Scope, SessionOptions
-from hooklatch.client.protocol.served import ServedFunction
 from hooklatch.client.protocol.session_state import SessionState
-from hooklatch.client.protocol.steps import Steps, fail_steps
 from hooklatch.client.sockets import list_socket_candidates
 from hooklatch.errors import DaemonUnreachableError, SessionClosedError
 

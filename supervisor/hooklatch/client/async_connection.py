@@ -22,11 +22,10 @@ import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
 from hooklatch.client.protocol.decisions import Decision
-from hooklatch.client.protocol.exchange import CallRequested, encode_reply
+from hooklatch.client.protocol.exchange import REPORT, CallRequested, SkippedCounts, encode_reply
+from hooklatch.client.protocol.fires import CallFunction, FunctionReturned, RequestStep, RunApart, Steps
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.session_state import SessionState
-from hooklatch.client.protocol.skipping import REPORT, SkippedCounts
-from hooklatch.client.protocol.steps import CallFunction, FunctionReturned, RequestStep, RunApart, Steps
 from hooklatch.client.session_connection import FAREWELL, SessionLink, SessionReconnector
 from hooklatch.client.sockets import hang_up
 from hooklatch.client.tasks import END_OF_PROGRAM, SessionTasks, call_function

@@ -20,13 +20,20 @@ from weakref import WeakSet
 
 from hooklatch.client.protocol.announcements import Announcement, AnnouncementQueue
 from hooklatch.client.protocol.decisions import Decision, make_skipped_decision
-from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange
+from hooklatch.client.protocol.exchange import (
+    Action,
+    CallRequested,
+    Exchange,
+    ServedFunction,
+    SkippedCounts,
+    describe_exception,
+    encode_answer,
+    make_served_event,
+)
+from hooklatch.client.protocol.fires import Steps
 from hooklatch.client.protocol.liveness import Liveness, compute_backoff
 from hooklatch.client.protocol.operations import introduce_session
-from hooklatch.client.protocol.served import ServedFunction, describe_exception, encode_answer, make_served_event
 from hooklatch.client.protocol.session_state import SessionState
-from hooklatch.client.protocol.skipping import SkippedCounts
-from hooklatch.client.protocol.steps import Steps
 from hooklatch.client.sockets import connect_to_first, make_poll
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, SessionClosedError
 from hooklatch_worker.author.events import Event

@@ -13,13 +13,12 @@ from weakref import WeakSet
 
 from hooklatch.client.protocol.announcements import Announcement, AnnouncementQueue
 from hooklatch.client.protocol.decisions import Accepted, Decision
-from hooklatch.client.protocol.fires import fire_event
+from hooklatch.client.protocol.exchange import ServedFunction
+from hooklatch.client.protocol.fires import Steps, fire_event
 from hooklatch.client.protocol.hooks import describe_target, refuse_async
 from hooklatch.client.protocol.operations import Registration, SessionOperations
 from hooklatch.client.protocol.options import HookItem, HookOptions, Scope, SessionOptions
-from hooklatch.client.protocol.served import ServedFunction
 from hooklatch.client.protocol.session_state import SessionState
-from hooklatch.client.protocol.steps import Steps
 from hooklatch.client.sockets import list_socket_candidates
 from hooklatch.client.sync_connection import SyncReconnector, start_thread
 

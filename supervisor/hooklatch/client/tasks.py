@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 
-from hooklatch.client.protocol.served import is_async
+from hooklatch.client.protocol.exchange import is_async
 
 if TYPE_CHECKING:
     import asyncio

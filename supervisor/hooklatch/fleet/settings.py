@@ -18,8 +18,7 @@ from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration, suggest_name
 from hooklatch.fleet.manifests import NAME
 from hooklatch.fleet.signing import KeyFormatError, decode_key
-from hooklatch.service.config.main_tables import MainTable, TableEffect
-from hooklatch.service.config.settings import make_absolute
+from hooklatch.service.config.settings import MainTable, TableEffect, make_absolute
 
 __all__ = ["ALWAYS", "DEFAULT_FIELDS", "RECORD_FIELDS", "TABLE", "FleetSettings", "FleetTable", "read_settings"]
 

@@ -5,6 +5,9 @@ It knows the definitions that hooklatch accepts, but no other system.
 An entry on a known event is never dropped: if it cannot run, it is kept with its `problem`, so that on a gate it
 denies.  A hook's id is derived from its content (event, matcher, command), never from its position: a switch must not
 move to another guard when an entry is added, deleted or moved.
+
+The standard parser of JSON does not report positions, and a message about a guard must name the line to look at: so
+there is an index of the line of each part of a document.
 """
 
 from __future__ import annotations
@@ -22,9 +25,68 @@ import msgspec
 from hooklatch.core.hooks.definitions import InvalidHookError, is_id, read_definition
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.core.text import format_duration, is_unicode, suggest_name
-from hooklatch.importing.places import find_line
 
-__all__ = ["Collector", "ImportResult", "ImportedHook", "ImportNote", "suggest_key", "list_strings"]
+__all__ = ["index_json_lines", "Collector", "ImportResult", "ImportedHook", "ImportNote", "suggest_key", "list_strings"]
+
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\n')
+STEP = re.compile(r"(?:\.[^.\[]*|\[\d+\])$")  # the last step of a place
+
+
+def index_json_lines(text: str) -> dict[str, int]:
+    """Return the line of each member and element of valid JSON, by its place such as `hooks.Stop[1].command`.
+
+    Elements are counted from 1, as in messages.
+    """
+    lines: dict[str, int] = {}
+    line = 1
+    path: list[str | int] = []  # a key for each open object, a number for each open list
+    is_key = False
+    for found in TOKEN.finditer(text):
+        token = found[0]
+        match token:
+            case "\n":
+                line += 1
+            case "{":
+                path.append("")
+                is_key = True
+            case "[":
+                path.append(1)
+                lines.setdefault(format_json_path(path), line)
+            case "}" | "]":
+                path.pop()
+                is_key = False
+            case ",":
+                step = path[-1]
+                is_key = isinstance(step, str)
+                if isinstance(step, int):
+                    path[-1] = step + 1
+            case ":":
+                is_key = False
+            case _:
+                if is_key:
+                    path[-1] = json.loads(token, strict=False)
+                    lines[format_json_path(path)] = line
+                elif path and isinstance(path[-1], int):
+                    lines[format_json_path(path)] = line
+        if token == "{" and len(path) > 1 and isinstance(path[-2], int):
+            lines[format_json_path(path[:-1])] = line
+    return lines
+
+
+def find_line(lines: dict[str, int], place: str) -> int:
+    """Return the line of a place, or of the nearest enclosing one; 0 if unknown."""
+    while place and place not in lines:
+        shorter = STEP.sub("", place)
+        place = shorter if shorter != place else ""
+    return lines.get(place, 0)
+
+
+def format_json_path(path: list[str | int]) -> str:
+    place = ""
+    for step in path:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step
+    return place
+
 
 MAX_TIMEOUT = 600.0  # seconds, the maximum in a definition
 MIN_TIMEOUT = 0.001

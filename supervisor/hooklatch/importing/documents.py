@@ -13,9 +13,8 @@ from typing import Any, cast
 from hooklatch.core.hooks.registry import EVERY_GATE
 from hooklatch.hosts.own_entries import is_entry_alone
 from hooklatch.importing import claude, radium, reasonix
-from hooklatch.importing.collecting import Collector, ImportResult
-from hooklatch.importing.commands import recognise_event
-from hooklatch.importing.places import index_json_lines
+from hooklatch.importing.claude import recognise_event
+from hooklatch.importing.collecting import Collector, ImportResult, index_json_lines
 from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = ["UnreadableFileError", "read_hooks"]

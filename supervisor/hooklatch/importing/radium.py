@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from hooklatch.dialects.radium import RADIUM
+from hooklatch.importing.claude import recognise_event
 from hooklatch.importing.collecting import Collector
-from hooklatch.importing.commands import recognise_event
 
 __all__ = ["DIFFERENCES", "KIND", "TYPES", "read_radium_hooks"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hooklatch.importing import claude
+from hooklatch.importing.claude import note_missing_variables, read_command_target, recognise_event
 from hooklatch.importing.collecting import Collector
-from hooklatch.importing.commands import note_missing_variables, read_command_target, recognise_event
 from hooklatch_worker.runtime.shell_forms import REASONIX_NAMES
 
 __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_entry"]

@@ -9,6 +9,7 @@ Each name is loaded when it is first used, since pytest loads the plugin in ever
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hooklatch.testing.assertions import (
+        HookTester,
         assert_allows,
         assert_amends,
         assert_asks,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         assert_passes,
         run,
     )
-    from hooklatch.testing.desk import HookTester
     from hooklatch.testing.events import event
     from hooklatch.testing.in_process import InProcess
     from hooklatch.testing.memory import Memory
@@ -29,10 +29,7 @@ __all__ = [
     "assert_passes", "HookTester", "InProcess", "Memory", "Worker",
 ]  # fmt: skip
 
-HOMES = {
-    "event": "events", "HookTester": "desk", "InProcess": "in_process", "Memory": "memory", "Result": "results",
-    "Worker": "workers",
-}  # fmt: skip
+HOMES = {"event": "events", "InProcess": "in_process", "Memory": "memory", "Result": "results", "Worker": "workers"}
 
 
 def __getattr__(name: str) -> object:

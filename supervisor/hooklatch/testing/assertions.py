@@ -1,4 +1,4 @@
-"""Assertions on the decisions of hooks.  A failure shows the actual decision and its reasons.
+"""Assertions on the decisions of hooks, and the fixture `hooks`.  A failure shows the actual decision and its reasons.
 
 A hook is a function, a module or several functions, which run in this process; or a `Worker`, or one hook of it.
 """
@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
+from hooklatch.testing.events import event
 from hooklatch.testing.in_process import InProcess
 from hooklatch.testing.memory import Memory
 from hooklatch.testing.results import Result
 from hooklatch_worker.author.event import Event
 
 __all__ = [
-    "FireTarget", "assert_allows", "assert_amends", "assert_asks", "assert_denies", "assert_fails",
-    "assert_passes", "run",
+    "assert_allows", "assert_amends", "assert_asks", "assert_denies", "assert_fails", "assert_passes", "run",
+    "HookTester",
 ]  # fmt: skip
 
 
@@ -130,3 +131,46 @@ def find_fire_target(hook: Hooks, memory: Memory | None) -> FireTarget:
         runs: Any = hook
         return runs  # type: ignore[no-any-return]  # it has the shape of the protocol, as was just seen
     return InProcess(hook, memory=memory)  # type: ignore[arg-type]  # of the union, only functions and modules are left
+
+
+class HookTester:
+    """A tester of hooks; all hooks that it runs in this process share `memory`."""
+
+    event = staticmethod(event)
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+
+    def run(self, hook: Hooks, event: Event) -> Result:
+        """Fire an event at a hook, and return any decision."""
+        return run(hook, event, memory=self.memory)
+
+    def assert_denies(self, hook: Hooks, event: Event, *, reason: str = "") -> Result:
+        """Assert that the hook refuses by its own words, of which `reason` is a part."""
+        __tracebackhide__ = True
+        return assert_denies(hook, event, reason=reason, memory=self.memory)
+
+    def assert_asks(self, hook: Hooks, event: Event, *, reason: str = "") -> Result:
+        """Assert that the hook leaves the decision to a person."""
+        __tracebackhide__ = True
+        return assert_asks(hook, event, reason=reason, memory=self.memory)
+
+    def assert_allows(self, hook: Hooks, event: Event, *, reason: str = "") -> Result:
+        """Assert that the hook approves explicitly."""
+        __tracebackhide__ = True
+        return assert_allows(hook, event, reason=reason, memory=self.memory)
+
+    def assert_passes(self, hook: Hooks, event: Event) -> Result:
+        """Assert that the hook does not object, and did not fail."""
+        __tracebackhide__ = True
+        return assert_passes(hook, event, memory=self.memory)
+
+    def assert_amends(self, hook: Hooks, event: Event, patch: dict[str, Any] | None = None) -> Result:
+        """Assert that the hook changes the payload; with a `patch`, these keys to these values."""
+        __tracebackhide__ = True
+        return assert_amends(hook, event, patch, memory=self.memory)
+
+    def assert_fails(self, hook: Hooks, event: Event, *, cause: str = "crash") -> Result:
+        """Assert that the hook fails for this cause."""
+        __tracebackhide__ = True
+        return assert_fails(hook, event, cause=cause, memory=self.memory)

@@ -1,14 +1,17 @@
-"""The maker of events by name and fields, as a host would send them.  Knows the catalogue; runs nothing.
+"""The maker of events by name and fields, as a host would send them, and a few payloads from sessions of Claude Code.
 
 Fields are checked against the catalogue, since a test with a field that no host sends tests nothing.  Fields that a
-host always sends have a default, so that a test names only the fields that it is about.
+host always sends have a default, so that a test names only the fields that it is about.  Two of the payloads are made
+up, for calls that guards are written for and no recorded session has tried.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
+from importlib import resources
 from typing import Any, TypeVar, cast, get_type_hints, overload
 
 import msgspec
@@ -23,7 +26,22 @@ from hooklatch_worker.author.event import ENVELOPE, EVENT_CLASSES, Event
 from hooklatch_worker.author.events import build_event
 from hooklatch_worker.author.verdicts import GarbageError, check_plain
 
-__all__ = ["SESSION", "NotAnEventError", "read_envelope", "event", "find_event_spec"]
+__all__ = ["list_recorded_events", "SESSION", "NotAnEventError", "read_envelope", "event", "find_event_spec"]
+
+
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """A host's own document."""
+
+    host: str
+    payload: dict[str, Any]
+    made_up: bool = False
+
+
+def list_recorded_events() -> list[RecordedEvent]:
+    """Return the payloads in the order of a session."""
+    text = resources.files("hooklatch.testing").joinpath("recorded.jsonl").read_text(encoding="utf-8")
+    return [msgspec.convert(json.loads(line), RecordedEvent) for line in text.splitlines()]
+
 
 E = TypeVar("E", bound=Event)
 SESSION = "test"  # the session of an event that names none

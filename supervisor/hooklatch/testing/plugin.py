@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from hooklatch.testing.desk import HookTester
+    from hooklatch.testing.assertions import HookTester
     from hooklatch.testing.workers import Worker
 
 __all__ = ["hooklatch_worker", "hooks"]
@@ -21,7 +21,7 @@ __all__ = ["hooklatch_worker", "hooks"]
 @pytest.fixture
 def hooks() -> HookTester:
     """The tester of hooks in this process: `hooks.event`, `hooks.run`, `hooks.assert_denies` …, `hooks.memory`."""
-    from hooklatch.testing.desk import HookTester
+    from hooklatch.testing.assertions import HookTester
 
     return HookTester()
 

@@ -16,7 +16,7 @@ import pytest
 
 from hooklatch.cli.terminal.exits import CommandError
 from hooklatch.cli.testing.payloads import read_payloads
-from hooklatch.testing.recorded import list_recorded_events
+from hooklatch.testing.events import list_recorded_events
 from support.commands import Place, Started, new_place
 from support.repository import ROOT
 from support.survivors import nobody_survives

@@ -12,7 +12,7 @@ import pytest
 
 from client.scripts import CALL, Recorder
 from hooklatch import connect_sync, deny
-from hooklatch.client.protocol.served import encode_answer
+from hooklatch.client.protocol.exchange import encode_answer
 from hooklatch.client.protocol.session_state import SessionState
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 from support.scripted_daemon import Peer, ScriptedDaemon, decision

@@ -8,11 +8,9 @@ import msgspec
 import pytest
 
 from hooklatch.client.protocol.decisions import RefusedError
-from hooklatch.client.protocol.fires import fire_event
+from hooklatch.client.protocol.fires import CallFunction, FunctionReturned, RequestStep, fire_event
 from hooklatch.client.protocol.session_state import SessionState
-from hooklatch.client.protocol.steps import CallFunction, FunctionReturned, RequestStep
-from hooklatch.client.protocol.tool_calls import ToolCall
-from hooklatch.client.protocol.tool_runs import ToolRun
+from hooklatch.client.protocol.tool_calls import ToolCall, ToolRun
 from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError
 from support.scripted_daemon import decision
 from support.tables import table

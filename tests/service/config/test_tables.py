@@ -10,8 +10,7 @@ import pytest
 
 from hooklatch.lsp import LspTable
 from hooklatch.service.config.configuration import PROJECT_TABLES, TABLES, ConfigFile, SourceTable, WorkersTable
-from hooklatch.service.config.main_tables import OverrideTable
-from hooklatch.service.config.settings import IsolationTable, Level, StateTable
+from hooklatch.service.config.settings import IsolationTable, Level, OverrideTable, StateTable
 from hooklatch.service.config.toml_document import TomlDocument
 from hooklatch_worker.wire import ISOLATION_LEVELS
 from support.repository import ROOT

@@ -27,7 +27,7 @@ from hooklatch.core.call import Call
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
-from hooklatch.service.config.main_tables import find_builtin_source
+from hooklatch.service.config.settings import find_builtin_source
 from hooklatch.service.dispatch.calls import HookRunner
 from hooklatch.service.dispatch.dialects import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher

@@ -37,8 +37,7 @@ from hooklatch.record.payload_files import (
 )
 from hooklatch.record.storage.reading import NoRecordError, filter_entries, read_forwards
 from hooklatch.service.parts import DaemonComponents
-from hooklatch.testing.events import STANDARD, event
-from hooklatch.testing.recorded import list_recorded_events
+from hooklatch.testing.events import STANDARD, event, list_recorded_events
 from hooklatch.testing.workers import is_called
 from hooklatch_worker.author.ambiguity import find_ambiguity
 

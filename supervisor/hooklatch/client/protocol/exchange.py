@@ -11,12 +11,16 @@ check    ─▶ a ping to send if one is due; a daemon that is silent even to pi
 end      ─▶ every waiter fails at once, each with the same error, and `on_end` is called, once
 
 A meaningless message ends it too, since it may have been the answer to any request.
+
+A permission to decide events without the daemon belongs to one connection and to the latest announcement on it.  The
+counts of such events outlive the connection: those that were not reported yet are reported on the next one.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import accumulate
 from typing import Any, Final, TypeAlias, cast
 
@@ -26,7 +30,6 @@ from hooklatch.client.protocol.announcements import Announcement
 from hooklatch.client.protocol.decisions import TABLE
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.protocol.liveness import Heartbeat, Liveness
-from hooklatch.client.protocol.skipping import NOT_PERMITTED, Permission
 from hooklatch.core.protocol import (
     MAX_FRAME,
     ErrorCode,
@@ -36,6 +39,7 @@ from hooklatch.core.protocol import (
     RpcError,
     convert_params,
     encode_error,
+    encode_notification,
     encode_request,
     encode_result,
     read_message,
@@ -47,9 +51,49 @@ from hooklatch.errors import (
     RequestFailedError,
     UnreadableAnswerError,
 )
+from hooklatch_worker.author import events
 from hooklatch_worker.author.ambiguity import find_ambiguity
+from hooklatch_worker.author.verdicts import GarbageError, Verdict, encode_verdict
 
-__all__ = ["Action", "CallRequested", "Exchange", "PendingRequest", "encode_reply", "explain_unclear_line"]
+__all__ = [
+    "NOT_PERMITTED", "REPORT", "Permission", "SkippedCounts", "Action", "CallRequested", "Exchange", "PendingRequest",
+    "encode_reply", "explain_unclear_line", "ServedFunction", "describe_exception", "encode_answer", "is_async",
+    "make_served_event",
+]  # fmt: skip
+
+REPORT = 1.0  # seconds after the first skipped event until its report to the daemon, with all others until then
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """The events that no hook of the session listened to when the registry had this revision."""
+
+    events: frozenset[str] = frozenset()
+    revision: int = 0
+
+
+NOT_PERMITTED = Permission()
+
+
+class SkippedCounts:
+    """The number of times that each event was skipped since the last report."""
+
+    def __init__(self) -> None:
+        self.unreported: dict[str, int] = {}
+        self._total = 0  # since the session began, reported or not
+
+    def add(self, event: str) -> int:
+        """Count a skipped event, and return its number in the session."""
+        self._total += 1
+        self.unreported[event] = self.unreported.get(event, 0) + 1
+        return self._total
+
+    def take(self) -> bytes:
+        """Return the line that reports all counts, and reset them; nothing if there are none."""
+        if not self.unreported:
+            return b""
+        line = encode_notification("skipped", {"events": self.unreported})
+        self.unreported = {}
+        return line
 
 
 class CallRequested(msgspec.Struct, frozen=True):
@@ -278,3 +322,43 @@ def read_error(error: dict[str, Any]) -> RequestFailedError:
         name if isinstance(name, str) else "",
         str(error.get("message", "it gave no reason")),
     )
+
+
+ServedFunction: TypeAlias = Callable[[Any], "Verdict[Any] | Awaitable[Verdict[Any] | None] | None"]
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Return whether a call returns an awaitable: an async def, or an object whose `__call__` is one."""
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called like an async def
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def make_served_event(call: CallRequested) -> events.Event:
+    """Return the event that the served function is called with."""
+    return events.build_event(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
+
+
+def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
+    """Encode what a served function returned as JSON; an invalid answer stays one, so that the daemon sees that.
+
+    A native answer, in the format of the session's dialect, is sent unchanged: the daemon reads it.
+    """
+    try:
+        if is_native and is_in_other_words(answer):
+            return bytes(encode_plain(answer, "the answer"))
+        return encode_verdict(answer)
+    except (GarbageError, InvalidPayloadError) as error:
+        # An error would read as a crash. No verdict has this key, and it puts the problem in the daemon's record.
+        return msgspec.json.encode({"garbage": str(error)})
+
+
+def is_in_other_words(answer: object) -> bool:
+    return not isinstance(answer, Verdict | None)
+
+
+def describe_exception(error: BaseException) -> str:
+    """Describe an exception in one line, even if its own text cannot be read."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__

@@ -1,21 +1,71 @@
-"""The request of a fire, and its decision.  Knows the request and a session's state; does not know connections."""
+"""The request of a fire, and its decision; and operations as steps that do not wait: a client waits in its way.
+
+A step is yielded; its answer is sent back, and an error is raised where it was yielded.  Does not know connections.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from hooklatch.client.protocol.decisions import Accepted, Decision, decide_locally, read_fired
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.protocol.session_state import SessionState, SkippingConnection
-from hooklatch.client.protocol.steps import RequestStep, Steps
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
-__all__ = ["fire_event", "fire_params"]
+__all__ = [
+    "RequestStep", "CallFunction", "FunctionReturned", "RunApart", "Step", "Steps", "fail_steps", "fire_event",
+    "fire_params",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+
+class RequestStep(msgspec.Struct, frozen=True):
+    """The step to send this request to the daemon; the answer is its raw result."""
+
+    method: str
+    params: Mapping[str, object]
+
+
+class CallFunction(msgspec.Struct, frozen=True):
+    """The step to call this function of the host; the answer is `FunctionReturned`."""
+
+    function: Callable[[Any], object]
+    argument: object
+
+
+class FunctionReturned(msgspec.Struct, frozen=True):
+    """A function of the host has returned. `duration_ms` is in milliseconds."""
+
+    result: Any
+    duration_ms: float
+
+
+class RunApart(msgspec.Struct, frozen=True):
+    """The step to run other steps even if the caller is cancelled; the answer is None."""
+
+    steps: Generator[Any, Any, object]
+
+
+Step: TypeAlias = RequestStep | CallFunction | RunApart
+Steps: TypeAlias = Generator[Step, Any, T]
+
+
+def fail_steps(steps: Steps[T], error: Exception) -> T:
+    """Run steps each of which fails with `error`; return their result."""
+    try:
+        next(steps)
+        while True:
+            steps.throw(error)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
 
 MAX_CALL_ID: Final = 200  # characters; the daemon refuses a longer one
 SELECTING: Final = ("envelope", "context", "plugins", "timeout")

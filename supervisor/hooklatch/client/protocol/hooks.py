@@ -8,8 +8,8 @@ from typing import cast
 
 import msgspec
 
+from hooklatch.client.protocol.exchange import ServedFunction, is_async
 from hooklatch.client.protocol.options import HookItem, HookOptions, Scope
-from hooklatch.client.protocol.served import ServedFunction, is_async
 
 __all__ = ["ClientHook", "SessionHooks", "validate_scope", "refuse_async", "describe_target"]
 

@@ -14,14 +14,13 @@ from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, Prot
 
 import msgspec
 
+from hooklatch.client.protocol.exchange import is_async
+from hooklatch.client.protocol.fires import RequestStep, Steps
 from hooklatch.client.protocol.hooks import refuse_async, validate_scope
 from hooklatch.client.protocol.json_values import decode_response
 from hooklatch.client.protocol.options import PARENT, HookItem, Scope
-from hooklatch.client.protocol.served import is_async
 from hooklatch.client.protocol.session_state import SessionState
-from hooklatch.client.protocol.steps import RequestStep, Steps
-from hooklatch.client.protocol.tool_calls import ToolCall, ToolOptions
-from hooklatch.client.protocol.tool_runs import PermissionQuestion, ToolRun
+from hooklatch.client.protocol.tool_calls import PermissionQuestion, ToolCall, ToolOptions, ToolRun
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict
 
+from hooklatch.client.protocol.exchange import ServedFunction
 from hooklatch.client.protocol.liveness import Liveness
-from hooklatch.client.protocol.served import ServedFunction
 
 __all__ = ["GATE", "PARENT", "HookItem", "HookOptions", "SessionOptions", "Scope", "validate_ungated", "parse_parent"]
 

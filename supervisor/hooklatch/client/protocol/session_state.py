@@ -1,8 +1,11 @@
-"""The state of a session across its connections: its identity, its hooks, its subscriptions.
+"""The state of a session across its connections: its identity, its hooks, its subscriptions, and refusals in a row.
 
 The params of `hello` are made of it, first and again after a lost connection. A session that the daemon still has is
 resumed. A session that it has forgotten is set up again, with its hooks active before its first fire. Does not know
 connections.
+
+Refusals of pre_tool_use by hooks count for every cause, since a guard that crashes refuses too. A refusal by the client
+itself (no daemon), an ask, and a person's no neither count nor reset the count. An allowed call resets it.
 """
 
 from __future__ import annotations
@@ -14,13 +17,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.breaker import DenialBreaker
 from hooklatch.client.protocol.decisions import Decision
+from hooklatch.client.protocol.exchange import SkippedCounts
 from hooklatch.client.protocol.hooks import SessionHooks
 from hooklatch.client.protocol.json_values import decode_response
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.options import PARENT, SessionOptions, parse_parent, validate_ungated
-from hooklatch.client.protocol.skipping import SkippedCounts
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_IN_FLIGHT
 from hooklatch.errors import (
@@ -33,6 +35,40 @@ from hooklatch.errors import (
 from hooklatch.version import PROTOCOL
 
 __all__ = ["SessionState", "SkippingConnection", "Welcome"]
+
+
+class DenialBreaker:
+    """The count of refusals in a row; open from `limit` on, never without a limit."""
+
+    def __init__(self, limit: int | None) -> None:
+        if limit is not None and (isinstance(limit, bool) or limit < 1):
+            raise ValueError(f"denial_breaker is {limit!r}; it must be a number of refusals in a row, at least 1")
+        self.refusals = 0
+        self._limit = limit
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the run should halt."""
+        return self._limit is not None and self.refusals >= self._limit
+
+    @property
+    def reason(self) -> str:
+        """Return why it should."""
+        return f"{self.refusals} refusals in a row"
+
+    def note(self, decision: Decision) -> None:
+        """Take a decision into account."""
+        if decision.event != "pre_tool_use":
+            return
+        if decision.allowed:
+            self.reset()
+        elif decision.is_refusal and not decision.is_local:
+            self.refusals += 1
+
+    def reset(self) -> None:
+        """Note that a tool ran."""
+        self.refusals = 0
+
 
 RESERVED: Final = 4  # of the requests that may be in flight: a ping must never wait behind fires
 

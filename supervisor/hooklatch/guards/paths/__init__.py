@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hooklatch.guards.paths.links import find_file_identity
-from hooklatch.guards.paths.paths import HOMES, STREAMS, PathResolver, PlacedPath, find_own_home
+from hooklatch.guards.paths.paths import HOMES, STREAMS, PathResolver, PlacedPath, find_file_identity, find_own_home
 from hooklatch.guards.paths.patterns import find_wide_together, is_match, may_be, split_parts
 
 __all__ = [

@@ -23,15 +23,19 @@ from hooklatch.processes.pool_limits import TOTAL_BYTES, PoolLimits
 from hooklatch.products import TABLES as PRODUCT_TABLES
 from hooklatch.products import ProductError, list_products, load_product, run_product
 from hooklatch.record.settings import MIB
-from hooklatch.service.config.main_tables import MainTable, Override, OverrideTable, PersonalityTable, TableEffect
 from hooklatch.service.config.settings import (
     AskTable,
     DaemonTable,
     IsolationTable,
     Level,
+    MainTable,
+    Override,
+    OverrideTable,
+    PersonalityTable,
     RecordTable,
     Settings,
     StateTable,
+    TableEffect,
     make_absolute,
 )  # fmt: skip
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, check_brackets

@@ -1,27 +1,31 @@
-"""The tables about how the daemon runs: [daemon], [record], [isolation], [state], [ask].  Knows keys and values.
+"""The tables that only the main file may contain: how the daemon runs, overrides, personalities, and products' own.
 
-Only the main configuration file may contain them.  The active settings are kept in the state file too, so that a daemon
-that starts with a broken configuration is not weaker than it was with the last good one.
+The active settings are kept in the state file too, so that a daemon that starts with a broken configuration is not
+weaker than it was with the last good one.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from hooklatch.core.hooks.builtin_sources import SHELL, BuiltinSource
+from hooklatch.core.hooks.definitions import HookDefinition, Priority, Timeout
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher, compile_re2
 from hooklatch.core.hooks.snapshots import MAX_BUDGET
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration
+from hooklatch.products import SOURCES, ProductError, list_products, load_product
 from hooklatch.record.settings import MIB, Durability, PayloadMode, RecordSettings
-from hooklatch_worker.wire import Isolation
+from hooklatch_worker.wire import Isolation, Source
 
 __all__ = [
     "AskTable", "DaemonTable", "IsolationTable", "Level", "RecordTable", "Settings", "StateTable", "make_absolute",
+    "MainTable", "Override", "OverrideTable", "PersonalityTable", "TableEffect", "find_builtin_source",
 ]  # fmt: skip
 
 MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they are sent in one datagram with each fork
@@ -177,3 +181,72 @@ def check_patterns(key: str, patterns: tuple[str, ...], compile_pattern: Callabl
 def make_absolute(path: str, folder: str) -> str:
     """Return the absolute form of a path in a file in `folder`; `~` is the user's home."""
     return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+
+
+class Override(msgspec.Struct, frozen=True):
+    """The operator's changes of a plugin's or a built-in hook."""
+
+    id: str
+    changes: dict[str, Any]
+    line: int = 0
+
+
+class OverrideTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[[override]]: the operator's changes of a hook that a plugin or the daemon provides."""
+
+    id: Annotated[str, Meta(min_length=1, examples=["acme-plugin.audit"])]
+    enabled: bool | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    timeout: Timeout | UnsetType = UNSET
+    observe: bool | UnsetType = UNSET
+    optional: bool | UnsetType = UNSET
+    amends: bool | UnsetType = UNSET
+    only_judges: bool | UnsetType = UNSET
+
+    def override(self, line: int) -> Override:
+        changes = msgspec.structs.asdict(self)
+        return Override(changes.pop("id"), {key: value for key, value in changes.items() if value is not UNSET}, line)
+
+
+class PersonalityTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[personality.NAME]: the plugins of a personality."""
+
+    plugins: Annotated[
+        list[str], Meta(examples=[["acme-plugin"]], extra={"is": 'a list of names like ["acme-plugin"]'})
+    ]
+
+
+class TableEffect(msgspec.Struct, frozen=True):
+    """The additions of a product's table to the main file.
+
+    `hooks` are built-in ones, and `levels` the isolation of their sources, by location.  `fleet` are the settings of
+    this host in its fleet, in JSON's terms: the state file keeps them.
+    """
+
+    hooks: list[HookDefinition] = []
+    levels: dict[str, str] = {}
+    fleet: dict[str, Any] | None = None
+
+
+class MainTable(NamedTuple):
+    """A table of the main file, as a product reads it: its keys, and what they add.
+
+    `read` gets the table and the folder of the file, and raises InvalidTableError.
+    """
+
+    struct: type[msgspec.Struct]
+    read: Callable[[Any, str], TableEffect]
+
+
+def find_builtin_source(source: Source) -> BuiltinSource | None:
+    """Return the differences of a source of ours or of a product; None for a user's source.
+
+    A product that cannot be loaded gets no more rights than a user's source.
+    """
+    if source == SHELL.source:
+        return SHELL
+    try:
+        is_of_product = source.kind == "module" and source.location in list_products(SOURCES)
+        return load_product(SOURCES, source.location, BuiltinSource) if is_of_product else None
+    except ProductError:
+        return None

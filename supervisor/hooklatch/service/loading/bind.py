@@ -27,7 +27,7 @@ from hooklatch.core.hooks.registry import (
 from hooklatch.core.hooks.shell_definitions import ShellCommand, encode_shell_config
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
-from hooklatch.service.config.main_tables import Override
+from hooklatch.service.config.settings import Override
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.plan import ReloadPlan

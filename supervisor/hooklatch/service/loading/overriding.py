@@ -14,7 +14,7 @@ from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, res
 from hooklatch.core.hooks.registry import Hook, find_misfit
 from hooklatch.core.text import suggest_name
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.main_tables import Override
+from hooklatch.service.config.settings import Override
 
 __all__ = ["is_meant", "find_misnamed_plugins", "apply_overrides"]
 

@@ -28,8 +28,8 @@ from hooklatch.core.text import is_unicode
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
-from hooklatch.service.config.main_tables import find_builtin_source
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
+from hooklatch.service.config.settings import find_builtin_source
 from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin
 from hooklatch.service.loading.see import (
     DeclaredFile,
