@@ -1,4 +1,4 @@
-"""What pages request of the daemon, and the feed of its announcements to open pages.  Knows no page.
+"""The requests of pages to the daemon, and the feed of its announcements to open pages.  Knows no page.
 
 A page sends several requests.  If one has no response, the page shows the reason in its place, and assumes nothing.
 

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from hooklatch.cli.hosts import settings_files
-from hooklatch.cli.hosts.entries import InstalledHandler, list_handlers
 from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
+from hooklatch.cli.hosts.entries import InstalledHandler, list_handlers
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.hosts.host import Host
