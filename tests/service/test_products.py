@@ -20,7 +20,7 @@ from support.guards import FILES
 
 TABLE = """
 import msgspec
-from hooklatch.service.config.main_tables import MainTable, TableEffect
+from hooklatch.service.config.settings import MainTable, TableEffect
 
 class Acme(msgspec.Struct):
     x: int

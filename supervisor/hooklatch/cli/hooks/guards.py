@@ -28,7 +28,17 @@ from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 if TYPE_CHECKING:
     from hooklatch.guards.catalogue import GalleryGuard
 
-__all__ = ["CASES", "add_add", "add_guards", "add_list", "add_show", "add_test", "guard_files", "write_new"]
+__all__ = [
+    "CASES",
+    "add_add",
+    "add_guards",
+    "add_list",
+    "add_show",
+    "add_test",
+    "find_hooks_folder",
+    "guard_files",
+    "write_new",
+]
 
 BELOW = (
     ("list", "hooks.guards", "list the guards of the gallery"),

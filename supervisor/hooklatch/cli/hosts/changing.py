@@ -16,6 +16,7 @@ from difflib import unified_diff
 from typing import Any, cast
 
 from hooklatch.cli.hosts import install_record, settings_files
+from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.entries import (
     SettingsShape,
     add_entries,
@@ -26,7 +27,6 @@ from hooklatch.cli.hosts.entries import (
     restore_handler,
 )
 from hooklatch.cli.hosts.install_record import AdoptedHandler
-from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
 
