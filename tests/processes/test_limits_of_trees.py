@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.processes.resource_limits import watch_memory
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 from support.daemons import callbacks
@@ -155,10 +154,8 @@ pytestmark = pytest.mark.slow  # each test starts a zygote, and some hundred pro
 
 @asynccontextmanager
 async def watched_pool(folder: Path, **limits: Any) -> AsyncGenerator[Workers]:
-    async with running_pool(folder, BOMBS, **limits) as workers, trio.open_nursery() as nursery:
-        nursery.start_soon(watch_memory, lambda: [workers.pool])
+    async with running_pool(folder, BOMBS, is_watched=True, **limits) as workers:
         yield workers
-        nursery.cancel_scope.cancel()
 
 
 def zygotes_children(workers: Workers) -> set[int]:

@@ -12,7 +12,6 @@ import trio
 
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.pool import Pool
-from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.worker import SourceLoadError
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
@@ -86,23 +85,19 @@ async def test_a_worker_is_recycled_for_its_age(tmp_path: Path) -> None:
 
 
 async def test_an_idle_worker_over_its_memory_is_recycled_and_no_call_meets_it(tmp_path: Path) -> None:
-    """Slow: idle workers are measured every 0.5 s."""
-    async with running_pool(tmp_path, WORKADAY, resident_bytes=100 * 2**20) as workers, trio.open_nursery() as nursery:
-        nursery.start_soon(watch_memory, lambda: [workers.pool])
+    """Slow: idle workers that have threads are measured every 0.5 s."""
+    async with running_pool(tmp_path, WORKADAY, is_watched=True, resident_bytes=100 * 2**20) as workers:
         fat = await workers.said("grow_later", mib=150)
         await until(lambda: workers.pool.status()["recycled"])
 
         assert fat not in workers.pool.status()["pids"]
         assert await workers.said("pid") != fat
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_busy_worker_over_its_memory_is_a_crash_that_says_so(tmp_path: Path) -> None:
     text = WORKADAY + "\n\ndef swell(event):\n    grow(event)\n    time.sleep(60)\n"
-    async with running_pool(tmp_path, text, resident_bytes=100 * 2**20) as workers, trio.open_nursery() as nursery:
-        nursery.start_soon(watch_memory, lambda: [workers.pool])
+    async with running_pool(tmp_path, text, is_watched=True, resident_bytes=100 * 2**20) as workers:
         reply = await workers.call("swell", mib=150)
-        nursery.cancel_scope.cancel()
 
     assert (reply.cause, reply.is_lost) == ("crash", True)
     assert "over the limit of 100 MiB" in reply.message
@@ -437,8 +432,9 @@ async def test_pools_of_one_zygote_share_no_fate(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     async with running_pool(tmp_path / "a", WORKADAY) as workers, trio.open_nursery() as nursery:
         other = Pool(
-            workers.pool.source, 2, workers.zygote, workers.pool.limits, wire.LoadCode(WORKADAY.encode(), str(tmp_path))
-        )
+            workers.pool.source, 2, workers.zygote, workers.pool.limits,
+            wire.LoadCode(WORKADAY.encode(), str(tmp_path)), begin=str,
+        )  # fmt: skip
         await nursery.start(other.run)
         before = set(other.status()["pids"])
         for _ in range(5):

@@ -61,8 +61,8 @@ class Place:
     def __init__(self, daemon: Daemon, client: Client, admin: Client) -> None:
         self.daemon, self.client, self.admin = daemon, client, admin
 
-    async def nothing(self) -> None:
-        """Some parts are always at work."""
+    async def fire(self) -> None:
+        await self.client.fire_tool("Bash")
 
     async def slow_fire(self) -> None:
         go = self.daemon.folder / f"go{self.client._count}"
@@ -112,7 +112,7 @@ def slow(go: Path) -> dict[str, Any]:
 PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "reader handoff": (Connection, "hand_over_reading", Place.slow_fire),
     "admission": (Admission, "_admit_next", Place.flood),
-    "memory watch": ("hooklatch.processes.resource_limits", "check_worker_memory", Place.nothing),
+    "memory watch": ("hooklatch.processes.resource_limits", "check_worker_memory", Place.fire),
     "file watch": (FileWatch, "_look", Place.hint),
     "file hints": (InotifyHints, "_is_hint", Place.touch),
     "suspensions": (Suspensions, "_end", Place.suspend),

@@ -299,8 +299,9 @@ def test_workers_answer_fail_and_are_replaced(play: Callable[[Case], None]) -> N
             file.write(HOOKS)
         async with open_zygote() as zygote, trio.open_nursery() as nursery:
             pool = Pool(
-                wire.Source("file", path), 1, zygote, PoolLimits(workers=2), wire.LoadCode(HOOKS.encode(), folder)
-            )
+                wire.Source("file", path), 1, zygote, PoolLimits(workers=2), wire.LoadCode(HOOKS.encode(), folder),
+                begin=str,
+            )  # fmt: skip
             await nursery.start(pool.run)
 
             async def call(what: str, timeout: float = 10.0) -> Any:

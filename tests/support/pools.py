@@ -15,6 +15,7 @@ import trio
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
+from hooklatch.processes.resource_limits import MemoryWatch
 from hooklatch.processes.zygote import ZygoteClient, open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
@@ -53,9 +54,10 @@ class Workers:
 
 
 @asynccontextmanager
-async def running_pool(folder: Path, text: str, **limits: Any) -> AsyncGenerator[Workers]:
-    """Run a pool over a file of this text."""
-    path = folder / "source.py"
+async def running_pool(folder: Path, text: str, *, is_watched: bool = False, **limits: Any) -> AsyncGenerator[Workers]:
+    """Run a pool over a file of this text, and the watch over its memory too if `is_watched`."""
+    path, pools = folder / "source.py", dict[tuple[str, int], Pool]()
+    watch = MemoryWatch(pools)
     path.write_text(text)
     with nobody_survives(), nothing_left():
         async with open_zygote() as zygote, trio.open_nursery() as nursery:
@@ -65,8 +67,12 @@ async def running_pool(folder: Path, text: str, **limits: Any) -> AsyncGenerator
                 zygote,
                 PoolLimits(**limits),
                 wire.LoadCode(text.encode(), str(folder)),
+                begin=watch.begin,
             )
+            pools[pool.source.location, 1] = pool
             await nursery.start(pool.run)
+            if is_watched:
+                nursery.start_soon(watch.run)
             yield Workers(pool, zygote, folder)
             nursery.cancel_scope.cancel()
 

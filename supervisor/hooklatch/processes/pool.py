@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,17 +49,22 @@ RECYCLED, CLOSES = "recycled", "the pool closes"
 
 
 class Pool:
-    """The pool of one build: it runs the callbacks of a source in its workers."""
+    """The pool of one build: it runs the callbacks of a source in its workers.
+
+    It calls `begin` with itself when a worker starts to import, and when one starts to work after a `rest`.
+    """
 
     def __init__(
-        self, source: wire.Source, build: int, zygote: ZygoteClient, limits: PoolLimits, code: wire.LoadCode = NO_CODE
-    ) -> None:
+        self, source: wire.Source, build: int, zygote: ZygoteClient, limits: PoolLimits, code: wire.LoadCode = NO_CODE,
+        *, begin: Callable[[Pool], object],
+    ) -> None:  # fmt: skip
         self.source = source
         self.build = build
         self.name = f"{source.location} (build {build})"
         self.limits = limits
         self.fault: str | None = None  # why no worker of this build may decide any more
-        self._starter = WorkerStarter(source, zygote, code)
+        self._begin = partial(begin, self)
+        self._starter = WorkerStarter(source, zygote, code, self._begin)
         self.workers = Supervisor("workers")
         self._idle: list[PoolWorker] = []
         self._alarm = trio.CancelScope()
@@ -119,9 +126,8 @@ class Pool:
             if worker.calls + len(call.following) >= self.limits.calls * worker.endurance:
                 call = msgspec.structs.replace(call, following=())  # they would exceed the calls of one worker
             worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.following)])
-        # An alarm is only ever moved forward here; one that rings too early finds nothing due and is set anew.
         if worker.deadline < self._alarm.deadline:
-            self._alarm.deadline = worker.deadline
+            self._set_alarm(worker.deadline)
         try:
             answered = await worker.call(call, fire, deadline - began, 0 if self._unhurried else IN_PLACE)
         except BaseException:  # cancelled, or a fault of our own: the worker may still be at work
@@ -189,6 +195,18 @@ class Pool:
                         worker.expire()
             self._queue.expire(now)
 
+    def _set_alarm(self, deadline: float) -> None:
+        # It is only ever moved forward here; one that rings too early finds nothing due and is set anew.
+        self._alarm.deadline = deadline
+        self._begin()
+
+    def rest(self) -> bool:
+        """Return whether no call is under way. If so, the next one sets the alarm anew, and so calls `begin`."""
+        if self._busy or self._queue.waiting:
+            return False
+        self._alarm.deadline = math.inf
+        return True
+
     def _next_deadline(self) -> float:
         of_calls = min((worker.deadline for worker in self._busy if not worker.is_expired), default=math.inf)
         return min(of_calls, self._queue.next_deadline())
@@ -244,7 +262,7 @@ class Pool:
             if isinstance(waiter, CallOutcome):
                 return waiter
             if deadline < self._alarm.deadline:
-                self._alarm.deadline = deadline
+                self._set_alarm(deadline)
             self._fill()
             served = await waiter.wait_served(self._queue.leave)
             if isinstance(served, CallOutcome):

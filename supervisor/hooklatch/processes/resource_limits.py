@@ -14,7 +14,7 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import psutil
@@ -26,25 +26,50 @@ from hooklatch.processes.worker import PoolWorker
 from hooklatch.threads import in_thread
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["watch_memory"]
+__all__ = ["MemoryWatch"]
 
 logger = logging.getLogger("hooklatch.memory")
 INTERVAL = 0.1  # seconds between two checks of a busy worker: Python fills about 1 GiB a second
+THREADS_INTERVAL, IDLE_INTERVAL = 0.5, 10.0  # and of all workers, if one at rest has threads that may grow, and if none
 MEMFD = "/memfd:"  # how the names of files in memory begin
-IDLE_ROUNDS = 5  # intervals between two checks of an idle worker without children: only a thread can grow there
 
 
-async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
-    """Kill each worker that is over a limit of its pool. During a call that is a crash, between calls a recycling."""
-    unmeasured: str | None = None
-    async with trio.open_nursery() as nursery:
-        for round_number in itertools.count():
-            await trio.sleep(INTERVAL)
-            is_full_round = round_number % IDLE_ROUNDS == 0
-            for pool in pools():
-                for worker in [*pool.live_workers(), *pool.loading_workers()]:
-                    if not worker.is_doomed and (is_full_round or is_due(pool, worker)):
-                        unmeasured = measure_worker(pool, worker, nursery, unmeasured)
+class MemoryWatch:
+    """The watch over the workers of all pools. It sleeps while none of them is at work, but for a round now and then.
+
+    A worker at rest that has no children and no thread but its own waits for its next call, so it cannot grow.
+    """
+
+    def __init__(self, pools: Mapping[tuple[str, int], Pool]) -> None:
+        self._pools = pools
+        self._at_work: dict[Pool, None] = {}  # those that prove a build too, which are not among `pools` yet
+        self._alarm = trio.CancelScope()
+
+    def begin(self, pool: Pool) -> None:
+        """Measure a pool's workers from now on, until they rest."""
+        self._at_work[pool] = None
+        self._alarm.deadline = min(self._alarm.deadline, trio.current_time() + INTERVAL)
+
+    async def run(self) -> None:
+        """Kill each worker over a limit of its pool. During a call that is a crash, between calls a recycling."""
+        unmeasured, all_due = None, 0.0
+        async with trio.open_nursery() as nursery:
+            while True:
+                soon = trio.current_time() + INTERVAL
+                self._alarm = trio.CancelScope(deadline=soon if self._at_work else max(soon, all_due))
+                with self._alarm:
+                    await trio.sleep_forever()
+                is_full_round = (now := trio.current_time()) >= all_due
+                if is_full_round:
+                    all_due = now + IDLE_INTERVAL
+                for pool in {**dict.fromkeys(self._pools.values() if is_full_round else ()), **self._at_work}:
+                    for worker in (workers := [*pool.live_workers(), *pool.loading_workers()]):
+                        if not worker.is_doomed and (is_full_round or is_due(pool, worker)):
+                            unmeasured = measure_worker(pool, worker, nursery, unmeasured)
+                    if any(worker.has_threads for worker in workers):
+                        all_due = min(all_due, now + THREADS_INTERVAL)
+                    if not any(is_due(pool, worker) for worker in workers) and pool.rest():
+                        self._at_work.pop(pool, None)
 
 
 class UnmeasuredError(Exception):
@@ -52,7 +77,8 @@ class UnmeasuredError(Exception):
 
 
 def is_due(pool: Pool, worker: PoolWorker) -> bool:
-    return worker.has_children or worker.calls != worker.measured_calls or not pool.is_idle(worker)
+    is_measured = worker.calls == worker.measured_calls and not worker.is_being_measured
+    return worker.has_children or not is_measured or not pool.is_idle(worker)
 
 
 def measure_worker(pool: Pool, worker: PoolWorker, nursery: trio.Nursery, before: str | None) -> str | None:
@@ -63,11 +89,12 @@ def measure_worker(pool: Pool, worker: PoolWorker, nursery: trio.Nursery, before
         if before is None:
             logger.error("a worker's limits are not enforced for the moment: %s", error, extra={"pid": worker.pid})
         return str(error)
+    if pool.is_idle(worker):  # else it may start a thread after this
+        worker.measured_calls = worker.calls
     return None
 
 
 def check_worker_memory(pool: Pool, worker: PoolWorker, nursery: trio.Nursery) -> None:
-    worker.measured_calls = worker.calls
     limits = pool.limits
     own = read_resident_bytes(worker.pid)
     worker.memory_bytes = own
@@ -83,8 +110,9 @@ def check_worker_memory(pool: Pool, worker: PoolWorker, nursery: trio.Nursery) -
         stop_processes(below)
         end_worker(pool, worker, f"it started too many processes: more than {limits.processes} were below it")
         return
-    is_strict = limits.worker.isolation.level == "strict"
-    if is_strict and sum(map(count_threads, [worker.pid, *below])) > limits.threads:
+    is_strict, threads = limits.worker.isolation.level == "strict", count_threads(worker.pid)
+    worker.has_threads = threads > 1
+    if is_strict and threads + sum(map(count_threads, below)) > limits.threads:
         stop_processes(below)
         end_worker(pool, worker, f"it started too many threads: more than {limits.threads} in it and below it")
         return
@@ -119,6 +147,7 @@ async def check_exactly(pool: Pool, worker: PoolWorker, below: list[int]) -> Non
         own, total = await in_thread(measure)
     except (UnmeasuredError, PermissionError) as error:
         logger.error("a worker's limits are not enforced for the moment: %s", error, extra={"pid": worker.pid})
+        worker.measured_calls = -1
         return
     finally:
         worker.is_being_measured = False

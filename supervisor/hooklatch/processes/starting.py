@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from collections.abc import Callable
 
 import msgspec
 import trio
@@ -37,6 +38,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
     source: wire.Source
     zygote: ZygoteClient
     code: wire.LoadCode
+    begin: Callable[[], object]  # called when a worker begins to import
     first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
     loading: dict[PoolWorker, None] = {}
     started: int = 0
@@ -59,6 +61,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
     async def _start_once(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
         worker = PoolWorker(await self.zygote.fork(self.source, limits.worker), may_emit=limits.may_emit)
         self.loading[worker] = None
+        self.begin()
         try:
             with trio.fail_after(limits.load_timeout):
                 loaded = await worker.load(msgspec.structs.replace(self.code, is_open=self.first is None))

@@ -27,7 +27,6 @@ from hooklatch.core.limits import divide_descriptors
 from hooklatch.core.restarts import Restart
 from hooklatch.core.text import format_count
 from hooklatch.errors import locate_error
-from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.starting import clear_scratch
 from hooklatch.processes.supervisor import ChildSpec, Supervisor, find_cause, format_failure_cause
 from hooklatch.processes.zygote import ForkError, ZygoteClient
@@ -263,7 +262,7 @@ def list_services(parts: DaemonComponents, listeners: Iterable[Listener]) -> lis
         ChildSpec("budget", parts.budget.run),
         ChildSpec("reader handoff", parts.shared.handoff.run),
         ChildSpec("line timeouts", parts.shared.line_timeouts.run),
-        ChildSpec("memory watch", partial(watch_memory, lambda: list(parts.sources.pools.values()))),
+        ChildSpec("memory watch", parts.sources.memory_watch.run),
         ChildSpec("file watch", parts.file_watch.run),
         ChildSpec("fleet contact", parts.fleet.run, reports_start=True),
         ChildSpec("file hints", partial(give_hints, parts.file_watch)),

@@ -28,8 +28,9 @@ async def pool_of_shells() -> AsyncGenerator[Pool]:
     with nobody_survives(), nothing_left():
         async with open_zygote() as zygote, trio.open_nursery() as nursery:
             pool = Pool(
-                wire.Source("module", "hooklatch_worker.runtime.shell_runner"), 1, zygote, PoolLimits(workers=1)
-            )
+                wire.Source("module", "hooklatch_worker.runtime.shell_runner"), 1, zygote, PoolLimits(workers=1),
+                begin=str,
+            )  # fmt: skip
             await nursery.start(pool.run)
             yield pool
             nursery.cancel_scope.cancel()

@@ -34,6 +34,7 @@ from hooklatch.processes.environment_slot import (
 )
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
+from hooklatch.processes.resource_limits import MemoryWatch
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import SourceLoadError
 from hooklatch.processes.zygote import ForkError, ZygoteClient
@@ -304,7 +305,7 @@ class Sources:
         self._loaded_by = math.inf  # the moment by which all builds under way must have been imported
         self._load_seconds = load_seconds
         self.units: dict[str, SourceBuild] = {}
-        self.pools = pools
+        self.pools, self.memory_watch = pools, MemoryWatch(pools)
         self.zygote = zygote
         self.ended: Counter[str] = Counter()  # the counts of workers of pools that have ended
         self._wait_quiesced = wait_quiesced
@@ -348,7 +349,7 @@ class Sources:
         code = wire.LoadCode(
             version.code, version.folder, wire.BuildFiles(version.named, {}, list(version.named)), pins=version.pins
         )
-        pool = Pool(source, self._builds, zygote, limits, code)
+        pool = Pool(source, self._builds, zygote, limits, code, begin=self.memory_watch.begin)
         spec = ChildSpec(pool.name, pool.run, reports_start=True, below=pool.workers)
         self._importing += 1
         try:
