@@ -3,7 +3,7 @@
 For authors of hooks: `hook`, the verdicts, and the classes of the events; `hooklatch.testing` tries hooks out.
 For hosts: `connect`, `session` and `connect_sync`.
 
-Each name is loaded when it is first used, so that an author's file loads neither trio nor psutil.
+Each name is loaded when it is first used, so that an author's file does not load trio.
 """
 
 TYPE_CHECKING = False  # type checkers take it for true; importing typing would be most of what this file costs

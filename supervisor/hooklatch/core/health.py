@@ -65,6 +65,7 @@ class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     state: Sequence[str]  # settings of shared state that are not active yet
     projects: Sequence[str]
     configuration: Sequence[str]
+    watch: Sequence[str]  # why changes of files are noticed late
     hooks: Sequence[str]  # a text if there are none
     commands: Sequence[str]  # shell hooks that run files which an agent can write
     files: Sequence[str]  # in a folder of hooks, that nothing reads
@@ -78,6 +79,7 @@ DO_ABOUT = {
     "state": "when no agent works: hooklatch stop, then hooklatch serve --detach",
     "projects": "look at its hooks, then trust them; what is trusted now: hooklatch trust --list",
     "configuration": "to write a first one: hooklatch init --config FILE; or start the daemon with another --config",
+    "watch": "raise fs.inotify.max_user_watches or max_user_instances (sysctl); it is tried again by itself",
     "commands": "do as it says; what protects a command there, and what does not: docs/reference/hooks.md, Shell hooks",
     "files": "do as it says; what is read in a folder of hooks, and what is known to be none: docs/reference/hooks.md",
     "notes": "nothing, if it is meant so; whether a hook is called: hooklatch test --coverage",

@@ -14,10 +14,9 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-import psutil
 import trio
 
 from hooklatch.errors import explain_error
@@ -31,6 +30,8 @@ __all__ = ["MemoryWatch"]
 logger = logging.getLogger("hooklatch.memory")
 INTERVAL = 0.1  # seconds between two checks of a busy worker: Python fills about 1 GiB a second
 THREADS_INTERVAL, IDLE_INTERVAL = 0.5, 10.0  # and of all workers, if one at rest has threads that may grow, and if none
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+HEXADECIMAL = frozenset("0123456789abcdef")
 MEMFD = "/memfd:"  # how the names of files in memory begin
 
 
@@ -182,40 +183,59 @@ def end_worker(pool: Pool, worker: PoolWorker, reason: str) -> None:
         worker.kill(reason)
 
 
-def read_resident_bytes(pid: int) -> int:
-    """Return a process's resident memory, counting shared pages in full; 0 if it is gone.
+def measure_process(what: str, pid: int, read: Callable[[str], int]) -> int:
+    """Return what a function reads below a process's folder in /proc; 0 if the process is gone.
 
     Raises:
         UnmeasuredError: it cannot be read.
     """
     try:
-        return psutil.Process(pid).memory_info().rss
-    except psutil.NoSuchProcess:  # includes ZombieProcess
+        return read(f"/proc/{pid}")
+    except (FileNotFoundError, ProcessLookupError):
         return 0
-    except (psutil.Error, OSError) as error:
-        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {explain_error(error)}") from None
+    except (OSError, ValueError, IndexError) as error:
+        raise UnmeasuredError(f"the {what} of process {pid} cannot be read: {explain_error(error)}") from None
+
+
+def read_resident_bytes(pid: int) -> int:
+    """Return a process's resident memory, counting shared pages in full."""
+    return measure_process("memory", pid, lambda folder: int(read_text(f"{folder}/statm").split()[1]) * PAGE_BYTES)
 
 
 def read_proportional_bytes(pid: int) -> int:
     """Return a process's memory with its share of each shared page. The kernel walks the page tables for it."""
-    try:
-        return psutil.Process(pid).memory_full_info().pss
-    except psutil.AccessDenied:
+
+    def read(folder: str) -> int:
+        with suppress(PermissionError):
+            return sum_memory_field(read_text(f"{folder}/smaps_rollup"), "Pss:")
         return read_resident_bytes(pid)
-    except psutil.NoSuchProcess:
-        return 0
-    except (psutil.Error, OSError) as error:
-        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {explain_error(error)}") from None
+
+    return measure_process("memory", pid, read)
 
 
 def count_threads(pid: int) -> int:
-    """Return how many threads a process has; 0 if it is gone."""
-    try:
-        return len(os.listdir(f"/proc/{pid}/task"))
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    except OSError as error:
-        raise UnmeasuredError(f"the threads of process {pid} cannot be counted: {explain_error(error)}") from None
+    """Return how many threads a process has."""
+    return measure_process("threads", pid, lambda folder: len(os.listdir(f"{folder}/task")))
+
+
+def read_memory_field(pid: int, key: str) -> int:
+    """Return a process's resident memory ("Rss:"), or its share of that ("Pss:"), without files in memory."""
+    return measure_process("memory", pid, lambda folder: sum_memory_field(read_text(f"{folder}/smaps"), key))
+
+
+def sum_memory_field(text: str, key: str) -> int:
+    total, is_file = 0, False
+    for line in text.split("\n"):
+        if line[:1] in HEXADECIMAL:  # a mapping begins; keys begin with a capital
+            is_file = f" {MEMFD}" in line
+        elif not is_file and line.startswith(key):
+            total += int(line.split()[1]) * 1024
+    return total
+
+
+def read_text(path: str) -> str:
+    with open(path, errors="surrogateescape") as file:  # of names of mapped files
+        return file.read()
 
 
 def measure_memory_files(pids: Iterable[int]) -> int:
@@ -250,27 +270,6 @@ def measure_memory_files(pids: Iterable[int]) -> int:
                     status = os.stat(f"{folder}/{name}")
                     sizes[status.st_ino] = status.st_blocks * 512
     return sum(sizes.values()) + sum(size for (inode, _), size in parts.items() if inode not in sizes)
-
-
-def read_memory_field(pid: int, key: str) -> int:
-    """Return a process's resident memory ("Rss:"), or its share of that ("Pss:"), without files in memory.
-
-    Raises:
-        UnmeasuredError: it cannot be read.
-    """
-    total, is_file = 0, False
-    try:
-        with open(f"/proc/{pid}/smaps") as file:
-            for line in file:
-                if line[:1] in "0123456789abcdef":  # a mapping begins; keys begin with a capital
-                    is_file = f" {MEMFD}" in line
-                elif not is_file and line.startswith(key):
-                    total += int(line.split()[1]) * 1024
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    except OSError as error:
-        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {explain_error(error)}") from None
-    return total
 
 
 def describe_excess(usage: str, size: int, limit: int) -> str:

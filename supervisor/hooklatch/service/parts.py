@@ -151,8 +151,8 @@ class DaemonComponents:
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
             dispatcher=self.dispatcher, registries=self.registries, sessions=self.sessions, bus=self.bus,
-            asks=self.asks, statistics=self.statistics, files=self.files, sources=self.sources,
-            projects=self.projects, record=record, state=state, shared_state=self.shared_state,
+            asks=self.asks, statistics=self.statistics, files=self.files, file_watch=self.file_watch,
+            sources=self.sources, projects=self.projects, record=record, state=state, shared_state=self.shared_state,
             fleet=self.fleet, products=[self.metrics],
             supervisors=supervisors, places=self.places,
             started=time.time(),

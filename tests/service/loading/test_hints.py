@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -38,6 +39,13 @@ def made(top: Path) -> None:
     (top / "missing").mkdir()
 
 
+def emptied_and_held_open(top: Path) -> None:
+    held = os.open(top / "empty", os.O_RDONLY)  # as by a shell that is in there: the kernel does not report its end
+    (top / "empty").rmdir()
+    (top / "empty").mkdir()
+    os.close(held)
+
+
 def linked_elsewhere(top: Path) -> None:
     os.link(top / "above" / "folder" / "file", top / "elsewhere" / "hard")
     (top / "elsewhere" / "hard").write_text("by another name")
@@ -54,6 +62,7 @@ def linked_elsewhere(top: Path) -> None:
         ("above/folder/file", moved_and_made_anew),
         ("above/folder/file", linked_elsewhere),
         ("above/folder", lambda top: (top / "above/folder/another").touch()),
+        ("empty", emptied_and_held_open),
         ("link/folder/file", link_turned),
         ("link/folder/file", lambda top: (top / "above/folder/file").write_text("x")),
         ("missing/deep/file", made),
@@ -66,6 +75,7 @@ async def test_each_change_of_a_covered_path_is_reported(
     (top / "above" / "folder").mkdir(parents=True)
     (top / "above" / "folder" / "file").touch(0o644)
     (top / "elsewhere").mkdir()
+    (top / "empty").mkdir()
     (top / "link").symlink_to("above")
     with closing(InotifyHints()) as hints:
         covered = hints.cover([f"{top}/{path}"])
@@ -94,6 +104,26 @@ async def test_what_happens_beside_a_watched_file_wakes_nobody(tmp_path: Path) -
             nursery.cancel_scope.cancel()
 
     assert told == []
+
+
+async def test_what_strangers_do_in_a_directory_on_the_way_is_not_reported_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "above" / "folder"
+    folder.mkdir(parents=True)
+    (folder / "file").touch()
+    with closing(InotifyHints()) as hints:
+        hints.cover([str(folder / "file"), str(folder / "missing")])
+        (tmp_path / "above" / "another").touch()
+        (tmp_path / "above" / "another").unlink()
+
+        assert not select.select([hints._fd], [], [], 0)[0]
+
+        (folder / "file").unlink()
+        folder.rmdir()
+        hints._is_hint()
+        hints.cover([str(folder / "file"), str(folder / "missing")])
+        folder.mkdir()
+
+        assert hints._is_hint()
 
 
 async def test_reports_that_were_lost_count_as_one_of_a_change(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from hooklatch.cli.terminal import output
@@ -171,15 +172,23 @@ class DevLoop:
 
 
 async def wait_for_change(before: Mapping[str, Stamp]) -> None:
-    """Wait until one of these files has changed, and then until they are quiet."""
+    """Wait until one of these files has changed, and then until they are quiet.
+
+    It has no task of its own, since Ctrl-C could come between the creation of one and its start.
+    """
     import trio
 
-    from hooklatch.service.loading.hints import watch_paths
+    from hooklatch.service.loading.hints import InotifyHints
 
-    with watch_paths(before) as hint:
+    with ExitStack() as opened:
+        wait: Callable[[], Awaitable[None]] = trio.sleep_forever
+        with suppress(OSError):  # without hints it only looks
+            hints = opened.enter_context(closing(InotifyHints()))
+            hints.cover(before)
+            wait = hints.hint
         while (now := stamp_paths(before)) == before:
             with trio.move_on_after(CHECK_INTERVAL):
-                await hint()
+                await wait()
         while True:
             await trio.sleep(QUIET)
             if (latest := stamp_paths(before)) == now:

@@ -30,7 +30,6 @@ from hooklatch import directories
 from hooklatch.directories import sync_folder
 from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_tail, set_aside
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_anchor, read_mark
-from hooklatch.record.storage.reading import read_entries_of_kind
 from hooklatch.record.storage.retention import find_missing_beginning, read_retired, read_segment_header
 from hooklatch.record.storage.slots import SlotError
 from hooklatch.version import VERSION
@@ -146,8 +145,11 @@ def read_or_explain(reader: Callable[[str], T], folder: str) -> T | str:
 def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark | str | None) -> HighWaterMark:
     """Return the new contents of the mark, which must be on disk before the next record is written."""
     mark = marked if isinstance(marked, HighWaterMark) else HighWaterMark()
-    segments = list_segments(folder)
-    if recovery.last is not None and recovery.last.seq > mark.seq:
+    segments, is_ahead = list_segments(folder), recovery.last is not None and recovery.last.seq > mark.seq
+    if is_ahead or mark.fault_seq:
+        from hooklatch.record.storage.reading import read_entries_of_kind  # most starts read none
+
+    if is_ahead:
         for retired in read_entries_of_kind(segments, "retired", since=mark.seq):
             kept = read_retired(retired)
             if kept is None:

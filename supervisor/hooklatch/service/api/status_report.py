@@ -40,6 +40,7 @@ from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
 from hooklatch.service.loading.tool_names import list_unknown_tools
+from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions
@@ -84,6 +85,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     bus: Bus
     statistics: Statistics
     files: Reloader
+    file_watch: FileWatch
     sources: Sources
     projects: ProjectRegistry
     record: RecordWriter
@@ -250,6 +252,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             state=self.shared_state.warnings(self.files.active.plan.main.settings),
             projects=projects,
             configuration=missing,
+            watch=self.file_watch.warnings,
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
             files=list(map(str, self.files.active.unread.warnings)) if is_admin else [],

@@ -8,9 +8,11 @@ that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -19,8 +21,9 @@ from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_writ
 from hooklatch.service.loading.reloader import Reloader, UnsettledError
 from hooklatch.threads import look_in_thread
 
-__all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch", "ReloadHint"]
+__all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileHints", "FileWatch", "ReloadHint"]
 
+logger = logging.getLogger("hooklatch.watch")
 STAT_INTERVAL = 2.0  # seconds between two checks of paths that no hint covers
 COVERED_INTERVAL = 30.0  # and of paths that hints cover, so that an idle machine sleeps
 
@@ -43,26 +46,47 @@ class ReloadHint:
         return was_given
 
 
+class FileHints(Protocol):
+    """What reports changes of files on this system.
+
+    `cover` watches paths, and returns those whose every change it reports. `fault` says what keeps it from others.
+    """
+
+    fault: str | None
+
+    def cover(self, paths: Iterable[str]) -> set[str]: ...
+
+
 class FileWatch:
     """The watch that reloads files when one of them changes. Code that knows of a change earlier sets the `hint`."""
 
     def __init__(self, files: Reloader, hint: ReloadHint) -> None:
         self.hint = hint
         self._files = files
-        self._cover: Callable[[Iterable[str]], set[str]] | None = None
+        self._hints: FileHints | None = None
+        self._unhinted: str | None = None  # why there are none, if there should be
         self._covered = set[str]()
         self._seen: dict[str, Stamp] = {}  # empty, so that the first look reloads what changed during the start
         self._all_due = 0.0  # when all paths are checked again, covered or not
 
-    async def cover_by(self, cover: Callable[[Iterable[str]], set[str]]) -> None:
-        """Use hints: `cover` is called before each check of paths, and returns those whose every change it reports."""
-        find, self._cover = self._files.watched(), cover
-        self._covered = await look_in_thread(lambda: cover(find()))
+    async def cover_by(self, hints: FileHints) -> None:
+        """Use hints: paths are covered by them before each check."""
+        find, self._hints, self._unhinted = self._files.watched(), hints, None
+        self._covered = await look_in_thread(lambda: hints.cover(find()))
 
-    def uncover(self) -> None:
-        """Use no hints any more, since their task has ended."""
-        self._cover, self._covered = None, set[str]()
-        self.hint.set()
+    def uncover(self, reason: str | None = None) -> None:
+        """Use no hints any more, since their task has ended, or there are none for this reason."""
+        if reason is not None and reason != self._unhinted:
+            logger.warning("changes of files are noticed late: %s", reason)
+        if self._hints is not None:
+            self.hint.set()
+        self._hints, self._covered, self._unhinted = None, set[str](), reason
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a text if changes are noticed later than they could be."""
+        reason = self._hints.fault if self._hints is not None else self._unhinted
+        return [f"changes of files may be noticed {STAT_INTERVAL:.0f} s late: {reason}"] if reason is not None else []
 
     @property
     def interval(self) -> float:
@@ -93,11 +117,11 @@ class FileWatch:
 
     async def _look(self) -> dict[str, Stamp]:
         """Return the stamps of all watched paths.  They are covered first, so that a change after that is reported."""
-        find, cover = self._files.watched(), self._cover
+        find, hints = self._files.watched(), self._hints
 
         def look() -> tuple[set[str], dict[str, Stamp]]:
             paths = find()
-            covered = cover(paths) if cover is not None else set[str]()
+            covered = hints.cover(paths) if hints is not None else set[str]()
             return covered, {path: stamp_path(path) for path in paths}
 
         self._covered, now = await look_in_thread(look)
