@@ -76,7 +76,8 @@ class InotifyHints:
             with suppress(OSError, ValueError):  # what cannot be looked up is checked more often
                 ways[path] = resolve_path(path, away)
         steps = {step: os.path.join(*step) for way in ways.values() for step in way.steps}
-        there = {step: place for step, place in steps.items() if os.path.lexists(place)}
+        remote = {way.end for way in ways.values() if way.disk is not None}  # which may not answer
+        there = {step: place for step, place in steps.items() if place in remote or os.path.lexists(place)}
         held, masks = {folder for folder, _ in there}, defaultdict[str, int](int)
         for (folder, _), place in steps.items():
             masks[folder] |= ITSELF if place in held else ON_THE_WAY
