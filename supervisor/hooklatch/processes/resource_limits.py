@@ -183,14 +183,14 @@ def end_worker(pool: Pool, worker: PoolWorker, reason: str) -> None:
         worker.kill(reason)
 
 
-def measure_process(what: str, pid: int, read: Callable[[str], int]) -> int:
-    """Return what a function reads below a process's folder in /proc; 0 if the process is gone.
+def measure_process(what: str, pid: int, read: Callable[[int], int]) -> int:
+    """Return what a function reads of a process in /proc; 0 if the process is gone.
 
     Raises:
         UnmeasuredError: it cannot be read.
     """
     try:
-        return read(f"/proc/{pid}")
+        return read(pid)
     except (FileNotFoundError, ProcessLookupError):
         return 0
     except (OSError, ValueError, IndexError) as error:
@@ -199,15 +199,15 @@ def measure_process(what: str, pid: int, read: Callable[[str], int]) -> int:
 
 def read_resident_bytes(pid: int) -> int:
     """Return a process's resident memory, counting shared pages in full."""
-    return measure_process("memory", pid, lambda folder: int(read_text(f"{folder}/statm").split()[1]) * PAGE_BYTES)
+    return measure_process("memory", pid, lambda pid: int(read_process_text(pid, "statm").split()[1]) * PAGE_BYTES)
 
 
 def read_proportional_bytes(pid: int) -> int:
     """Return a process's memory with its share of each shared page. The kernel walks the page tables for it."""
 
-    def read(folder: str) -> int:
+    def read(pid: int) -> int:
         with suppress(PermissionError):
-            return sum_memory_field(read_text(f"{folder}/smaps_rollup"), "Pss:")
+            return sum_memory_field(pid, "smaps_rollup", "Pss:")
         return read_resident_bytes(pid)
 
     return measure_process("memory", pid, read)
@@ -215,17 +215,17 @@ def read_proportional_bytes(pid: int) -> int:
 
 def count_threads(pid: int) -> int:
     """Return how many threads a process has."""
-    return measure_process("threads", pid, lambda folder: len(os.listdir(f"{folder}/task")))
+    return measure_process("threads", pid, lambda pid: len(os.listdir(f"/proc/{pid}/task")))
 
 
 def read_memory_field(pid: int, key: str) -> int:
     """Return a process's resident memory ("Rss:"), or its share of that ("Pss:"), without files in memory."""
-    return measure_process("memory", pid, lambda folder: sum_memory_field(read_text(f"{folder}/smaps"), key))
+    return measure_process("memory", pid, lambda pid: sum_memory_field(pid, "smaps", key))
 
 
-def sum_memory_field(text: str, key: str) -> int:
+def sum_memory_field(pid: int, name: str, key: str) -> int:
     total, is_file = 0, False
-    for line in text.split("\n"):
+    for line in read_process_text(pid, name).split("\n"):
         if line[:1] in HEXADECIMAL:  # a mapping begins; keys begin with a capital
             is_file = f" {MEMFD}" in line
         elif not is_file and line.startswith(key):
@@ -233,8 +233,8 @@ def sum_memory_field(text: str, key: str) -> int:
     return total
 
 
-def read_text(path: str) -> str:
-    with open(path, errors="surrogateescape") as file:  # of names of mapped files
+def read_process_text(pid: int, name: str) -> str:
+    with open(f"/proc/{pid}/{name}", errors="surrogateescape") as file:  # mapped files have any names
         return file.read()
 
 
