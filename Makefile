@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples packaging
 
-.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release format format-check lint types collect clean
+.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release wheels format format-check lint types collect clean
 
 check: static test ratios
 
@@ -97,6 +97,11 @@ hosts-page: $(VENV)/.ready
 docs: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs site
+
+# dist/: a wheel with the forwarder as a program for each kind of machine, and one without.  It needs Python and an index,
+# from which build/packager gets hatchling and a compiler (100 MB, once).
+wheels:
+	$(PYTHON) packaging/release.py wheels
 
 # A release: the version and its notes from CHANGELOG.md, all checks, then what is published in dist/VERSION.
 release: $(VENV)/.ready

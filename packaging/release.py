@@ -1,9 +1,11 @@
 """A release: `make release VERSION=1.2.3` runs `prepare`, then `make check`, then `build`.
 
+wheels    dist/: a wheel with the forwarder as a program for each kind of machine, and one without
 prepare   version.py gets the version, and what stands under "Unreleased" in CHANGELOG.md gets it too, with today's date
-build     dist/VERSION/: the sdist, the wheel that is built from it, the JSON Schemas, and the notes
+build     dist/VERSION/: the sdist, the wheels that are built from it, the JSON Schemas, and the notes
 
-Both refuse a tree with other changes, since what is released has to be what is committed.  Both may be repeated.
+The last two refuse a tree with other changes, since what is released has to be what is committed.  All may be repeated.
+What builds is in an environment of its own (build/packager), so `wheels` needs none of the developers' tools.
 Nothing is committed, tagged or uploaded: `build` ends with the commands for that.
 """
 
@@ -17,6 +19,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +29,9 @@ FORM = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 LITERAL = re.compile(r'^VERSION = "([^"]+)"$', re.MULTILINE)
 CHANGELOG = "CHANGELOG.md"
 UNRELEASED = "## Unreleased"
+PACKAGER = Path("build", "packager")
+PACKAGES = ("hatchling>=1.27,<2", "ziglang==0.17.1")  # the second is a C compiler for every machine, 100 MB to load
+MACHINES = ("x86_64", "aarch64", "")  # "" is any, without the program
 MOST_LINES = 80  # of what a release changes: a reader takes it in before he upgrades
 
 
@@ -103,23 +109,51 @@ def release_section(history: str, version: str, today: str) -> str:
     return history.replace(UNRELEASED, f"{UNRELEASED}\n\n## {version} ({today})", 1)
 
 
-def build(root: Path, version: str, folder: Path) -> list[Path]:
-    """Make what is published, in an empty folder; return the files.
+def make_packager(root: Path) -> str:
+    """Return an interpreter that has PACKAGES; make its environment unless it is there."""
+    folder = root / PACKAGER
+    python, ready = folder / "bin" / "python", folder / "ready"
+    if not ready.is_file() or ready.read_text() != "\n".join(PACKAGES):
+        run([sys.executable, "-m", "venv", "--clear", str(folder)], root)
+        run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES], root)
+        ready.write_text("\n".join(PACKAGES))
+    return str(python)
 
-    The wheel is built from the unpacked sdist, so the sdist holds everything that a build needs.
+
+def build_packages(root: Path, folder: Path) -> list[Path]:
+    """Make the sdist and the wheels; return them.
+
+    The wheels are built from the unpacked sdist, so the sdist holds everything that a build needs.
     """
+    hatchling = [make_packager(root), "-m", "hatchling", "build", "-d"]
+    with tempfile.TemporaryDirectory() as place:
+        run([*hatchling, place, "-t", "sdist"], root)
+        (sdist,) = Path(place).glob("*.tar.gz")
+        with tarfile.open(sdist) as archive:
+            archive.extractall(place, filter="data")
+        (source,) = Path(place).glob("*/")
+        with ThreadPoolExecutor() as pool:  # a compiler is warmed up for each machine
+            builds = [
+                pool.submit(run, [*hatchling, f"{place}/wheels", "-t", "wheel"], source, HOOKLATCH_WHEEL=machine)
+                for machine in MACHINES
+            ]
+        for one in builds:
+            one.result()
+        folder.mkdir(parents=True, exist_ok=True)
+        made = [sdist, *sorted(Path(place, "wheels").glob("*.whl"))]
+        if len(made) != 1 + len(MACHINES):
+            raise ReleaseError(f"{', '.join(path.name for path in made)}: not all that should have been built")
+        return [Path(shutil.move(path, folder / path.name)) for path in made]
+
+
+def build(root: Path, version: str, folder: Path) -> list[Path]:
+    """Make what is published, in an empty folder; return the files."""
     if read_version((root / VERSION_FILE).read_text(encoding="utf-8")) != version:
         raise ReleaseError(f"{VERSION_FILE} does not say {version}; run `prepare` first")
     notes = section_of((root / CHANGELOG).read_text(encoding="utf-8"), f"## {version}")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)], root)
-    (sdist,) = folder.glob("*.tar.gz")
+    build_packages(root, folder)
     with tempfile.TemporaryDirectory() as place:
-        with tarfile.open(sdist) as archive:
-            archive.extractall(place, filter="data")
-        (source,) = Path(place).iterdir()
-        run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], source)
         schemas = Path(place, f"hooklatch-{version}-schemas")
         run([sys.executable, "-m", "hooklatch", "schema", "--all", str(schemas)], root)
         with tarfile.open(folder / f"{schemas.name}.tar.gz", "w:gz") as archive:
@@ -128,19 +162,25 @@ def build(root: Path, version: str, folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def run(command: Sequence[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def run(command: Sequence[str], folder: Path, **variables: str) -> None:
+    environ = {**os.environ, **variables}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ReleaseError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}".rstrip())
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one step; return 1 if it cannot be done."""
-    if len(arguments) != 2:
-        print("usage: release.py prepare|build VERSION", file=sys.stderr)
+    if arguments != ["wheels"] and len(arguments) != 2:
+        print("usage: release.py wheels | prepare VERSION | build VERSION", file=sys.stderr)
         return 64
-    step, version = arguments
     try:
+        if arguments == ["wheels"]:
+            sdist, *wheels = build_packages(ROOT, ROOT / "dist")
+            sdist.unlink()
+            print("made " + " ".join(os.path.relpath(path) for path in wheels))
+            return 0
+        step, version = arguments
         number_of(version)
         check_tree(ROOT)
         if step == "prepare":

@@ -1,9 +1,11 @@
-"""A release: what it writes into the tree, what it builds, and that the wheel runs where there is no compiler."""
+"""A release: what it writes into the tree, what it builds, and that the wheels run where there is no compiler."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -18,11 +20,13 @@ import trio
 
 from hooklatch.dashboard.rendering import FOLDER
 from hooklatch.version import VERSION
+from support.entries import MACHINE
 from support.repository import ROOT
 from test_layout import tracked
 
 CHANGES = "### Added\n\n- A thing.\n"
 NEXT = "99.0.0"
+NATIVE = ("x86_64", "aarch64")  # machines that have a wheel of their own
 GUARD = """from hooklatch import deny, hook
 
 @hook("pre_tool_use", match="shell")
@@ -122,29 +126,47 @@ class Published:
     """What a release has made, in a copy of the tree."""
 
     folder: Path
-    wheel: Path
+
+    def wheel(self, machine: str) -> Path:
+        (wheel,) = self.folder.glob(f"*{machine}.whl")
+        return wheel
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+def packager() -> Path:
+    """Return the environment that builds; an index is asked for it once."""
+    make = "import pathlib, release, sys; release.make_packager(pathlib.Path(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", make, str(ROOT)], cwd=ROOT / "packaging", capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"what builds wheels cannot be had: {done.stderr[-300:]}")
+    return ROOT / "build" / "packager"
+
+
+@pytest.fixture(scope="module")
+def published(packager: Path, tmp_path_factory: pytest.TempPathFactory) -> Published:
     root = tmp_path_factory.mktemp("checkout")
+    (root / "build").mkdir()
+    (root / "build" / "packager").symlink_to(packager)
     for path in tracked():
         (root / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / path.relative_to(ROOT))
     commit(root)
     code, output = release(root, "build", VERSION)
     assert code == 0, output
-    folder = root / "dist" / VERSION
-    (wheel,) = folder.glob("*.whl")
-    return Published(folder, wheel)
+    return Published(root / "dist" / VERSION)
 
 
 @pytest.mark.slow
-def test_a_release_is_an_sdist_a_pure_wheel_the_schemas_and_the_notes(published: Published) -> None:
+@pytest.mark.timeout(900)  # a compiler for two machines is loaded and warmed up
+def test_a_release_is_an_sdist_wheels_for_each_machine_and_any_the_schemas_and_the_notes(published: Published) -> None:
     """Slow: it builds them."""
     assert {path.name for path in published.folder.iterdir()} == {
         f"hooklatch-{VERSION}.tar.gz",
         f"hooklatch-{VERSION}-py3-none-any.whl",
+        f"hooklatch-{VERSION}-py3-none-manylinux_2_17_aarch64.musllinux_1_1_aarch64.whl",
+        f"hooklatch-{VERSION}-py3-none-manylinux_2_17_x86_64.musllinux_1_1_x86_64.whl",
         f"hooklatch-{VERSION}-schemas.tar.gz",
         "notes.md",
     }
@@ -169,20 +191,39 @@ def test_the_sdist_has_every_file_of_the_repository(published: Published) -> Non
 @pytest.mark.slow
 def test_the_wheel_has_pages_and_c_source_and_a_description_that_pypi_can_show(published: Published) -> None:
     """Slow: it builds one."""
-    names = set(zipfile.ZipFile(published.wheel).namelist())
+    wheel = zipfile.ZipFile(published.wheel("any"))
+    names = set(wheel.namelist())
     assets = [path for part in ("templates", "static") for path in (FOLDER / part).iterdir()]
     assert len(assets) >= 20
     assert {f"hooklatch/dashboard/{path.parent.name}/{path.name}" for path in assets} <= names
     assert "hooklatch/entry/entry.c" in names
+    assert "hooklatch/entry/entry" not in names
     (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-    text = zipfile.ZipFile(published.wheel).read(metadata).decode()
+    text = wheel.read(metadata).decode()
     assert "Description-Content-Type: text/markdown" in text
     assert "# hooklatch" in text
     assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == [], "PyPI has no files that such a link could lead to"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])  # EM_X86_64, EM_AARCH64 of elf(5)
+def test_a_wheel_for_a_machine_has_a_static_program_for_it(published: Published, machine: str, number: int) -> None:
+    """Slow: it builds one."""
+    wheel = zipfile.ZipFile(published.wheel(machine))
+    program = wheel.read("hooklatch/entry/entry")
+    head_offset, head_size, head_count = *struct.unpack_from("<Q", program, 32), *struct.unpack_from("<HH", program, 54)
+    kinds = {struct.unpack_from("<I", program, head_offset + head_size * index)[0] for index in range(head_count)}
+    tags = wheel.read(f"hooklatch-{VERSION}.dist-info/WHEEL").decode().splitlines()
+
+    assert program[:5] == b"\x7fELF\x02"
+    assert struct.unpack_from("<H", program, 18) == (number,)
+    assert not kinds & {2, 3}, "PT_DYNAMIC, PT_INTERP: it needs libraries of the machine"
+    assert {f"Tag: py3-none-{libc}_{machine}" for libc in ("manylinux_2_17", "musllinux_1_1")} < {*tags}
+    assert "Root-Is-Purelib: false" in tags
+
+
 @pytest.fixture
-def installed(published: Published, tmp_path: Path) -> Iterator[dict[str, str]]:
+def installed(published: Published, tmp_path: Path, machine: str) -> Iterator[dict[str, str]]:
     """Install the wheel in a new venv, and yield an environment whose PATH has its commands and no compiler.
 
     The dependencies are those of the tests, so no index is asked; this checkout is not among them.
@@ -192,7 +233,7 @@ def installed(published: Published, tmp_path: Path) -> Iterator[dict[str, str]]:
     packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     subprocess.run(
         [sys.executable, "-m", "pip", f"--python={folder}/bin/python", "install", "--quiet", "--no-index", "--no-deps",
-         "--disable-pip-version-check", str(published.wheel)],
+         "--disable-pip-version-check", str(published.wheel(machine))],
         check=True, capture_output=True,
     )  # fmt: skip
     (packages / "dependencies.pth").write_text(f"{Path(trio.__file__).parents[1]}\n")
@@ -214,7 +255,8 @@ def hooklatch(environment: dict[str, str], *words: str, text: str = "") -> tuple
 
 
 @pytest.mark.slow
-def test_the_wheel_guards_an_agent_where_there_is_no_compiler(installed: dict[str, str]) -> None:
+@pytest.mark.parametrize(("machine", "form"), [("any", "python"), *([(MACHINE, "c")] if MACHINE in NATIVE else [])])
+def test_a_wheel_guards_an_agent_where_there_is_no_compiler(installed: dict[str, str], form: str) -> None:
     """Slow: it makes a venv and starts a daemon."""
     home = Path(installed["HOME"])
     assert hooklatch(installed, "--version")[1].split() == ["hooklatch", VERSION]
@@ -230,7 +272,9 @@ def test_the_wheel_guards_an_agent_where_there_is_no_compiler(installed: dict[st
     )
     assert (code, "not here" in output) == (2, True), output
 
-    assert hooklatch(installed, "install", "claude-code", "--form", "c")[0] != 0
     code, output = hooklatch(installed, "install", "claude-code")
-    assert code == 0, output
-    assert "/entry-" not in (home / ".claude/settings.json").read_text(), "a path of the C form"
+    assert (code, "the entry is the Python form" in output) == (0, form == "python"), output
+    assert (hooklatch(installed, "install", "claude-code", "--form", "c")[0] == 0) is (form == "c")
+    (host,) = json.loads(hooklatch(installed, "doctor", "--json")[1])["hosts"]
+    assert (host["form"], host["canary"], host["without_daemon"]) == (form, "refused by the daemon", "refused")
+    assert ("/entry-" in (home / ".claude/settings.json").read_text()) is (form == "c")

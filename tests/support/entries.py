@@ -23,8 +23,9 @@ __all__ = ["FORMS", "Daemon", "Talk", "DOCUMENT", "result", "command", "run", "s
 
 Talk = Callable[[socket.socket, bytes], None]
 HAS_COMPILER = any(map(shutil.which, building.COMPILERS))
-PACKAGER = ROOT / "build" / "packager" / "bin" / "python"  # what `make wheels` builds with, once it was run here
-HAS_ZIG = PACKAGER.exists() and os.uname().machine == "x86_64"
+PACKAGER = ROOT / "build" / "packager"  # what `make wheels` builds with, once it was run here
+MACHINE = os.uname().machine
+HAS_ZIG = (PACKAGER / "ready").exists() and MACHINE in ("x86_64", "aarch64")
 # What each test of the table is run with: "zig" is the program that a wheel brings.
 FORMS = ["python", *(["c", "sanitized"] if HAS_COMPILER else []), *(["zig"] if HAS_ZIG else [])]
 DOCUMENT = b'{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}'
@@ -90,8 +91,8 @@ def built(form: str) -> str:
     atexit.register(shutil.rmtree, folder)
     program = Path(folder, "entry")
     if form == "zig":
-        build = [str(PACKAGER), str(ROOT / "packaging" / "native_entry.py"), "x86_64", str(program)]
-        subprocess.run(build, check=True)
+        script = ROOT / "packaging" / "native_entry.py"
+        subprocess.run([PACKAGER / "bin" / "python", script, MACHINE, program], check=True)
     else:
         building.compile_entry(program, "-Werror", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     program.write_bytes(building.write_paths(program.read_bytes()))
