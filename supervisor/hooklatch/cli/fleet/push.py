@@ -28,10 +28,10 @@ from hooklatch.cli.testing.cases import Case, read_cases
 from hooklatch.cli.testing.running import CaseResult
 from hooklatch.core.text import format_count
 from hooklatch.fleet.bundles import encode_bundle
-from hooklatch.fleet.manifests import FleetError, Manifest
+from hooklatch.fleet.manifests import FleetError, Manifest, RolloutTarget
 from hooklatch.fleet.publishing.folder import PolicyFolder, check_clean, read_folder
 from hooklatch.fleet.publishing.publisher import Publisher, PushOutput
-from hooklatch.fleet.publishing.versions import check_labels
+from hooklatch.fleet.publishing.versions import VersionDraft, check_labels
 
 __all__ = ["add_push"]
 
@@ -80,17 +80,8 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
                 f"no host that has reported is labelled {' and '.join(labels)}: none will apply this as it is"
             )
         digest = await publisher.put(candidate.data)  # before the version that names it: a host may read that at once
-        return await roll_out(
-            publisher,
-            key,
-            goal,
-            bundle=digest,
-            size=len(candidate.data),
-            labels=labels,
-            message=message,
-            report=report,
-            progress=progress,
-        )
+        draft = VersionDraft(bundle=digest, size=len(candidate.data), rollout=RolloutTarget(labels))
+        return await roll_out(publisher, key, goal, draft, message=message, report=report, progress=progress)
 
     with report_interruption() as progress:
         manifest, is_new = run_publisher(access, work, heeds_hosts=not arguments.despite_hosts)

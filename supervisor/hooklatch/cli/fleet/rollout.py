@@ -7,7 +7,7 @@ its last step, and reports that.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -28,7 +28,13 @@ from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
 from hooklatch.fleet.publishing.rollout import RolloutPace
-from hooklatch.fleet.publishing.versions import find_standing_version, plan_push, plan_rollback, plan_wider_rollout
+from hooklatch.fleet.publishing.versions import (
+    VersionDraft,
+    find_standing_version,
+    plan_push,
+    plan_rollback,
+    plan_wider_rollout,
+)
 from hooklatch.fleet.signing import PrivateKey
 
 __all__ = [
@@ -127,27 +133,21 @@ def read_rollout_goal(arguments: argparse.Namespace) -> Goal:
 
 
 async def roll_out(
-    publisher: Publisher,
-    key: PrivateKey,
-    goal: Goal,
-    *,
-    bundle: str,
-    size: int,
-    labels: Collection[str],
-    message: str,
-    report: Callable[[str], None],
-    progress: RolloutProgress,
-) -> tuple[Manifest, bool]:
-    """Make a bundle the newest version for hosts with these labels; return it, and whether it is new.
+    publisher: Publisher, key: PrivateKey, goal: Goal, draft: VersionDraft, *, message: str,
+    report: Callable[[str], None], progress: RolloutProgress,
+) -> tuple[Manifest, bool]:  # fmt: skip
+    """Make a draft the newest version, as wide as the goal has it; return it, and whether it is new.
 
     Raises:
         FleetError, EngineError: it is not, or not for as many hosts as the goal has.
     """
-    standing = find_standing_version(publisher.history, bundle, labels)
+    labels = draft.rollout.labels
+    standing = find_standing_version(publisher.history, draft.bundle, labels)
     reached = standing.rollout.percent if standing is not None else 0.0
     steps = tuple(step for step in goal.pace.steps if step > reached) if goal.pace is not None else ()
     first = steps[0] if steps else goal.percent
-    plan = plan_push(publisher.history, bundle, size, RolloutTarget(tuple(labels), first), key=key.public.id)
+    target = RolloutTarget(labels, first)
+    plan = plan_push(publisher.history, draft.bundle, draft.size, target, key=key.public.id)
     if isinstance(plan, Manifest):
         return plan, False
     by = find_publisher_name()
@@ -198,9 +198,8 @@ def run_fleet_rollout(arguments: argparse.Namespace) -> int:
         plan = plan_wider_rollout(publisher.history, arguments.version, goal.percent)
         await publisher.bundle(publisher.history.find(arguments.version))
         done, _ = await roll_out(
-            publisher, key, goal, bundle=plan.bundle, size=plan.size, labels=plan.rollout.labels,
-            message=arguments.message, report=report, progress=progress,
-        )  # fmt: skip
+            publisher, key, goal, plan, message=arguments.message, report=report, progress=progress
+        )
         return done
 
     with report_interruption() as progress:

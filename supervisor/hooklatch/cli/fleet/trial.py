@@ -32,6 +32,9 @@ __all__ = ["CaseTrial", "try_out"]
 
 Described = dict[str, Any]
 FLEET = "trial"
+COMPARED = (
+    "priority", "timeout", "observe", "optional", "amends", "only_judges", "enabled", "description",
+)  # fmt: skip
 CONFIG = """\
 [fleet]
 name = "{fleet}"
@@ -126,16 +129,5 @@ def try_out(bundle: Bundle, cases: list[Case], report: Callable[[CaseResult], No
 
 def describe_compared_hook(hook: Hook) -> Described:
     """Return the fields of a hook that `fleet diff` compares."""
-    return {
-        "event": hook.event,
-        "match": str(hook.matcher),
-        "where": str(hook.where) if hook.where is not None else None,
-        "priority": hook.priority,
-        "timeout": hook.timeout,
-        "observe": hook.observe,
-        "optional": hook.optional,
-        "amends": hook.amends,
-        "only_judges": hook.only_judges,
-        "enabled": hook.enabled,
-        "description": hook.description,
-    }
+    matching = {"match": str(hook.matcher), "where": str(hook.where) if hook.where is not None else None}
+    return {"event": hook.event, **matching, **{name: getattr(hook, name) for name in COMPARED}}

@@ -5,16 +5,13 @@
     async with open_engine("rediss://engine.example", "acme", password=read_password("engine.password")) as engine:
         versions = await engine.versions(after=0)
 
-A second engine is a module with a function of the shape `EngineModule`, and a row in `MODULES`.  A module is imported
-when an engine of its scheme is opened, so that its library need not be installed for any other.
+The engine's module is imported when it is opened, so that its library need not be installed to read a configuration.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -95,21 +92,9 @@ def redact_url(url: str) -> str:
     return f"{scheme}{slashes}…@{after}" if at and slashes else f"…@{after}" if at else url
 
 
-MODULES = {
-    "redis": "hooklatch.fleet.engine.redis",
-    "rediss": "hooklatch.fleet.engine.redis",
-    "redis+unix": "hooklatch.fleet.engine.redis",
-}
+SCHEMES = ("redis", "rediss", "redis+unix")
 PASSWORD = "HOOKLATCH_FLEET_PASSWORD"
 MAX_PASSWORD = 4096  # bytes of its file: a longer one is not a password file
-
-
-class EngineModule(Protocol):
-    """The function that each module of an engine has under the name `opens`."""
-
-    def __call__(
-        self, address: Address, fleet: str, *, password: str | None, ca: str | None, timeout: float
-    ) -> AbstractAsyncContextManager[Engine]: ...
 
 
 def open_engine(
@@ -125,11 +110,10 @@ def open_engine(
         NotInstalledError: its library is not installed.
     """
     address = read_url(url)
-    module = MODULES.get(address.scheme)
-    if module is None:
+    if address.scheme not in SCHEMES:
         raise AddressError(f"{redact_url(url)!r}: there is no engine {address.scheme!r}; write {FORMS}")
     try:
-        opens = cast("EngineModule", importlib.import_module(module).opens)
+        from hooklatch.fleet.engine.redis import opens
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "hooklatch":
             raise

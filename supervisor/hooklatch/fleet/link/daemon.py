@@ -1,4 +1,4 @@
-"""The daemon as its link sees it: the interface over any transport, and the connection on its admin socket.
+"""The daemon as its link sees it: its answers, and the connection on its admin socket.
 
 It connects when there is a request, each time with the token that is in the file then, since every daemon makes its
 own.  There is one request at a time.  A daemon that does not answer in time is given up with its connection.
@@ -10,7 +10,7 @@ import base64
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -21,7 +21,7 @@ from hooklatch.files import open_regular
 from hooklatch.fleet.manifests import START, PolicyHead
 from hooklatch.paths import FLEET_TOKEN
 
-__all__ = ["LinkedDaemon", "DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "WantedBundle", "DaemonSocket"]
+__all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "WantedBundle", "DaemonSocket"]
 
 
 class DaemonAbsentError(Exception):
@@ -56,32 +56,6 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     stale_s: float | None = None
 
 
-class LinkedDaemon(Protocol):
-    """A daemon that has accepted this process as its link.
-
-    Each method may raise DaemonAbsentError, and those that send versions, a bundle or a number DaemonRefusedError.
-    """
-
-    def is_connected(self) -> bool:
-        """Return whether the connection of the last answer is still open, without a request."""
-        ...
-
-    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
-        """Send the versions after the daemon's head, and return its state.
-
-        An empty sequence says that the daemon is at the engine's head; None only asks for the state.
-        """
-        ...
-
-    async def apply(self, version: int, bundle: bytes) -> None:
-        """Send the bundle that the daemon wants."""
-        ...
-
-    async def report_shipped(self, seq: int) -> None:
-        """Send the number of the entry up to which the engine has the record."""
-        ...
-
-
 T = TypeVar("T")
 APPLY_TIMEOUT = 180.0  # seconds for a bundle: its files are imported for the first time
 MAX_TOKEN = 4096
@@ -92,7 +66,8 @@ LOST = frozenset({"draining", "overload", "not_permitted", "not_admin", "hello_r
 class DaemonSocket:
     """A daemon that listens in one of some folders, which `folders` returns anew for each attempt.
 
-    The daemon is this user's, root's, or that of the user `daemon_uid`.  The owner calls `close` at the end.
+    The daemon is this user's, root's, or that of the user `daemon_uid`.  The owner calls `close` at the end.  Each
+    request may raise DaemonAbsentError, and those that send versions, a bundle or a number DaemonRefusedError.
     """
 
     def __init__(
@@ -108,18 +83,25 @@ class DaemonSocket:
         self._connector = AdminConnector("hooklatch link", folders, daemon_uid, identify=identify)
 
     def is_connected(self) -> bool:
+        """Return whether the connection of the last answer is still open, without a request."""
         return self._connection is not None and self._connection.is_open
 
     async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+        """Send the versions after the daemon's head, and return its state.
+
+        An empty sequence says that the daemon is at the engine's head; None only asks for the state.
+        """
         return await self._request(
             "fleet_follow", FollowAnswer, manifests=None if manifests is None else list(manifests)
         )
 
     async def apply(self, version: int, bundle: bytes) -> None:
+        """Send the bundle that the daemon wants."""
         text = base64.b64encode(bundle).decode()
         await self._request("fleet_apply", dict[str, Any], timeout=APPLY_TIMEOUT, version=version, bundle=text)
 
     async def report_shipped(self, seq: int) -> None:
+        """Send the number of the entry up to which the engine has the record."""
         await self._request("fleet_shipped", object, seq=seq)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError
-from hooklatch.fleet.link.daemon import LinkedDaemon
+from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.link.known import ENGINE, LinkState
 from hooklatch.fleet.link.outgoing import ShippingReader
 from hooklatch.fleet.link.policy import PolicyFollower
@@ -47,7 +47,7 @@ class Link:
         self,
         settings: FleetSettings,
         open_engine: Callable[[], AbstractAsyncContextManager[Engine]],
-        daemon: LinkedDaemon,
+        daemon: DaemonSocket,
         record: str,
         *,
         report_every: float = EVERY,

@@ -15,7 +15,7 @@ import trio
 
 from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.engine.engine import BehindError, Engine, EngineRefusedError
-from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, LinkedDaemon, WantedBundle
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket, FollowAnswer, WantedBundle
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, LinkState
 from hooklatch.fleet.link.waiting import TIMEOUT, Backoff, await_answer
 from hooklatch.fleet.manifests import MAX_ENVELOPE, FleetError, PolicyHead, read_envelope
@@ -40,7 +40,7 @@ class PolicyFollower:
 
     def __init__(
         self,
-        daemon: LinkedDaemon,
+        daemon: DaemonSocket,
         state: LinkState,
         *,
         reconnect: float,

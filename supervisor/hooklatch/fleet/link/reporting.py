@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
-from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, LinkedDaemon
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.fleet.reports import GateCounts, encode_report
@@ -137,7 +137,7 @@ class HostReporter:
 class ShippingNotifier:
     """The notifier that sends the daemon the number of the last shipped entry, so that retention may remove those."""
 
-    def __init__(self, daemon: LinkedDaemon, state: LinkState) -> None:
+    def __init__(self, daemon: DaemonSocket, state: LinkState) -> None:
         self._daemon = daemon
         self._state = state
 

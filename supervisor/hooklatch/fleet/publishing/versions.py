@@ -320,17 +320,9 @@ def sign_version(
     if not is_unicode(message):
         raise FleetError("the message is not UTF-8; write another --message")
     manifest = Manifest(
-        fleet=history.fleet,
-        version=history.head.version + 1,
-        previous=history.head.digest,
-        bundle=plan.bundle,
-        size=plan.size,
-        rollout=plan.rollout,
-        created=created,
-        publisher=publisher,
-        message=message,
-        same_as=plan.same_as,
-    )
+        fleet=history.fleet, version=history.head.version + 1, previous=history.head.digest, created=created,
+        publisher=publisher, message=message, **msgspec.structs.asdict(plan),
+    )  # fmt: skip
     payload = encode_signed_text(manifest)
     envelope = SignedManifest(payload, key.public.id, key.sign(payload.encode()))
     # As every host will do it: a version that does not verify with this key must not go out.
