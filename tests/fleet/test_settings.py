@@ -79,9 +79,15 @@ def test_a_wrong_key_is_refused(keys: str, told: str) -> None:
         ('[fleet]\nname = "a"', """:1: [fleet] has no url; write url = "rediss://engine.example:6379\""""),
         (TABLE.replace("acme", "a\\n"), ":2: name is a name: "),
         (TABLE.replace("acme", "../a"), ":2: name is a name: "),
-        (TABLE.replace("engine:", "h:secret@engine:"), ":3: url holds a password, "),
-        (TABLE.replace("rediss://engine", "redis:/h:secret@engine"), ":3: url says how the engine is reached: "),
-        (TABLE.replace("engine", "[engine"), ":3: url is not a URL: "),
+        (
+            TABLE.replace("engine:", "h:secret@engine:"),
+            ":3: url: the URL 'rediss://…@engine:6379' has a password in it: take it out, ",
+        ),
+        (
+            TABLE.replace("rediss://engine", "redis:/h:secret@engine"),
+            ":3: url: '…@engine:6379' is not a URL of an engine: it has no scheme; write redis://",
+        ),
+        (TABLE.replace("engine", "[engine"), ":3: url: 'rediss://[engine:6379' is not a URL of an engine: "),
         (
             TABLE.replace(KEY, "abc"),
             ":4: keys: number 1 is not a public key: it is not ed25519: and 32 bytes in base64",

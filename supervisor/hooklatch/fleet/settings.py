@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration, suggest_name
+from hooklatch.fleet.engine.engine import AddressError
+from hooklatch.fleet.engine.opening import read_url
 from hooklatch.fleet.manifests import NAME
 from hooklatch.fleet.signing import KeyFormatError, decode_key
 from hooklatch.service.config.settings import MainTable, TableEffect, make_absolute
@@ -25,7 +26,6 @@ __all__ = ["ALWAYS", "DEFAULT_FIELDS", "RECORD_FIELDS", "TABLE", "FleetSettings"
 MIB = 2**20
 MAX_LABELS = 64
 MAX_KEYS = 64
-PASSWORD_VARIABLE = "HOOKLATCH_FLEET_PASSWORD"
 
 ALWAYS = ("seq", "at", "kind", "hash", "prev")  # of each entry, even if `fields` lacks them: they are its proof
 # The fields that leave the machine by default: who decided what, when and why.  None is a part of a payload, but for
@@ -51,15 +51,7 @@ OF_OTHER_KINDS = (
     "action", "bundle", "fleet", "head", "labels", "problem", "wanted",
 )  # fmt: skip
 DEFAULT_FIELDS = (*OF_DECISIONS, *OF_OTHER_KINDS)
-BY_CHOICE = (
-    "excerpt",
-    "excerpt_cut",
-    "patch",
-    "claimed_session",
-    "cwd",
-    "location",
-    "to",
-)  # of payloads, folders
+BY_CHOICE = ("excerpt", "excerpt_cut", "patch", "claimed_session", "cwd", "location", "to")  # of payloads, folders
 RECORD_FIELDS = (*ALWAYS, *DEFAULT_FIELDS, *BY_CHOICE)
 
 FORM = "at most 63 letters, digits, '.', '_' and '-', the first a letter or a digit"
@@ -112,7 +104,10 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reconnect: Duration = "500ms"
 
     def __post_init__(self) -> None:
-        check_url(self.url)
+        try:
+            read_url(self.url)
+        except AddressError as error:
+            raise InvalidTableError(f"url: {error}", ("url",)) from None
         check_keys(self.keys)
         for key in ("max_staleness", "reconnect"):
             try:
@@ -168,24 +163,6 @@ def read_settings(kept: dict[str, Any] | None) -> FleetSettings | None:
         msgspec.ValidationError: they are not this version's.
     """
     return msgspec.convert(kept, FleetSettings) if kept is not None else None
-
-
-def check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        has_password = parts.password is not None
-    except ValueError as error:
-        raise InvalidTableError(f"url is not a URL: {error}", ("url",)) from None
-    if has_password:
-        reason = (
-            "url holds a password, which every reader of this file would know; write it into a file of mode 600,"
-            f' and name that: password_file = "…" (or set {PASSWORD_VARIABLE} for the link)'
-        )
-        raise InvalidTableError(reason, ("url",))
-    is_plain = url.isascii() and url.isprintable() and " " not in url
-    if not is_plain or not parts.scheme or not url.lower().startswith(f"{parts.scheme}://"):
-        # The value is not shown: it may hold a password after all.
-        raise InvalidTableError('url says how the engine is reached: url = "rediss://engine.example:6379"', ("url",))
 
 
 def check_keys(keys: tuple[str, ...]) -> None:
