@@ -4,11 +4,15 @@ A  the verdict is what the hooks say, and an answer is to its own question
 B  nobody is refused, or blamed, for what did not happen
 C  each waiter gets an end, in time
 E  what was acknowledged is in force
+G  a count is given once
 H  a notification costs nothing but itself
+
+A decision says what came of each hook that was called: each of these outcomes is judged, and then the verdict.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +26,16 @@ __all__ = ["Asked", "Judge", "Known", "Versions"]
 ANSWERED_WITHIN = {"pre_tool_use": 12.0}
 ANSWERED_WITHIN_ELSE = 34.0
 ASK_WAIT = 15.0
-# How long after a blow a gate may still be refused for these causes, which are no hook's word.
-EXCUSES = {
-    "crash": 6.0, "timeout": 14.0, "overload": 14.0, "quarantined": 130.0, "load": 40.0, "audit": 12.0,
-    "draining": 12.0, "shutdown": 12.0, "unsettled": 0.0,
+# For how many seconds after which blows a hook may have failed for these causes, which are no hook's word.
+EXCUSES: dict[str, tuple[float, tuple[str, ...]]] = {
+    "crash": (6.0, ("process",)), "timeout": (14.0, ("process",)), "overload": (14.0, ("process", "flood")),
+    "load": (40.0, ("file", "process", "start")), "audit": (15.0, ("disk",)), "draining": (12.0, ("end",)),
+    "shutdown": (12.0, ("end",)),
 }  # fmt: skip
-NO_WORKER = "no worker became free"
+DEATHS, DEATHS_WITHIN = 3, 200.0  # deaths without which no hook is quarantined, and seconds for which they count
+QUEUED = ("no worker became free", "no time was left", "its turn")
+LETHAL = ("exit", "hang")
+ACTIVE = "active"
 
 
 @dataclass(eq=False)
@@ -44,28 +52,35 @@ class Versions:
 
 @dataclass(eq=False)
 class Known:
-    """A hook, as far as its registration was acknowledged."""
+    """A hook, as far as changes of it were acknowledged."""
 
     name: str
     versions: Versions
     event: str = "pre_tool_use"
-    is_certain: bool = False  # it is in force, and nothing about it changes now
+    state: str | None = None  # that is acknowledged, as the daemon says it, or "gone"; None while it may be any
     stamp: int = 0  # grows whenever something about it begins or ends to change
     match: str | None = None
     registered: int = 1  # the version that its registration has found
+    id: str = ""
+    until: float = 0.0  # of a suspension, by the wall clock
+    deaths: list[float] = field(default_factory=list)  # when it was told to die
 
     @property
     def lowest(self) -> int:
         return max(self.versions.lowest, self.registered)
 
     @contextmanager
-    def changing(self, *, is_certain: bool) -> Generator[None]:
-        """Change it in this block; then it is in force, or is not. Without an end of the block it stays uncertain."""
-        self.is_certain = False
+    def changing(self, to: str | None) -> Generator[None]:
+        """Change it in this block. It has the state after it; without an end of the block that stays unknown."""
+        self.state = None
         self.stamp += 1
         yield
+        self.become(to)
+
+    def become(self, state: str | None) -> None:
+        """Take note of a change that is over."""
         self.stamp += 1
-        self.is_certain = is_certain
+        self.state = state
 
 
 @dataclass
@@ -76,10 +91,19 @@ class Asked:
     nonce: str
     do: Mapping[str, str]
     began: float
-    certain: dict[Known, int] = field(default_factory=dict)
-    possible: list[Known] = field(default_factory=list)
-    lowest: dict[str, int] = field(default_factory=dict)
+    hooks: dict[str, Known]
+    stamps: dict[Known, int]
+    lowest: dict[str, int]
     must_deny: str | None = None  # why every verdict but deny is wrong
+    shown: str = ""
+
+    def told(self, name: str) -> str:
+        """Return what a hook was told to do."""
+        return self.do.get(name, "pass").partition(":")[0]
+
+    def those(self, *states: str) -> list[Known]:
+        """Return the hooks that were in one of these states all the time."""
+        return [hook for hook, stamp in self.stamps.items() if hook.stamp == stamp and hook.state in states]
 
 
 class Judge:
@@ -87,16 +111,19 @@ class Judge:
 
     def __init__(self, violate: Callable[[str], None], now: Callable[[], float]) -> None:
         self._violate, self._now = violate, now
-        self.blows: dict[str, float] = {}  # when each kind of blow was dealt last
-        self.decisions: set[str] = set()
-        self.answers: dict[str, str] = {}  # of a person, by decision
+        self.blows: dict[str, float] = defaultdict(lambda: -1e9)  # when each kind of blow was dealt last
+        self._dealt: list[float] = []  # when processes were dealt one
+        self.verdicts: dict[str, tuple[object, object]] = {}  # that were answered, by decision, with their causes
+        self.answers: dict[str, str | None] = {}  # of a person, by decision; None for one that may come too late
         self._totals: set[int] = set()  # that the counting hook has told
-        self._hung = -1e9  # when a hook was last told to hang
         self.counted = 0  # how often it was asked to count
+        self.gates: Counter[str] = Counter()  # by who decided: the hooks, or something else
 
-    def blow(self, kind: str = "blow") -> None:
+    def blow(self, kind: str = "process") -> None:
         """Note that the world does something now that may cost a gate its answer."""
         self.blows[kind] = self._now()
+        if kind == "process":
+            self._dealt.append(self._now())
 
     def forget_counts(self, *, is_zero: bool) -> None:
         """Take note that counts begin at zero again, or where a loss of power has left them."""
@@ -104,99 +131,140 @@ class Judge:
         if is_zero:
             self.counted = 0
 
-    def _is_excused(self, cause: str, reason: str, began: float) -> bool:
-        last = max(self.blows.values(), default=-1e9)
-        if NO_WORKER in reason:
-            last = max(last, self._hung)
-        return last >= began - EXCUSES.get(cause, 0.0)
-
     def begin(self, event: str, nonce: str, do: Mapping[str, str], hooks: list[Known], tool: str | None) -> Asked:
         """Note what is known when a fire is sent."""
-        asked = Asked(event, nonce, do, self._now())
-        if any(what in ("hang", "drop") for what in do.values()):
-            self._hung = asked.began  # it takes a worker, or a few, from all others
-        for hook in hooks:
-            if hook.event == event and hook.match in (None, tool):
-                asked.possible.append(hook)
-                asked.lowest[hook.name] = hook.lowest
-                if hook.is_certain:
-                    asked.certain[hook] = hook.stamp
+        now = self._now()
+        here = {hook.name: hook for hook in hooks if hook.event == event and hook.match in (None, tool)}
+        asked = Asked(
+            event, nonce, do, now, here, {hook: hook.stamp for hook in here.values()},
+            {name: hook.lowest for name, hook in here.items()},
+        )  # fmt: skip
+        for name, hook in here.items():
+            if asked.told(name) in LETHAL:
+                hook.deaths.append(now)
+                self.blow(hook.versions.path)  # a worker of this file is taken from all others
         return asked
 
     def end(self, asked: Asked, decision: Mapping[str, Any]) -> None:
         """Judge a decision."""
-        shown = f"{asked.event} {dict(asked.do)} {asked.nonce}: {dict(decision)}"
-        certain = [hook for hook, stamp in asked.certain.items() if hook.is_certain and hook.stamp == stamp]
-        if decision["decision_id"] in self.decisions:
-            self._violate(f"A: one decision id twice: {shown}")
-        self.decisions.add(decision["decision_id"])
-        took = self._now() - asked.began
-        is_asking = any(what == "ask" for what in asked.do.values())
+        asked.shown = f"{asked.event} {dict(asked.do)} {asked.nonce}: {dict(decision)}"
+        if decision["decision_id"] in self.verdicts:
+            self._wrong("A: one decision id twice", asked)
+        self.verdicts[decision["decision_id"]] = decision["verdict"], decision["cause"]
+        took, is_asking = self._now() - asked.began, "ask" in asked.do.values()
         if took > ANSWERED_WITHIN.get(asked.event, ANSWERED_WITHIN_ELSE) + (ASK_WAIT if is_asking else 0.0):
-            self._violate(f"C: it took {took:.1f} s: {shown}")
+            self._wrong(f"C: it took {took:.1f} s", asked)
+        called = {one["hook"].rpartition(":")[2]: one for one in decision.get("outcomes") or ()}
+        for name, outcome in called.items():
+            self._judge_outcome(asked, name, outcome)
+        if decision["verdict"] == "pass" and not decision["cause"]:
+            for hook in asked.those(ACTIVE):
+                if hook.name not in called:
+                    self._wrong(f"A: it passed, and {hook.name} was not called", asked)
         if asked.event == "pre_tool_use":
-            self._judge_gate(asked, decision, certain, shown)
+            self._judge_gate(asked, decision, called)
         elif decision["verdict"] not in ("pass", "halt"):
-            self._violate(f"H: a notification refused: {shown}")
+            self._wrong("H: a notification refused", asked)
+        elif (decision["verdict"] == "halt") != any(one.get("verdict") == "halt" for one in called.values()):
+            self._wrong("A: a notification has another verdict than its hooks", asked)
 
-    def _judge_gate(self, asked: Asked, decision: Mapping[str, Any], certain: list[Known], shown: str) -> None:
-        verdict, cause, reason = decision["verdict"], decision["cause"], decision["reason"] or ""
-        words = {hook.name: asked.do.get(hook.name, "pass").partition(":")[0] for hook in asked.possible}
-        is_counted = [hook for hook in certain if hook.match == "Count"]
-        refusing = {name: what for name, what in words.items() if what in REFUSING}
-        if verdict not in ("deny", "halt"):
-            for hook in certain:
-                if words[hook.name] in REFUSING:
-                    self._violate(f"A: a gate passed that {hook.name} refuses: {shown}")
-            if is_counted:
-                self._violate(f"A: a gate passed that the counting hook refuses: {shown}")
-            if asked.must_deny is not None:
-                self._violate(f"A: a gate passed although {asked.must_deny}: {shown}")
-        if decision.get("record") is None and verdict not in ("deny", "halt"):
-            self._violate(f"F: a gate passed without a record: {shown}")
-        name = (decision["hook"] or "").rpartition(":")[2]
-        if cause == "policy" and verdict in ("deny", "allow", "ask", "halt"):
-            if decision["decision_id"] in self.answers and verdict != "halt":
-                given = self.answers[decision["decision_id"]]
-                if words.get(name) == "ask" and verdict != given:
-                    self._violate(f"A: a person said {given}: {shown}")
-                if verdict == given:
-                    return
-            self._judge_words(asked, name, words.get(name), verdict, reason, shown)
-            return
-        if verdict == "deny" and name and cause in FAILING.values():
-            if FAILING.get(words.get(name, "")) == cause:
-                return
-            if not self._is_excused(cause, reason, asked.began):
-                self._violate(f"B: {name} is blamed for a {cause}: {shown}")
-        elif verdict == "deny" and not refusing and asked.must_deny is None and not is_counted:
-            is_own = "ask" in words.values() or (cause == "unsettled" and list(words.values()).count("mark") > 1)
-            if not is_own and not self._is_excused(cause, reason, asked.began):
-                self._violate(f"B: a gate is refused without a reason: {shown}")
+    def _wrong(self, text: str, asked: Asked) -> None:
+        self._violate(f"{text}: {asked.shown}")
 
-    def _judge_words(self, asked: Asked, name: str, what: str | None, verdict: str, reason: str, shown: str) -> None:
-        words = reason.split()
-        known = next((hook for hook in asked.possible if hook.name == name), None)
-        if known is None:
-            self._violate(f"A: a hook decided that was not asked: {shown}")
-            return
-        if len(words) < 3 or words[:2] != [name, asked.nonce] or not words[2].startswith("v"):
-            if what != "ask":
-                self._violate(f"A: the answer to another question: {shown}")
-            return
-        version = int(words[2][1:])
-        lowest, highest = asked.lowest[name], known.versions.highest
-        if not lowest <= version <= highest:
-            self._violate(f"E: version {version} of {name} is not in force, {lowest} to {highest} may be: {shown}")
-        if known.match == "Count":
-            self._judge_total(name, int(words[3]), asked, shown)
-        elif what != verdict and not (what == "ask" and verdict == "deny"):
-            self._violate(f"A: {name} was told to say {what}: {shown}")
+    # -- what came of each hook --------------------------------------------------------------------------------
 
-    def _judge_total(self, name: str, total: int, asked: Asked, shown: str) -> None:
+    def _judge_outcome(self, asked: Asked, name: str, outcome: Mapping[str, Any]) -> None:
+        hook, told = asked.hooks.get(name), asked.told(name)
+        if hook is None:
+            if outcome["cause"] != "load":  # a stand-in for a whole file, or a project
+                self._wrong(f"A: {name} was called, which is not there", asked)
+            return
+        if hook in asked.those("disabled", "suspended", "gone"):
+            self._wrong(f"E: {name} was called, which is {hook.state}", asked)
+        if outcome["outcome"] == "answered":
+            self._judge_answer(asked, hook, told, outcome)
+        elif FAILING.get(told) != outcome["cause"] and not (asked.event != "pre_tool_use" and told in ("ask", "allow",
+                "deny", "mark", "halt") and outcome["cause"] == "protocol"):  # fmt: skip
+            is_gone = not hook.versions.path and hook not in asked.those(ACTIVE)  # the client that serves it has left
+            if not is_gone and not self._is_excused(outcome["cause"], outcome.get("message") or "", asked.began, hook):
+                self._wrong(f"B: {name} is blamed for a {outcome['cause']}", asked)
+
+    def _judge_answer(self, asked: Asked, hook: Known, told: str, outcome: Mapping[str, Any]) -> None:
+        verdict, patch = outcome.get("verdict"), outcome.get("patch")
+        if hook.match == "Count":
+            expected, said = "deny", outcome.get("message")
+        else:
+            expected = told if told in ("deny", "allow", "ask", "halt") else None
+            marked = [value["marked"] for value in (patch or {}).values() if "marked" in value]
+            said = marked[0] if marked else outcome.get("message") if verdict else None
+            if (told == "mark") != bool(marked):
+                self._wrong(f"A: {hook.name} was told to {told}, and its patch is {patch}", asked)
+        if verdict != expected or told in FAILING:
+            self._wrong(f"A: {hook.name} was told to {told} and said {verdict}", asked)
+        if said is None:
+            return
+        words = said.split()
+        if len(words) < 3 or words[:2] != [hook.name, asked.nonce]:
+            self._wrong("A: the answer to another question", asked)
+            return
+        if hook is not None and hook.versions.path:
+            version, lowest, highest = int(words[2][1:]), asked.lowest[hook.name], hook.versions.highest
+            if not lowest <= version <= highest:
+                self._wrong(f"E: version {version} of {hook.name} is not in force, {lowest} to {highest} may be", asked)
+        if hook.match == "Count":
+            self._judge_total(int(words[3]), asked)
+
+    def _judge_total(self, total: int, asked: Asked) -> None:
         """Counts are exact: none is given twice, and none is skipped but by a fire without an answer."""
         if total in self._totals:
-            self._violate(f"G: the count {total} was given twice: {shown}")
+            self._wrong(f"G: the count {total} was given twice", asked)
         self._totals.add(total)
         if total > self.counted:
-            self._violate(f"G: {total} counted, {self.counted} asked for: {shown}")
+            self._wrong(f"G: {total} counted, {self.counted} asked for", asked)
+
+    def _is_excused(self, cause: str, text: str, began: float, hook: Known | None = None) -> bool:
+        if cause == "quarantined":
+            times = [*(hook.deaths if hook is not None else ()), *self._dealt]
+            return sum(moment > began - DEATHS_WITHIN for moment in times) >= DEATHS
+        seconds, kinds = EXCUSES.get(cause, (0.0, ()))
+        if cause == "timeout" and text.startswith(QUEUED):
+            kinds = (*kinds, "flood")
+        if cause in ("timeout", "overload") and hook is not None:
+            kinds = (*kinds, hook.versions.path)
+        if cause == "load" and hook is not None and hook.name == "p":
+            kinds = (*kinds, "project")
+        if cause == "crash" and text.startswith("StateError"):
+            kinds = (*kinds, "disk")
+        return any(self.blows[kind] >= began - seconds for kind in kinds)
+
+    # -- the verdict of a gate -----------------------------------------------------------------------------------
+
+    def _judge_gate(self, asked: Asked, decision: Mapping[str, Any], called: Mapping[str, Mapping[str, Any]]) -> None:
+        verdict, cause, answer = decision["verdict"], decision["cause"], self.answers.get(decision["decision_id"], "")
+        self.gates["hooks" if cause in ("policy", None) else str(cause)] += 1
+        if verdict not in ("deny", "halt"):
+            for hook in asked.those(ACTIVE):
+                if asked.told(hook.name) in REFUSING or hook.match == "Count":
+                    self._wrong(f"A: a gate passed that {hook.name} refuses", asked)
+            if asked.must_deny is not None:
+                self._wrong(f"A: a gate passed although {asked.must_deny}", asked)
+            if decision.get("record") is None:
+                self._wrong("F: a gate passed without a record", asked)
+        deciding = (decision["hook"] or "").rpartition(":")[2]
+        said = {name: one.get("verdict") for name, one in called.items()}
+        if cause == "policy" and said.get(deciding) == "ask":
+            if answer is not None and verdict != answer:
+                self._wrong(f"A: a person said {answer!r}", asked)
+        elif cause == "policy":
+            if said.get(deciding) != verdict:
+                self._wrong(f"A: {deciding} decided, and said {said.get(deciding)}", asked)
+        elif verdict != "pass" and deciding in called and called[deciding]["cause"] == cause:
+            return  # judged as its outcome
+        elif verdict == "pass" and any(said.values()):
+            self._wrong("A: a gate passed though a hook has an opinion", asked)
+        elif verdict == "deny" and asked.must_deny is None:
+            marks = [name for name, one in called.items() if one.get("patch")]
+            is_own = (cause == "unsettled" and len(marks) > 1) or (cause == "unanswered" and "ask" in said.values())
+            is_own = is_own or (cause == "overload" and "ask" in said.values())
+            if not is_own and not self._is_excused(str(cause), decision["reason"] or "", asked.began):
+                self._wrong("B: a gate is refused without a reason", asked)

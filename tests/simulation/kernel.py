@@ -108,6 +108,8 @@ class Process:
 
     def install(self, file: File, at: int | None = None) -> int:
         """Give the file a descriptor, the lowest that is free or `at`."""
+        if self.is_dead:  # its loop still turns until all of its tasks have ended
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if at is None:
             at = self.first_fd
             while at in self.fds:
@@ -303,8 +305,10 @@ class Kernel:
         self.daemon = Process(self, self.init, "program")  # the process whose loop runs in the main thread
         self.daemon.first_fd = DAEMON_FDS
         self.turns = 0
+        self.is_full = False  # no process can be forked
         self.report: Callable[[str], None] = lambda text: None  # what went wrong in a process
         self.wake_tasks: Callable[[File], None] = lambda file: None  # by the I/O manager of the loop
+        self.has_woken: Callable[[], None] = lambda: None  # told that a task can run
 
     @property
     def wall(self) -> float:

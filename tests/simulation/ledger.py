@@ -78,7 +78,7 @@ class Ledger:
         self._calls.append(entry.get("call_id"))
         decision = entry.get("decision_id")
         if entry["kind"] == "decision" and isinstance(decision, str):
-            if decision in self._decided:
+            if decision in self._decided and entry.get("cause") != "audit":  # it did not reach the disk, and is denied
                 self._violate(f"F: decision {decision} is recorded twice")
             self._decided[decision] = seq
 

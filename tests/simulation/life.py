@@ -57,6 +57,7 @@ class Lives:
             config=f"{world.config}/hooks.toml", runtime_dir=f"{world.folder}/run", state_dir=f"{world.folder}/state"
         )
         self._played = 0
+        self._promised: float | None = None
         with open(SCRIPTED) as file:
             self._scripted = file.read()
 
@@ -80,59 +81,79 @@ class Lives:
         return process
 
     async def _life(self) -> None:
-        world = self._world
-        process, promised = self._begin(), None
+        world, draw = self._world, self._random
+        world.write_settings()
+        process = self._begin()
         world.judge.blow("start")
         ready, over, failure = trio.Event(), trio.Event(), list[str]()
         notifier = Notifier.from_environment({}, process.pid)
+        self._promised = None
 
         async def serve() -> None:
             try:
                 await daemon_module.main(self._options, lambda _: ready.set(), None, notifier)
             except StartError as error:
                 failure.append(str(error))
+            except Exception:
+                if not process.is_dead:
+                    raise
             over.set()
             ready.set()
 
+        async def stop() -> None:
+            await trio.sleep(QUIET)
+            await world.flood(0.3)  # nobody else is there, whose calls would wake those that wait
+            await trio.sleep(1.0)
+            await world.look_around()
+            world.faults["daemon_stopped"] += 1
+            world.judge.blow("end")
+            if draw.random() < 0.2:
+                world.trouble.crash_after(draw.randint(1, 30), crash)
+            signal.raise_signal(signal.SIGTERM)
+            with trio.move_on_after(60.0) as scope:
+                await over.wait()
+            if scope.cancelled_caught:
+                world.violate("C: the daemon does not end")
+                nursery.cancel_scope.cancel()
+
+        def crash() -> None:
+            self._kill(process)
+            self._kernel.at(0.0, end_now)
+
+        def end_now() -> None:
+            nursery.cancel_scope.cancel()
+            self._kernel.has_woken()
+
+        if draw.random() < 0.15:
+            world.trouble.crash_after(draw.randint(1, 60), crash)  # while it starts: its recovery can be cut short too
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
             await ready.wait()
             if not over.is_set():
                 async with trio.open_nursery() as inhabitants:
-                    inhabitants.start_soon(world.administer)
-                    inhabitants.start_soon(self._confirm)
-                    for agent in world.agents:
-                        inhabitants.start_soon(agent.run)
-                    inhabitants.start_soon(world.befall)
-                    goal = world.fires + int(self._random.expovariate(1 / 400)) + 20
+                    for one in (world.administer, world.confirm, world.befall, *(agent.run for agent in world.agents)):
+                        inhabitants.start_soon(one)
+                    goal = world.fires + int(draw.expovariate(1 / 400)) + 20
                     while world.fires < goal and not world.is_over and not over.is_set():
                         await trio.sleep(0.05)
                     if over.is_set():
                         world.violate("C: the daemon ended by itself")
-                        inhabitants.cancel_scope.cancel()
-                    elif self._random.random() < 0.4 or world.is_over:
-                        inhabitants.cancel_scope.cancel()
-                    else:
-                        promised = self._kill(process)
-                        inhabitants.cancel_scope.cancel()
-                        nursery.cancel_scope.cancel()
-            if not over.is_set() and not process.is_dead:
-                await trio.sleep(QUIET)
-                await world.flood(0.3)  # nobody else is there, whose calls would wake those that wait
-                world.faults["daemon_stopped"] += 1
-                signal.raise_signal(signal.SIGTERM)
-                with trio.move_on_after(60.0) as scope:
-                    await over.wait()
-                if scope.cancelled_caught:
-                    world.violate("C: the daemon does not end")
-                    nursery.cancel_scope.cancel()
-        await self._after(process, promised, failure)
+                    elif draw.random() >= 0.4 and not world.is_over:
+                        world.trouble.crash_after(draw.randint(1, 40), crash)
+                        await trio.sleep(1.0)  # else it was not at its disk
+                        crash()
+                        await trio.sleep_forever()
+                    inhabitants.cancel_scope.cancel()
+                if not over.is_set():
+                    await stop()
+        await self._after(process, failure)
 
-    def _kill(self, process: Process) -> float | None:
-        """Kill the daemon, or cut its power. Return up to when the record is promised to be there."""
+    def _kill(self, process: Process) -> None:
+        """Kill the daemon, or cut its power."""
         world, is_power_lost = self._world, self._random.random() < 0.5
         world.faults["power_lost" if is_power_lost else "daemon_killed"] += 1
         world.trouble.end()
+        world.trouble.crash_after(0, lambda: None)
         self._image = self._disk.image(is_power_lost=is_power_lost)
         process.end(-9)
         if is_power_lost:
@@ -140,11 +161,13 @@ class Lives:
                 if other.name in ("guardian", "zygote", "worker"):
                     other.end(-9)
             self._machine.boot += 1
-        return self._kernel.now - PROMISE if is_power_lost else float("inf")
+        # Up to when the record is promised to be there.
+        self._promised = self._kernel.now - PROMISE if is_power_lost else float("inf")
 
-    async def _after(self, process: Process, promised: float | None, failure: list[str]) -> None:
-        world, kernel = self._world, self._kernel
+    async def _after(self, process: Process, failure: list[str]) -> None:
+        world, kernel, promised = self._world, self._kernel, self._promised
         world.trouble.end()
+        world.trouble.crash_after(0, lambda: None)
         world.judge.blow("end")
         if promised is not None:
             self._disk.become(self._image)
@@ -162,35 +185,13 @@ class Lives:
                 world.violate(f"D: a process is left: {one}")
                 one.end(-9)
             one.reap()
+        is_power_lost = promised not in (None, float("inf"))
         with kernel.acting_as(kernel.init):
-            world.ledger.restart(None if promised in (None, float("inf")) else promised, world.trouble.may_have_lost)
-        if not world.is_kept or promised not in (None, float("inf")):
+            world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost)
+        if not world.is_kept or is_power_lost:
             world.judge.forget_counts(is_zero=not world.is_kept)
-        for agent in world.agents:
-            agent.forget()
+        world.forget()
         world.repair()
-
-    async def _confirm(self) -> None:
-        """Load what is there by hand, after which the operator's guards are in force."""
-        world = self._world
-        while True:
-            await trio.sleep(0.05)
-            if world._admin is None:
-                continue
-            await world.reload()
-            report = await world.ask("hooks")
-            if report is not None:
-                break
-        state = {one["id"]: one["state"] for one in report["hooks"] if one["layer"] == "global"}
-        for name, hook in world.globals.items():
-            if state.get(f"{name}:{name}") == "active":
-                with hook.changing(is_certain=True):
-                    pass
-            elif state.get(f"{name}:{name}") in ("disabled", "suspended"):
-                await world.ask("enable", id=f"{name}:{name}", scope="global")
-                await world.ask("resume", id=f"{name}:{name}")
-            else:
-                world.violate(f"G: {name} is {state.get(f'{name}:{name}')} after a start")
 
     # -- quiet lives -------------------------------------------------------------------------------------------
 

@@ -65,7 +65,10 @@ class InputOutput:
         self._on_stuck = on_stuck
         self._waiting: dict[tuple[File, str], trio.lowlevel.Task] = {}
         self._has_woken = False
-        kernel.wake_tasks = self.wake
+        kernel.wake_tasks, kernel.has_woken = self.wake, self.note_woken
+
+    def note_woken(self) -> None:
+        self._has_woken = True
 
     def close(self) -> None:
         """Do nothing."""
@@ -144,7 +147,7 @@ async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments
     def finish() -> None:
         if is_waiting:
             trio.lowlevel.reschedule(task)
-            core.GLOBAL_RUN_CONTEXT.runner.io_manager._has_woken = True
+            kernel.has_woken()
 
     def abort(_: object) -> trio.lowlevel.Abort:
         nonlocal is_waiting

@@ -142,6 +142,8 @@ class StartedProgram:
         found = re.search(r"guardian\.run_guardian\((\d+), (\d+)\)", command[-1])
         assert found is not None, f"a program that the simulation does not know: {command}"
         kernel = machine.kernel
+        if kernel.is_full:
+            raise_error(errno.EAGAIN)
         process = self.process = Process(kernel, kernel.process, "guardian")
         for fd in pass_fds:
             process.install(kernel.process.find(fd), fd)
@@ -196,6 +198,8 @@ class Machine:
     # -- processes -------------------------------------------------------------------------------------------
 
     def fork(self, name: str) -> Process:
+        if self.kernel.is_full:
+            raise_error(errno.EAGAIN)
         parent = self.kernel.process
         process = Process(self.kernel, parent, name)
         for fd, file in parent.fds.items():

@@ -9,40 +9,41 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from simulation.client import Client, ConnectionLost, Refusal
-from simulation.judge import Known
+from simulation.judge import ACTIVE, Known, Versions
 
 if TYPE_CHECKING:
     from simulation.world import World
 
 __all__ = ["AgentOfWorld"]
 
-ACTIONS = ("deny", "deny", "deny", "allow", "ask", "mark", "slow:0.02", "slow:0.4", "print", "raise", "exit", "halt",
-           "garbage", "hang", "forge", "twice")  # fmt: skip
+ACTIONS = ("deny", "deny", "deny", "deny", "allow", "ask", "ask", "mark", "mark", "slow:0.02", "slow:0.4", "print", "raise",
+           "exit", "halt", "garbage", "hang", "forge", "twice")  # fmt: skip
 SERVED = ("deny", "deny", "garbage", "illegal", "drop", "hang")
-OWN = ("s1", "s2", "s3")  # the hooks that a session registers by `run`, all of one file
 EVENTS = ("pre_tool_use",) * 8 + ("post_tool_use", "tool_result")
 TOOLS = ("Bash", "Bash", "Bash", "Edit", "Count")
 
 
 class AgentOfWorld:
-    """One agent. It outlives daemons; `project` is the trusted folder that it is in, if any."""
+    """One agent, which outlives daemons. The first is in the project, and the last is a child of the one before it."""
 
-    def __init__(self, world: World, name: str, project: str | None) -> None:
-        self._world = world
-        self.name, self._project = name, project
-        self._random = Random(f"{world.seed} agent {name}")
+    def __init__(self, world: World, number: int) -> None:
+        self._world, self.name = world, f"agent-{number}"
+        self._random = Random(f"{world.seed} {self.name}")
         self._token: str | None = None
-        self._client: Client | None = None
-        self._hooks = {one: Known(one, world.versions["s"]) for one in OWN}
-        self._served = Known("v", world.served)
+        self._child_token: str | None = None
+        self.client: Client | None = None
+        self._project = world.project if number == 0 else None
+        self._parent = world.agents[2] if number == 3 else None
+        own, served = (("s1", "s2", "s3"), "v") if self._parent is None else (("k1", "k2"), "w")
+        self.hooks = {one: Known(one, world.versions["s"], id=one) for one in own}  # by `run`, all of one file
+        self.served = Known(served, Versions(served, ""))
         self._heard = 0
         self._chain: int | None = None
 
     def forget(self) -> None:
         """Take note that the daemon is another one: what was registered is gone."""
-        for hook in (*self._hooks.values(), self._served):
-            with hook.changing(is_certain=False):
-                pass
+        for hook in (*self.hooks.values(), self.served):
+            hook.become(None)
 
     async def run(self) -> None:
         """Connect, and fire, until the daemon is gone; then connect again."""
@@ -58,23 +59,26 @@ class AgentOfWorld:
             await trio.sleep(0.01 + self._random.random() * 0.2)
 
     def _lose(self) -> None:
-        with self._served.changing(is_certain=False):
-            pass
-        if self._client is not None:
-            self._client.end()
-            self._client = None
+        self.served.become(None)
+        if self.client is not None:
+            self.client.end()
+            self.client = None
 
     async def _talk(self, nursery: trio.Nursery) -> None:
         world, draw = self._world, self._random
-        client = self._client = Client(world.kernel, world.agent_socket, on_call=self._serve)
+        client = self.client = Client(world.kernel, world.agent_socket, on_call=self._serve)
         nursery.start_soon(client.run)
         session: dict[str, Any] = {"id": self.name, "resume_token": self._token, "host": "generic"}
         if self._project is not None:
             session["cwd"] = self._project
         if self._token is None:
             del session["resume_token"]
+        if self._parent is not None:
+            if self._parent._child_token is None:
+                raise ConnectionLost("its parent was never there")
+            session |= {"parent_session_id": self._parent.name, "parent_token": self._parent._child_token}
         hello = await client.call("hello", protocol=1, client={"name": "sim", "version": "1"}, session=session)
-        self._token = hello["resume_token"]
+        self._token, self._child_token = hello["resume_token"], hello["child_token"]
         self._chain, self._heard = None, 0
         await self._register(client)
         while True:
@@ -94,45 +98,59 @@ class AgentOfWorld:
     async def _register(self, client: Client) -> None:
         world = self._world
         tables: list[dict[str, Any]] = [
-            {"id": one, "event": "pre_tool_use", "run": f"{world.called}:called", "config": {"id": one}} for one in OWN
+            {"id": one, "event": "pre_tool_use", "run": f"{world.called}:called", "config": {"id": one}}
+            for one in self.hooks
         ]
-        with self._served.changing(is_certain=True):
-            lowest = world.versions["s"].written
-            await client.call("register", hooks=[*tables, {"id": "v", "event": "pre_tool_use", "served": True}])
-        for one, hook in self._hooks.items():
+        tables.append({"id": self.served.name, "event": "pre_tool_use", "served": True})
+        lowest = world.versions["s"].written
+        with self.served.changing(ACTIVE):
+            await client.call("register", hooks=tables)
+        for one, hook in self.hooks.items():
             hook.registered = max(hook.registered, lowest)
-            await client.call("enable", id=one)  # it may have been disabled before, which outlives a registration
-            with hook.changing(is_certain=True):
-                pass
+            if hook.state == "gone":
+                hook.become(ACTIVE)
+            elif hook.state != ACTIVE:  # it may have been disabled before, which outlives a registration
+                with hook.changing(ACTIVE):
+                    await client.call("enable", id=one)
 
     async def _change(self, client: Client) -> None:
         draw = self._random
-        one = draw.choice(OWN)
-        hook = self._hooks[one]
-        match draw.randrange(5):
-            case 0:
-                was = hook.is_certain
-                with hook.changing(is_certain=False):
+        one = draw.choice(list(self.hooks))
+        hook = self.hooks[one]
+        match draw.randrange(6):
+            case 0 | 1 as how:
+                with hook.changing("disabled"):
                     await client.call("disable", id=one)
-                if was:
-                    await self._fire(client)
-                    with hook.changing(is_certain=True):
+                await self._fire(client)
+                if how == 0:
+                    with hook.changing(ACTIVE):
                         await client.call("enable", id=one)
-            case 1:
-                with hook.changing(is_certain=False):
+                    return
+                with hook.changing("gone"):
                     await client.call("unregister", id=one)
                 await self._fire(client)
                 await self._register(client)
             case 2:
                 heard = len(client.announcements)
-                result = await client.call("subscribe", topics=["registry"])
+                result = await client.call("subscribe", topics=["registry", "idle"])
                 if self._chain is None:
                     self._chain, self._heard = result["revision"], heard
             case 3:
                 report = await client.call("hooks", event="pre_tool_use")
                 self._listen(client, report["revision"])
-            case _:
+            case 4:
                 raise ConnectionLost("it hangs up by itself")
+            case _:
+                await self._register(client)
+
+    def check_permits(self, hook: Known) -> None:
+        """Check that this client fires the event of a hook that is active for certain."""
+        client = self.client
+        if client is None or client.is_over or client.is_stalled or hook.state != ACTIVE:
+            return
+        told = [one["events"] for one in client.announcements if one.get("topic") == "idle"]
+        if told and hook.event in told[-1]:
+            self._world.violate(f"E: {self.name} may skip {hook.event}, which {hook.name} is on: {told}")
 
     def _listen(self, client: Client, revision: int) -> None:
         """Check that announcements follow each other."""
@@ -161,31 +179,32 @@ class AgentOfWorld:
         world, draw = self._world, self._random
         event = draw.choice(EVENTS)
         tool = draw.choice(TOOLS) if event == "pre_tool_use" else "Bash"
-        hooks = [*world.globals.values(), *self._hooks.values(), self._served]
+        hooks = [*world.globals.values(), *self.hooks.values(), self.served]
         if self._project is not None:
             hooks.append(world.project_hook)
+        if self._parent is not None:
+            hooks += [*self._parent.hooks.values(), self._parent.served]
         do = {}
         for hook in hooks:
-            if hook.event == event and draw.random() < 0.16:
-                do[hook.name] = draw.choice(SERVED if hook is self._served else ACTIONS)
-        if tool == "Count":
-            do = {}
+            if hook.event == event and draw.random() < 0.14 and tool != "Count":
+                is_served = not hook.versions.path
+                do[hook.name] = draw.choice(SERVED if is_served else ACTIONS)
         await world.fire(client, event, tool, do, hooks, in_project=self._project is not None)
 
     async def _serve(self, call: dict[str, Any]) -> Any:
         payload = call["payload"]
-        what = (payload.get("do") or {}).get("v", "pass")
+        what = (payload.get("do") or {}).get(self.served.name, "pass")
         await trio.sleep(self._random.random() * 0.01)
         match what:
             case "deny":
-                return {"verdict": "deny", "reason": f"v {payload['nonce']} v1"}
+                return {"verdict": "deny", "reason": f"{self.served.name} {payload['nonce']} v1"}
             case "garbage":
                 return 5
             case "illegal":
                 return {"verdict": "no such verdict"}
             case "drop":
-                if self._client is not None:
-                    self._client.end()
+                if self.client is not None:
+                    self.client.end()
                 return None
             case "hang":
                 await trio.sleep_forever()

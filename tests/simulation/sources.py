@@ -38,6 +38,9 @@ def called(event):
 """
 
 CONFIG = """
+[daemon]
+record = "{durability}"
+
 [record]
 segment_mib = {segment}
 segment_hours = 0.02

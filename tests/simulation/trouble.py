@@ -6,6 +6,7 @@ Only calls of the daemon below its state's folder are befallen, and only those o
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from random import Random
 
 from simulation.disk import Disk
@@ -19,6 +20,19 @@ FAILURES = {
     "rename": (errno.EIO, errno.ENOSPC), "replace": (errno.EIO,), "ftruncate": (errno.EIO,), "read": (errno.EIO,),
     "unlink": (errno.EROFS,), "mkdir": (errno.ENOSPC,),
 }  # fmt: skip
+CHANGING = (
+    "open",
+    "write",
+    "pwrite",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "replace",
+    "unlink",
+    "ftruncate",
+    "mkdir",
+    "fallocate",
+)  # the calls between which a crash makes a difference
 KINDS = ("disk_failing", "disk_failing", "disk_full", "disk_hanging")
 PAUSED, PAUSE = 0.03, 0.004  # how often a call of a thread lets others run, and for how many seconds at most
 PROMISE = 0.06  # seconds of entries before a failed sync that it may lose
@@ -35,6 +49,12 @@ class DiskTrouble:
         self._random = Random(f"{seed} trouble")
         self._began, self._size, self._room = 0.0, disk.size, 0
         disk.fail, disk.before = self._fail, self._before
+        self._calls_left = 0
+        self._crash: Callable[[], None] = lambda: None
+
+    def crash_after(self, calls: int, crash: Callable[[], None]) -> None:
+        """Have the daemon die right before one of its next calls. Without `calls`, it does not."""
+        self._calls_left, self._crash = calls, crash
 
     def begin(self) -> str:
         """Begin trouble of some kind, if there is none.  Return the kind."""
@@ -64,9 +84,15 @@ class DiskTrouble:
 
     def _before(self, call: str, path: str) -> None:
         kernel = self._kernel
-        if kernel.is_in_strand and self._is_befallen(path):
-            kernel.pause(PAUSED, PAUSE)
-            while self.kind == "disk_hanging":
-                kernel.sleep(PAUSE)
+        if self._is_befallen(path):
+            if kernel.is_in_strand:
+                kernel.pause(PAUSED, PAUSE)
+                while self.kind == "disk_hanging":
+                    kernel.sleep(PAUSE)
+            if self._calls_left and call in CHANGING:
+                self._calls_left -= 1
+                if not self._calls_left:
+                    self._crash()
+                    kernel.alive()
         is_full = self.kind == "disk_full" and self._is_befallen(path)
         self._disk.size = self._disk.tree.used + self._room if is_full else self._size

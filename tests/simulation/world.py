@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from simulation.client import Client, ConnectionLost, Refusal
-from simulation.judge import Judge, Known, Versions
+from simulation.judge import ACTIVE, Judge, Known, Versions
 from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
 from simulation.session import AgentOfWorld
@@ -25,45 +25,53 @@ __all__ = ["World"]
 
 EVERY = 18  # fires between two events of the world
 MAX_VIOLATIONS = 20
+SUSPENDED_FOR = 600.0
+EVENTS = {"n": "post_tool_use", "t": "tool_result"}
+EDITED = ("a", "a", "b", "b", "n", "t", "c", "s", "s", "p")
+STATES = (ACTIVE, "disabled", "suspended", "gone")
 
 
 class World:
     """What outlives a daemon: files, agents, what was acknowledged."""
 
     def __init__(self, kernel: Kernel, seed: object, folder: str, wanted: int, trouble: DiskTrouble) -> None:
-        self.kernel, self.seed, self.folder, self.wanted = kernel, seed, folder, wanted
-        self.random = Random(f"{seed} world")
-        self.config = f"{folder}/config"
+        self.kernel, self.seed, self.folder, self.wanted, self.trouble = kernel, seed, folder, wanted, trouble
+        self.random, self._settings = Random(f"{seed} world"), Random(f"{seed} settings")
+        self.config, self.project = f"{folder}/config", f"{folder}/project"
         self.agent_socket, self.admin_socket = f"{folder}/run/agent.sock", f"{folder}/run/admin.sock"
-        self.project = f"{folder}/project"
+        self.called = f"{folder}/own/called.py"
         self.digest = hashlib.sha256()
         self.violations: list[str] = []
         self.faults: Counter[str] = Counter()
-        self.fires = 0
-        self._nonces = 0
+        self.fires = self._nonces = 0
         Client.complain = self.violate
         self.judge = Judge(self.violate, lambda: kernel.now)
         self.ledger = Ledger(f"{folder}/state/record", self.digest, self.violate)
-        self.versions = {name: Versions(name, f"{self.config}/hooks.d/{name}.py") for name in ("a", "b", "n", "t", "c")}
-        self.versions["s"] = Versions("s", f"{folder}/own/version.py")
-        self.called = f"{folder}/own/called.py"
-        self.versions["p"] = Versions("p", f"{self.project}/.hooklatch/hooks.d/p.py")
-        self.served = Versions("v", "")
-        events = {"n": "post_tool_use", "t": "tool_result"}
+        paths = {name: f"{self.config}/hooks.d/{name}.py" for name in "abntc"}
+        paths |= {"s": f"{folder}/own/version.py", "p": f"{self.project}/.hooklatch/hooks.d/p.py"}
+        self.versions = {name: Versions(name, path) for name, path in paths.items()}
         self.globals = {
             name: Known(
-                name, self.versions[name], events.get(name, "pre_tool_use"), match="Count" if name == "c" else None
+                name, self.versions[name], EVENTS.get(name, "pre_tool_use"), match="Count" if name == "c" else None,
+                id=f"{name}:{name}",
             )
-            for name in ("a", "b", "n", "t", "c")
+            for name in "abntc"
         }  # fmt: skip
+        self.globals["g"] = Known("g", self.versions["s"], state="gone", id="g")  # an administrator's registration
+        self.kept: dict[str, str | None] = {}  # states that were acknowledged as stored, and are not being changed
         self.project_hook = Known("p", self.versions["p"])
         self.project_fault: str | None = None  # why each gate in the project must be denied
+        self.is_kept = self._settings.random() < 0.7  # whether shared state is
+        self.is_synced = False  # whether answers wait for the disk
         self._fired = trio.Event()
-        self._locks = {name: trio.Lock() for name in self.versions}
+        self._locks = {name: trio.Lock() for name in (*self.versions, *self.globals)}
         self._is_trusted = False  # it was, at least once
-        self.agents = [AgentOfWorld(self, f"agent-{n}", self.project if n == 0 else None) for n in range(4)]
+        self.agents: list[AgentOfWorld] = []
+        for number in range(4):
+            self.agents.append(AgentOfWorld(self, number))
         self._admin: Client | None = None
-        self.trouble = trouble
+        self._open: dict[str, float] = {}  # asks that were announced, and when
+        self._heard: dict[str, tuple[object, object]] = {}  # decisions that the administrator was told of
 
     # -- what is wrong ---------------------------------------------------------------------------------------
 
@@ -77,11 +85,8 @@ class World:
             if isinstance(error, ExceptionGroup):
                 self.note_lost(error)
             elif isinstance(error, Refusal) and error.name not in (
-                "draining",
-                "session_in_use",
-                "overload",
-                "not_found",
-            ):
+                "draining", "session_in_use", "overload", "not_found",
+            ):  # fmt: skip
                 self.faults[f"refused: {error.name}"] += 1
 
     @property
@@ -92,24 +97,24 @@ class World:
 
     def prepare(self) -> None:
         """Write the files of a new machine."""
-        draw = Random(f"{self.seed} settings")
         for folder in (self.config, f"{self.config}/hooks.d", self.project, f"{self.project}/.hooklatch",
                        f"{self.project}/.hooklatch/hooks.d", f"{self.folder}/own"):  # fmt: skip
             os.makedirs(folder, mode=0o700)
             sync(os.path.dirname(folder))
         self.write(self.called, CALLED)
-        keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("64", "0.1"), ("64", "64")))
-        self.write(f"{self.config}/hooks.toml", CONFIG.format(
-            keep=keep, segment=segment, kept=draw.choice(("true", "false")), workers=draw.choice((2, 4)),
-            calls=draw.choice((40, 10_000)),
-        ))  # fmt: skip
-        self.is_kept = "kept = true" in self.read(f"{self.config}/hooks.toml")
         for versions in self.versions.values():
             self.write(versions.path, source_text(versions.name, 1))
 
-    def read(self, path: str) -> str:
-        with open(path) as file:
-            return file.read()
+    def write_settings(self) -> None:
+        """Have other settings in the next life."""
+        draw = self._settings
+        keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("64", "0.1"), ("64", "64")))
+        durability = draw.choice(("written", "written", "sync"))
+        self.is_synced = durability == "sync"
+        self.write(f"{self.config}/hooks.toml", CONFIG.format(
+            keep=keep, segment=segment, kept=str(self.is_kept).lower(), workers=draw.choice((2, 4)),
+            calls=draw.choice((40, 10_000)), durability=durability,
+        ))  # fmt: skip
 
     def write(self, path: str, text: str) -> None:
         """Replace a file in one step, and have it on the disk."""
@@ -126,42 +131,60 @@ class World:
             if versions.is_broken or versions.written < versions.highest:
                 versions.highest += 1
                 self.write(versions.path, source_text(versions.name, versions.highest))
-                versions.written, versions.is_broken = versions.highest, False
-                self.judge.blow("load")
-                if versions.name == "p":
-                    self._change_project()
+                self._wrote(versions)
+                self.judge.blow("file")
+
+    def _wrote(self, versions: Versions) -> None:
+        versions.written, versions.is_broken = versions.highest, False
+        if versions.name == "p" and self._is_trusted:
+            self.project_fault = "the project has changed"
 
     async def edit(self, name: str) -> None:
         """Write a new version of a file: in one step, or in two with a moment between them."""
         async with self._locks[name]:  # else it were unknown which of two versions is there in the end
-            await self._edit(name)
+            versions, draw = self.versions[name], self.random
+            versions.highest += 1
+            text = source_text(name, versions.highest)
+            if name == "p":
+                self.judge.blow("project")
+                self.project_hook.become(None)
+            if draw.random() < 0.3:
+                self.faults["file_written_slowly"] += 1
+                self.judge.blow("file")
+                half = int(len(text) * (0.1 + 0.6 * draw.random()))
+                with open(versions.path, "w") as file:
+                    file.write(text[:half] + "\n(")
+                    file.flush()
+                    await trio.sleep(draw.random() * 0.3)
+                    file.seek(0)
+                    file.truncate()
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+            else:
+                self.faults["file_edited"] += 1
+                self.write(versions.path, text)
+            self._wrote(versions)
 
-    async def _edit(self, name: str) -> None:
-        versions, draw = self.versions[name], self.random
-        versions.highest += 1
-        text = source_text(name, versions.highest)
-        if name == "p":
-            self.project_hook.stamp += 1
-            self.project_hook.is_certain = False
-        if draw.random() < 0.3:
-            self.faults["file_written_slowly"] += 1
-            self.judge.blow("load")
-            half = int(len(text) * (0.1 + 0.6 * draw.random()))
-            with open(versions.path, "w") as file:
-                file.write(text[:half] + "\n(")
-                file.flush()
-                await trio.sleep(draw.random() * 0.3)
-                file.seek(0)
-                file.truncate()
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        else:
-            self.faults["file_edited"] += 1
-            self.write(versions.path, text)
-        versions.written, versions.is_broken = versions.highest, False
-        if name == "p":
-            self._change_project()
+    async def break_file(self) -> None:
+        """Have a file be broken for a while."""
+        name = self.random.choice(("a", "b", "n", "c"))
+        versions = self.versions[name]
+        self.faults["file_broken"] += 1
+        async with self._locks[name]:
+            versions.highest += 1
+            versions.is_broken = True
+            self.judge.blow("file")
+            self.write(versions.path, BROKEN)
+        if self.random.random() < 0.7:
+            await self.reload()
+            health = await self.ask("health")
+            if health is not None and health["health"] == "ready":
+                self.violate(f"E: all is green with a broken file: {health}")
+        await trio.sleep(self.random.random())
+        self.judge.blow("file")
+        await self.edit(name)
+        await self.reload()
 
     # -- fires -----------------------------------------------------------------------------------------------
 
@@ -185,47 +208,78 @@ class World:
             asked.must_deny = fault
         self.digest.update(repr(sorted(decision.items(), key=lambda item: item[0])).encode())
         self.judge.end(asked, decision)
+        name, said = decision["decision_id"], (decision["verdict"], decision["cause"])
+        if self._heard.setdefault(name, said) != said:
+            self.violate(f"A: {name} is {said}, and was announced as {self._heard[name]}")
         if decision.get("record") is not None:
+            # What waited for the disk is there whatever happens; any other for all that was written before some time.
+            is_promised = self.is_synced and event == "pre_tool_use" and decision["cause"] != "audit"
             with self.kernel.acting_as(self.kernel.init):  # its calls do not fail: they are not the daemon's
-                self.ledger.told(decision["decision_id"], decision["record"], self.kernel.now)
+                self.ledger.told(name, decision["record"], -1.0 if is_promised else self.kernel.now)
 
     # -- the administrator -----------------------------------------------------------------------------------
 
-    async def administer(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def as_administrator(self, act: Callable[[Client, trio.Nursery], Awaitable[None]]) -> None:
+        """Do something over a connection of an administrator. If that is lost, it just ends."""
+        try:
+            async with trio.open_nursery() as nursery:
+                client = Client(self.kernel, self.admin_socket)
+                nursery.start_soon(client.run)
+                await client.call("hello", protocol=1)
+                await act(client, nursery)
+                client.end()
+                nursery.cancel_scope.cancel()
+        except* (ConnectionLost, Refusal):
+            pass
+
+    async def administer(self) -> None:
         """Be the administrator: answer asks, and be there for what the world does."""
         while True:
             try:
-                async with trio.open_nursery() as nursery:
-                    client = Client(self.kernel, self.admin_socket)
-                    nursery.start_soon(client.run)
-                    await client.call("hello", protocol=1)
-                    await client.call("subscribe", topics=["asks", "operations"])
-                    self._admin = client
-                    task_status.started()
-                    task_status = trio.TASK_STATUS_IGNORED
-                    seen = 0
-                    while not client.is_over:
-                        await client.heard.wait()
-                        client.heard = trio.Event() if not client.is_over else client.heard
-                        for one in client.announcements[seen:]:
-                            if one.get("topic") == "asks" and "opened" in one:
-                                nursery.start_soon(self._answer, client, one["opened"])
-                        seen = len(client.announcements)
-                    nursery.cancel_scope.cancel()
-            except* (ConnectionLost, Refusal):
-                pass
+                await self.as_administrator(self._listen)
             finally:
                 self._admin = None
             await trio.sleep(0.02)
 
+    async def _listen(self, client: Client, nursery: trio.Nursery) -> None:
+        topics = ["asks", "operations", *(["decisions"] if self.random.random() < 0.3 else [])]
+        await client.call("subscribe", topics=topics)
+        self._admin, seen = client, 0
+        self._open.clear()
+        while not client.is_over:
+            await client.heard.wait()
+            client.heard = trio.Event() if not client.is_over else client.heard
+            for one in client.announcements[seen:]:
+                self._hear(client, nursery, one)
+            seen = len(client.announcements)
+
+    def _hear(self, client: Client, nursery: trio.Nursery, one: dict[str, Any]) -> None:
+        if "decision" in one:
+            decision = one["decision"]
+            name, said = decision["decision_id"], (decision["verdict"], decision["cause"])
+            if self.judge.verdicts.get(name, said) != said:
+                self.violate(f"A: {name} was answered as {self.judge.verdicts[name]}, and announced as {said}")
+            self._heard[name] = said
+        elif "opened" in one:
+            self._open[one["opened"]["id"]] = self.kernel.now
+            nursery.start_soon(self._answer, client, one["opened"])
+        elif "closed" in one:
+            self._open.pop(one["closed"]["id"], None)
+
     async def _answer(self, client: Client, ask: dict[str, Any]) -> None:
-        await trio.sleep(self.random.random() * 0.3)
-        verdict = "allow" if self.random.random() < 0.5 else "deny"
-        self.judge.answers[ask["id"]] = verdict  # before: its answer may overtake ours
+        draw, name = self.random, ask["id"]
+        is_late = draw.random() < 0.1
+        await trio.sleep(draw.random() * 0.3 if not is_late else 14.0 + 2.0 * draw.random())
+        verdict = "allow" if draw.random() < 0.5 else "deny"
+        self.judge.answers[name] = verdict if not is_late else None  # before: its answer may overtake ours
         try:
-            await client.call("answer_ask", id=ask["id"], verdict=verdict, reason="I say so", by="sim")
-        except (ConnectionLost, Refusal):
-            self.judge.answers.pop(ask["id"], None)
+            await client.call("answer_ask", id=name, verdict=verdict, reason="I say so", by="sim")
+        except ConnectionLost:
+            self.judge.answers[name] = None
+        except Refusal:
+            self.judge.answers[name] = "deny"
+            if self.judge.verdicts.get(name, ("deny",))[0] != "deny":
+                self.violate(f"A: an answer to {name} was refused, and counts")
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any] | None:
         """Have the administrator request something. None if there was no answer."""
@@ -251,42 +305,113 @@ class World:
             if one.is_broken and one.path not in wrong:
                 self.violate(f"E: a broken file is not reported: {one.path} {wrong}")
 
-    def _change_project(self) -> None:
-        if self._is_trusted:
-            self.project_fault = "the project has changed"
-
     async def trust(self) -> None:
         """Trust the project as it is."""
         async with self._locks["p"]:  # else it were unknown which of its versions is trusted
-            await self._trust()
+            versions = self.versions["p"]
+            if versions.written != versions.highest or versions.is_broken:
+                return
+            version = versions.written
+            result = await self.ask("trust", folder=self.project)
+            self._is_trusted = self._is_trusted or result is not None
+            if result is not None:
+                self.project_fault = None
+            if result is not None and not result["diagnostics"]:
+                versions.lowest = version
+                self.project_hook.become(ACTIVE)
 
-    async def _trust(self) -> None:
-        versions = self.versions["p"]
-        if versions.written != versions.highest or versions.is_broken:
+    # -- states of the operator's hooks ----------------------------------------------------------------------
+
+    def _request(self, hook: Known, to: str) -> tuple[str, dict[str, Any]]:
+        named, here = {"id": hook.id}, {"id": hook.id, "scope": "global"}
+        if to == "suspended":
+            return "suspend", {**named, "seconds": SUSPENDED_FOR, "reason": "sim"}
+        if to != ACTIVE:
+            return {"disabled": "disable", "gone": "unregister"}[to], here
+        if hook.state == "gone":
+            hook.registered = max(hook.registered, self.versions["s"].written)
+            table = {"id": "g", "event": "pre_tool_use", "run": f"{self.called}:called", "config": {"id": "g"}}
+            return "register", {"hooks": [table], "scope": "global"}
+        return ("resume", named) if hook.state == "suspended" else ("enable", here)
+
+    async def change(self, hook: Known, to: str) -> None:
+        """Bring a hook to a state, and know whether that is stored."""
+        method, params = self._request(hook, to)
+        self.kept.pop(hook.name, None)
+        hook.become(None)
+        began = self.kernel.wall
+        result = await self.ask(method, **params)
+        if result is None:
             return
-        version = versions.written
-        result = await self.ask("trust", folder=self.project)
-        self._is_trusted = self._is_trusted or result is not None
-        if result is not None:
-            self.project_fault = None
-        if result is not None and not result["diagnostics"]:
-            versions.lowest = version
-            with self.project_hook.changing(is_certain=True):
-                pass
+        hook.until = began + SUSPENDED_FOR
+        hook.become(to)
+        if not result.get("warnings"):
+            self.kept[hook.name] = to
+        if to == ACTIVE and hook.event != "pre_tool_use":
+            await trio.sleep(0.01)  # what is on its way arrives
+            for agent in self.agents:
+                agent.check_permits(hook)
+
+    async def switch(self) -> None:
+        """Change the state of a hook of the operator's, and nearly always change it back."""
+        hook = self.globals[self.random.choice("abgnt")]
+        async with self._locks[hook.name]:
+            if hook.state != ACTIVE:
+                await self.settle(hook, await self.ask("hooks"))
+                return
+            to = "gone" if hook.name == "g" and self.random.random() < 0.5 else self.random.choice(
+                ("disabled", "suspended")
+            )  # fmt: skip
+            self.faults[f"hook_{to}"] += 1
+            await self.change(hook, to)
+            await trio.sleep(self.random.random() ** 2 * 1.5)
+            if hook.state == to and self.random.random() < 0.7:
+                await self.change(hook, ACTIVE)
+
+    async def settle(self, hook: Known, report: dict[str, Any] | None) -> None:
+        """Have a hook be active, whatever it is."""
+        if report is None:
+            return
+        hook.become(find_state(hook, report))
+        while hook.state is not None and hook.state != ACTIVE:
+            await self.change(hook, ACTIVE)
+
+    def forget(self) -> None:
+        """Take note that the daemon is another one: its hooks have the states that were stored, or unknown ones."""
+        for name, hook in self.globals.items():
+            hook.become(None)
+            if self.kept.get(name) == "suspended" and (left := hook.until - self.kernel.wall) < 30.0:
+                self.kept[name] = ACTIVE if left < -30.0 else None
+        for agent in self.agents:
+            agent.forget()
+
+    async def confirm(self) -> None:
+        """Load what is there by hand after a start: then the operator's guards are in force as they were."""
+        report = None
+        while report is None:
+            await trio.sleep(0.05)
+            if self._admin is not None:
+                await self.reload()
+                report = await self.ask("hooks")
+        for name, hook in self.globals.items():
+            found, kept = find_state(hook, report), self.kept.get(name)
+            if found not in STATES or (kept is not None and found != kept):
+                self.violate(f"G: {name} is {found} after a start, and was {kept}")
+            await self.settle(hook, report)
 
     # -- what befalls it -------------------------------------------------------------------------------------
 
     def of_kind(self, name: str) -> list[Process]:
         return [one for one in self.kernel.processes.values() if one.name == name and not one.is_dead]
 
-    def kill_one(self, name: str) -> None:
+    async def kill(self, name: str) -> None:
         found = self.of_kind(name)
         if found:
             self.faults[f"{name}_killed"] += 1
             self.judge.blow()
             self.random.choice(found).end(-9)
 
-    async def stop_one(self, name: str) -> None:
+    async def stop(self, name: str) -> None:
         """Stop a process for a while (SIGSTOP)."""
         found = self.of_kind(name)
         if found:
@@ -300,62 +425,23 @@ class World:
             for strand in process.strands:
                 strand.wake()
 
-    async def break_file(self) -> None:
-        """Have a file be broken for a while."""
-        name = self.random.choice(("a", "b", "n", "c"))
-        versions = self.versions[name]
-        self.faults["file_broken"] += 1
-        async with self._locks[name]:
-            versions.highest += 1
-            versions.is_broken = True
-            self.judge.blow("load")
-            self.write(versions.path, BROKEN)
-        if self.random.random() < 0.7:
-            await self.reload()
-            health = await self.ask("health")
-            if health is not None and health["health"] == "ready":
-                self.violate(f"E: all is green with a broken file: {health}")
-        await trio.sleep(self.random.random())
-        self.judge.blow("load")
-        await self.edit(name)
-        await self.reload()
-
-    async def switch_global(self) -> None:
-        """Disable a guard of the operator's, and enable it again."""
-        name = self.random.choice(("a", "b"))
-        hook = self.globals[name]
-        self.faults["hook_disabled"] += 1
-        with hook.changing(is_certain=False):
-            if await self.ask("disable", id=f"{name}:{name}", scope="global") is None:
-                return
-        await trio.sleep(self.random.random() * 0.2)
-        is_enabled = False
-        while not is_enabled:
-            is_enabled = await self.ask("enable", id=f"{name}:{name}", scope="global") is not None
-            await trio.sleep(0.02)
-        with hook.changing(is_certain=True):
-            pass
-
-    async def suspend(self) -> None:
-        name = self.random.choice(("a", "b"))
-        hook = self.globals[name]
-        self.faults["hook_suspended"] += 1
-        with hook.changing(is_certain=False):
-            if await self.ask("suspend", id=f"{name}:{name}", seconds=600, reason="sim") is None:
-                return
-        await trio.sleep(self.random.random() * 0.2)
-        while await self.ask("resume", id=f"{name}:{name}") is None:
-            await trio.sleep(0.02)
-        with hook.changing(is_certain=True):
-            pass
+    async def refuse_forks(self) -> None:
+        """Have no process be started for a while (RLIMIT_NPROC)."""
+        self.faults["fork_refused"] += 1
+        self.kernel.is_full = True
+        self.judge.blow()
+        try:
+            await trio.sleep(self.random.random())
+        finally:
+            self.kernel.is_full = False
+            self.judge.blow()
 
     async def shift_clock(self) -> None:
         self.faults["clock_moved"] += 1
         self.kernel.skew += self.random.choice((-3600.0, -5.0, 1.0, 3600.0, 86_400.0))
 
     async def stall_client(self) -> None:
-        agent = self.random.choice(self.agents)
-        client = agent._client
+        client = self.random.choice(self.agents).client
         if client is not None:
             self.faults["client_stalled"] += 1
             client.is_stalled = True
@@ -364,10 +450,10 @@ class World:
             client.is_stalled = False
 
     async def drop_client(self) -> None:
-        agent = self.random.choice(self.agents)
-        if agent._client is not None:
+        client = self.random.choice([*(agent.client for agent in self.agents), self._admin])
+        if client is not None:
             self.faults["client_killed"] += 1
-            agent._client.end()
+            client.end()
 
     async def fail_disk(self) -> None:
         self.faults[self.trouble.begin()] += 1
@@ -384,11 +470,10 @@ class World:
         signal.raise_signal(signal.SIGHUP)
         await trio.sleep(0)
 
-    async def _one_shot(self) -> None:
-        await self._fire_once({"a": "deny"} if self.random.random() < 0.5 else {})
-
-    async def _fire_once(self, do: dict[str, str]) -> None:
+    async def fire_once(self, do: dict[str, str] | None = None) -> None:
         """Fire once over a connection of its own."""
+        if do is None:
+            do = {"a": "deny"} if self.random.random() < 0.5 else {}
         try:
             async with trio.open_nursery() as nursery:
                 client = Client(self.kernel, self.agent_socket)
@@ -398,14 +483,15 @@ class World:
         except* (ConnectionLost, Refusal):
             pass
 
-    async def _abandon(self) -> None:
+    async def abandon(self) -> None:
         """Leave in the middle of a gate, whose hook runs on: the record has it, and its worker is busy until then."""
         self.faults["gate_abandoned"] += 1
         daemon, began = self.kernel.daemon, self.kernel.now
         self._nonces += 1
+        what = self.random.choice(("slow:0.4", "slow:0.4", "ask"))
         params = {
             "event": "pre_tool_use", "call_id": (left := f"left-{self._nonces}"),
-            "payload": {"tool_name": "Bash", "tool_input": {"n": 1}, "do": {"a": "slow:0.4"}, "nonce": left},
+            "payload": {"tool_name": "Bash", "tool_input": {"n": 1}, "do": {"a": what}, "nonce": left},
         }  # fmt: skip
         is_refused = False  # an answer that says that there is no decision
         try:
@@ -426,32 +512,46 @@ class World:
                 return
             await trio.sleep(1.0)
         # After a failed sync the record takes nothing for a while, not even this.
-        is_calm = self.judge.blows.get("disk", 0.0) < began - 15.0 and self.judge.blows["start"] < began
+        is_calm = self.judge.blows["disk"] < began - 15.0 and self.judge.blows["start"] < began
         if is_calm and not is_refused and self.kernel.daemon is daemon and not daemon.is_dead:
             self.violate(f"F: a gate that its client left is not on record: {left}")
 
     async def flood(self, seconds: float = 0.02) -> None:
         """Fire from many clients at once: each waits its turn, and gets it."""
         self.faults["flood"] += 1
+        self.judge.blow("flood")
         async with trio.open_nursery() as nursery:
             for _ in range(10):
-                nursery.start_soon(self._fire_once, {"a": f"slow:{seconds}"})
+                nursery.start_soon(self.fire_once, {"a": f"slow:{seconds}"})
+
+    async def look_around(self) -> None:
+        """Look at a daemon at which nothing happens: all has returned to where it began."""
+
+        async def look(client: Client, _: trio.Nursery) -> None:
+            for pause in (4.0,) * 9 + (0.0,):  # a hook of a notification may hang for 30 s
+                status, asks = await client.call("status"), await client.call("asks")
+                sources, alive = status["sources"], len(self.of_kind("worker"))
+                known = sum(len(one["pids"]) + one["starting"] for one in sources) + 1  # the spare of the zygote
+                twice = {place for place, n in Counter(one["source"] for one in sources).items() if n > 1}
+                if alive <= known and not twice and not asks["asks"]:
+                    return
+                await trio.sleep(pause)
+            self.violate(f"D: {alive} workers live, {known} are known; of replaced versions: {twice}; asks: {asks}")
+
+        await self.as_administrator(look)
 
     def _events(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
-        async def kill(name: str) -> None:
-            self.kill_one(name)
-
         async def edit() -> None:
-            await self.edit(self.random.choice(("a", "a", "b", "b", "n", "t", "c", "s", "s", "p")))
-            if self.random.random() < 0.6:
+            await self.edit(self.random.choice(EDITED))
+            if self.random.random() < 0.5:
                 await self.reload()
 
         return [
-            (14, edit), (5, self.trust), (6, lambda: kill("worker")), (2, lambda: kill("zygote")),
-            (1, lambda: kill("guardian")), (3, lambda: self.stop_one("worker")), (1, lambda: self.stop_one("zygote")),
-            (3, self.break_file), (3, self.switch_global), (2, self.suspend), (2, self.shift_clock),
-            (2, self.stall_client), (2, self.drop_client), (2, self.hang_up), (4, self._one_shot), (2, self.fail_disk),
-            (4, self._abandon), (3, self.flood),
+            (14, edit), (5, self.trust), (6, partial(self.kill, "worker")), (2, partial(self.kill, "zygote")),
+            (1, partial(self.kill, "guardian")), (3, partial(self.stop, "worker")), (1, partial(self.stop, "zygote")),
+            (3, self.break_file), (6, self.switch), (2, self.shift_clock), (2, self.stall_client),
+            (2, self.drop_client), (2, self.hang_up), (4, self.fire_once), (3, self.fail_disk), (4, self.abandon),
+            (3, self.flood), (1, self.refuse_forks),
         ]  # fmt: skip
 
     async def befall(self) -> None:
@@ -466,10 +566,18 @@ class World:
                     self._fired = trio.Event()
                     goal -= 1 if self.fires < goal else 0  # where nothing can be fired, the world goes on
                 [event] = self.random.choices(events, weights)
-                if self.random.random() < 0.3:
+                if self.random.random() < 0.4:
                     nursery.start_soon(event)  # and the next one may come meanwhile
                 else:
                     await event()
+
+
+def find_state(hook: Known, report: dict[str, Any]) -> str:
+    """Return a state of the operator's hook, as a report has it."""
+    for one in report["hooks"]:
+        if one["layer"] == "global" and one["id"] == hook.id:
+            return str(one["state"])
+    return "gone"
 
 
 def sync(folder: str) -> None:
