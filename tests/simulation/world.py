@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -419,11 +420,12 @@ class World:
             process = self.random.choice(found)
             process.is_stopped = True
             self.judge.blow()
-            await trio.sleep(self.random.random() ** 2 * 3.0)
-            self.judge.blow()
-            process.is_stopped = False
-            for strand in process.strands:
-                strand.wake()
+            try:
+                await trio.sleep(self.random.random() ** 2 * 3.0)
+            finally:  # also where the life ends meanwhile
+                self.judge.blow()
+                with suppress(ProcessLookupError):
+                    self.kernel.send_signal(process.pid, signal.SIGCONT)
 
     async def refuse_forks(self) -> None:
         """Have no process be started for a while (RLIMIT_NPROC)."""
