@@ -104,7 +104,7 @@ FAULTS: Mapping[str, Fault] = {
         "Bytes behind a whole frame are forgotten.",
         "A",
         "hooklatch_worker.wire",
-        "                self.held, self._begin = buffer, end\n",
+        '                self.held, self._begin = (buffer, end) if end < len(buffer) else (b"", 0)\n',
         '                self.held, self._begin = b"", 0\n',
     ),
     "crash_passes": Fault(
