@@ -30,9 +30,9 @@ __all__ = [
     # the events, by the classes of what a hook is called with
     "SessionStart", "SessionEnd", "UserPromptSubmit", "UserPromptExpansion", "PromptBuild", "PreIteration",
     "PreModel", "PostModel", "ModelRequest", "ModelResponse", "ToolSelection", "PreToolUse", "PermissionRequest",
-    "PermissionDenied", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "ToolResult", "ToolPath", "Stop",
-    "StopFailure", "SubagentStart", "SubagentStarted", "SubagentStop", "PreCompact", "CompactStage", "PostCompact",
-    "Notification", "TaskCreated", "TaskCompleted", "TeammateIdle", "ConfigChange", "WorktreeCreate",
+    "PermissionDenied", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "ToolResult", "ToolPath", "CallMismatch",
+    "Stop", "StopFailure", "SubagentStart", "SubagentStarted", "SubagentStop", "PreCompact", "CompactStage",
+    "PostCompact", "Notification", "TaskCreated", "TaskCompleted", "TeammateIdle", "ConfigChange", "WorktreeCreate",
     "WorktreeRemove", "PreModelSwitch", "Elicitation", "ElicitationResult", "PersonalitySwitch", "MessageClaim",
     "MessageDispatch", "MessageSend", "MessageReceived", "MessageSent", "ErrorIntercept", "ErrorTransform",
     "ErrorRecover", "ErrorLog", "Telemetry", "CustomLog", "Metrics", "Performance",

@@ -220,7 +220,10 @@ Labels: TypeAlias = tuple[str, ...]
 
 def measure_daemon(parts: StatusReport) -> list[Metric]:
     """Return all values at one moment."""
-    groups = (measure_decisions, measure_hooks, measure_workers, record_metrics, measure_fleet, measure_process)
+    groups = (
+        measure_decisions, measure_calls, measure_hooks, measure_workers, record_metrics, measure_fleet,
+        measure_process,
+    )  # fmt: skip
     return [metric for group in groups for metric in group(parts)]
 
 
@@ -241,6 +244,18 @@ def measure_decisions(parts: StatusReport) -> Iterator[Metric]:
         ("reason",),
         label_counts(parts.statistics.dropped),
     )
+
+
+def measure_calls(parts: StatusReport) -> Iterator[Metric]:
+    """Yield a counter only where there is something to count."""
+    counts: Counter[str] = Counter()
+    for session in parts.dispatcher.calls.ledger.sessions.values():
+        counts.update(session.mismatches)
+    if counts:
+        yield make_metric_family(
+            "counter", "hooklatch_call_mismatches", "Calls that did not run as they were judged.", ("cause",),
+            label_counts(counts),
+        )  # fmt: skip
 
 
 def measure_hooks(parts: StatusReport) -> Iterator[Metric]:

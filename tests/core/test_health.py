@@ -19,7 +19,7 @@ from hooklatch.core.hooks.suspension import Suspension
 
 SOUND = HealthInputs(
     is_draining=False, parts=[], listeners=[], is_zygote_alive=True, record=[], is_record_sound=True, isolation=[],
-    files=[], hooks=[], faults=[], quarantined=[], state=[], suspended=[], fleet=[],
+    files=[], hooks=[], faults=[], quarantined=[], state=[], suspended=[], fleet=[], calls=[],
 )  # fmt: skip
 FULL = "the disk of /r is full, so gates are denied: make room there, and it goes on by itself"
 PART = "the daemon's part 'pools' failed: it ended"
@@ -43,6 +43,7 @@ WRONG = [
     ),
     ({"suspended": [Suspension(None, 0, 1, "why")]}, "suspended", "every hook is suspended", "resume --all"),
     ({"fleet": ["version 3 is refused"]}, "fleet", "version 3 is refused", "hooklatch link"),
+    ({"calls": ["overruled: Bash ran"]}, "calls", "overruled: Bash ran", "log acknowledge"),
 ]
 
 

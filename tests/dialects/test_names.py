@@ -26,6 +26,7 @@ permission_denied     |                       | PermissionDenied ToolDenied |   
 post_tool_use         | after_tool_call       | PostToolUse                 | PostToolUse        | AfterTool             | post_tool_use
 post_tool_use_failure |                       | PostToolUseFailure          | PostToolUseFailure |                       | post_tool_use_failure
 tool_result           |                       |                             |                    | AfterTool             |
+call_mismatch         |                       |                             |                    |                       |
 tool_path             | tool_end_with_path    |                             |                    |                       |
 stop                  | agent_done            | Stop                        | Stop               |                       | stop
 stop_failure          |                       | StopFailure                 | StopFailure        |                       |

@@ -24,11 +24,11 @@ from hooklatch.core.status_answers import (
 
 __all__ = [
     "AcceptedFire", "AnnouncedChange", "AnnouncedOperation", "Ask", "AskAnnounced", "AskAnswer", "AskEnd", "AskReason",
-    "AsksAnswer", "BriefHook", "ChangeAnswer", "ClosedAsk", "EndedSession", "EventField", "EventStatus",
+    "AsksAnswer", "BriefHook", "CallCounts", "ChangeAnswer", "ClosedAsk", "EndedSession", "EventField", "EventStatus",
     "EventsAnswer", "ExplainAnswer", "HelloAnswer", "HookFailure", "HookLoad", "HookStatus", "HooksAnswer",
-    "MissedLines", "ProtocolLimits", "Refusals", "RefusedDefinition", "ResumeAnswer", "ResyncLine", "ServerName",
-    "SessionAnswer", "SessionStatus", "SessionsAnswer", "SettingsAnswer", "SettingsNote", "ShownHook", "ShownHooks",
-    "SuspendAnswer", "TrustAnswer", "TrustedHook", "UntrustAnswer",
+    "MissedLines", "ProtocolLimits", "Refusals", "RefusedDefinition", "ReportedSession", "ResumeAnswer", "ResyncLine",
+    "ServerName", "SessionAnswer", "SessionStatus", "SessionsAnswer", "SettingsAnswer", "SettingsNote", "ShownHook",
+    "ShownHooks", "SuspendAnswer", "TrustAnswer", "TrustedHook", "UntrustAnswer",
 ]  # fmt: skip
 
 
@@ -110,12 +110,36 @@ class SessionStatus(TypedDict):
     hooks: int
     revision: int
     digest: str
+    calls: NotRequired[CallCounts]
+
+
+class CallCounts(TypedDict):
+    """The tool calls that ran in a session: how many were asked about, and ran as they were judged.
+
+    The last three are there only where there is such a call.
+    """
+
+    ran: int
+    asked: int
+    as_judged: int
+    overruled: NotRequired[int]
+    unasked: NotRequired[int]
+    altered: NotRequired[int]
+
+
+class ReportedSession(TypedDict):
+    """A session of an agent's program, which asks by one connection for each event, and the calls that it reported."""
+
+    host: str
+    id: str
+    calls: CallCounts
 
 
 class SessionsAnswer(TypedDict):
-    """`sessions`."""
+    """`sessions`: agents that are connected, and those whose programs report their calls one by one."""
 
     sessions: list[SessionStatus]
+    reported: list[ReportedSession]
 
 
 # -- hooks and events --------------------------------------------------------------------------------------------------

@@ -28,6 +28,9 @@ BY_ITSELF = "it is started again by itself; see: hooklatch status --tree, and re
 DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tried again by itself"
 DISK = "fix its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
 SAVED_FILE = "fix it; a saved file is loaded at once (see: hooklatch reload)"
+CALLS = (
+    "find what went around the guards (hooklatch log --kind fault, hooklatch doctor), then: hooklatch log acknowledge"
+)
 LINK = "see what it says; `hooklatch link` must run, and says on its standard error what keeps it"
 RESTART = "fix what is named, and make a change again that would be lost; else start the daemon again"
 
@@ -55,6 +58,7 @@ class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
     state: Sequence[str]  # of shared state
     suspended: Sequence[Suspension]
     fleet: Sequence[str]  # parts of its policy that are not active, or too old
+    calls: Sequence[str]  # that did not run as they were judged
 
 
 class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +131,7 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         text = f"{what} is suspended: {suspension.reason}"
         yield make_finding("suspended", text, f"to end that: hooklatch resume {which}")
     yield from (make_finding("fleet", text, LINK) for text in inputs.fleet)
+    yield from (make_finding("calls", text, CALLS) for text in inputs.calls)
 
 
 def make_finding(reason: FindingReason, what: str, do: str, *, is_vital: bool = False) -> HealthFinding:

@@ -8,6 +8,7 @@ import msgspec
 
 __all__ = [
     "FindingReason", "HealthWord", "RETRYABLE", "Cause", "FireDecision", "DecisionVerdict", "ChainHead", "CallOutcome",
+    "Mismatch",
 ]  # fmt: skip
 
 DecisionVerdict = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
@@ -27,10 +28,23 @@ Cause = Literal[
     "abandoned",
     "audit",
 ]
+# What ran otherwise than it was judged: see `call_ledger`.
+Mismatch = Literal["overruled", "unasked", "altered"]
 # Causes that may pass: the fault is temporary, not the hook's or the request's.
 HealthWord = Literal["ready", "red", "draining"]
 FindingReason = Literal[
-    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "state", "suspended", "fleet"
+    "parts",
+    "zygote",
+    "record",
+    "isolation",
+    "files",
+    "hooks",
+    "faults",
+    "quarantined",
+    "state",
+    "suspended",
+    "fleet",
+    "calls",
 ]
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 

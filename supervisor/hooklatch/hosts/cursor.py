@@ -74,6 +74,7 @@ class CursorHost(Host):
         session_id="conversation_id session_id", turn="generation_id", agent_id="subagent_id",
         agent_type="subagent_type", parent_session_id="parent_conversation_id",
     )  # fmt: skip
+    joins_calls = False  # it has two events for a command before it runs, and was not seen to run any
     has_text_inputs = True  # of beforeMCPExecution
     metadata_keys = ("transcript_path", "model", "cursor_version", "workspace_roots", "user_email")
     project_variables = ("CURSOR_PROJECT_DIR", "CLAUDE_PROJECT_DIR")

@@ -54,6 +54,7 @@ class GenericHost(Host):
     title = "the agent"
     events = EVENTS
     name_keys = ("event",)
+    joins_calls = False  # it is not known whether it asks before each call that it reports
 
     def make_fire(self, native: HostEvent) -> HostFire:
         try:

@@ -191,6 +191,7 @@ class Host:
     envelope_keys: ClassVar[Mapping[str, tuple[str, ...]]] = make_envelope_keys()
     tool_keys: ClassVar[tuple[str, ...]] = ("tool_name",)
     input_keys: ClassVar[tuple[str, ...]] = ("tool_input",)
+    joins_calls: ClassVar[bool] = True  # whether it reports what ran as it asked, so that the two can be compared
     has_text_inputs: ClassVar[bool] = False  # whether it may send a tool's input as JSON in a string
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "model")
     project_variables: ClassVar[tuple[str, ...]] = ("CLAUDE_PROJECT_DIR",)

@@ -28,7 +28,8 @@ from hooklatch.core.text import find_omission_mark
 from hooklatch.files import open_regular_file
 from hooklatch.record.redaction import UNREADABLE, Redactor, hide_keys, replace_secrets
 from hooklatch.record.storage.chain import ChainLink
-from hooklatch.record.storage.reading import NoRecordError, list_record_segments, read_entries_of_kind
+from hooklatch.record.storage.lines import read_entries_of_kind
+from hooklatch.record.storage.reading import NoRecordError, list_record_segments
 
 __all__ = [
     "PayloadSpan", "PayloadFile", "payload_folder", "list_files", "find_payload_places", "read_payload_line",

@@ -138,6 +138,7 @@ class Check:
         self._first_skipped: tuple[int, int] | None = None  # as declared by the first segment
         self._kept: RetiredEntry | None = None  # the last `retired` record
         self._faults: dict[int, str] = {}  # unacknowledged ones, by their record
+        self._is_marked = False  # whether any entry is not acknowledged, so that the mark has to say so
 
     def add_finding(self, what: FindingKind, seq: int | None, text: str) -> None:
         self._keep_finding(RecordFinding(what, seq, self._place.name if self._place is not None else None, text))
@@ -243,8 +244,11 @@ class Check:
             self._take_retired(link, read_retired(record))
             return
         if link.kind == "fault":
-            self._faults[link.seq] = str(record.get("text"))
+            self._is_marked = True
+            if "cause" not in record:  # one with a cause is about a call, and the record is well
+                self._faults[link.seq] = str(record.get("text"))
         elif link.kind == "acknowledged":
+            self._is_marked = False
             self._faults.clear()
         reported = {key: value for key, value in record.items() if key not in ("prev", "hash")}
         self._report.told = [*self._report.told, reported][-MAX_FINDINGS:]
@@ -357,7 +361,7 @@ class Check:
             )
         elif last > mark.reserved_through:
             self.add_finding("altered", last, f"record {last} is beyond the numbers that the mark has reserved")
-        if mark.fault_seq and not self._faults:
+        if mark.fault_seq and not self._is_marked:
             self.add_finding("fault", mark.fault_seq, "the mark reports a fault that is not acknowledged")
 
     def _check_witness(self, witness: ChainWitness) -> dict[str, Any]:

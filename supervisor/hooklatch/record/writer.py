@@ -154,6 +154,16 @@ class RecordWriter:
         return current + self._faults.unacknowledged
 
     @property
+    def mismatches(self) -> list[str]:
+        """Return the texts about calls that did not run as judged, until they are acknowledged."""
+        return self._faults.mismatches
+
+    @property
+    def overruled(self) -> Mapping[tuple[str, str], str]:
+        """Return, by host and session, the text about a call that ran although it was refused."""
+        return self._faults.overruled
+
+    @property
     def head(self) -> ChainHead | None:
         """Return the head of the chain."""
         return self._journal.head
@@ -256,6 +266,12 @@ class RecordWriter:
                 self._appender.append("skipped", encode_fields({"events": events, **fields}, self.redactor))
                 return
         self._space.unrecorded.update(events)
+
+    def note_mismatch(self, text: str, **fields: Any) -> None:
+        """Record a call that did not run as it was judged; it is reported until it is acknowledged."""
+        self._faults.remember(text, **fields)
+        with suppress(OSError):
+            self._put("fault", encode_fields({"text": text, **fields}, self.redactor), from_reserve=True)
 
     async def acknowledge(self, reason: str) -> list[str]:
         """Acknowledge the faults so far and return them; errors that persist stay red.

@@ -227,6 +227,7 @@ class DaemonComponents:
         """Apply the settings of the main file, as soon as a reload has read it."""
         self.record.apply(settings.record)
         self.permits.is_allowed = settings.record.skipping
+        self.dispatcher.is_halting = settings.is_halting
         self.fleet.take(settings)
         if not self._is_trial:
             self.metrics.take(settings)

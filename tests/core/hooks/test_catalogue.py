@@ -38,6 +38,7 @@ post_tool_batch | notify | H i | | | 30 | tool_calls
 tool_result | amend last_wins | | tool_response | tool_name | 30 | tool_name tool_input tool_kind tool_args \
 tool_response
 tool_path | notify | | | tool_name | 30 | tool_name file_path working_dir
+call_mismatch | notify | | | cause | 30 | cause tool_name tool_input tool_use_id decision_id reason
 stop | notify | H r | | | 30 | finish_reason result last_assistant_message turn duration_ms stop_hook_active
 stop_failure | notify | | | | 30 | finish_reason result error turn
 subagent_start | gate | D K H i | prompt personality_id | agent_type | 5 | subagent_id agent_type prompt isolation

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hooklatch.core.messages import CallOutcome
+from hooklatch.record.storage.lines import BLOCK
 from hooklatch.record.storage.reading import (
-    BLOCK,
     Filters,
     NoRecordError,
     filter_entries,

@@ -73,6 +73,7 @@ PostToolUseFailureHook = TypeVar(
 PostToolBatchHook = TypeVar("PostToolBatchHook", bound=Hook[e.PostToolBatch, Verdict[Literal["halt", "inject"]]])
 ToolResultHook = TypeVar("ToolResultHook", bound=Hook[e.ToolResult, Verdict[Literal["amend", "last"]]])
 ToolPathHook = TypeVar("ToolPathHook", bound=Hook[e.ToolPath, Verdict[Never]])
+CallMismatchHook = TypeVar("CallMismatchHook", bound=Hook[e.CallMismatch, Verdict[Never]])
 StopHook = TypeVar("StopHook", bound=Hook[e.Stop, Verdict[Literal["halt", "resume"]]])
 StopFailureHook = TypeVar("StopFailureHook", bound=Hook[e.StopFailure, Verdict[Never]])
 SubagentStartHook = TypeVar(
@@ -186,6 +187,10 @@ def hook(
 ) -> Callable[[ToolResultHook], ToolResultHook]: ...
 @overload
 def hook(event: Literal["tool_path"], **options: Unpack[Options]) -> Callable[[ToolPathHook], ToolPathHook]: ...
+@overload
+def hook(
+    event: Literal["call_mismatch"], **options: Unpack[Options]
+) -> Callable[[CallMismatchHook], CallMismatchHook]: ...
 @overload
 def hook(event: Literal["stop"], **options: Unpack[Options]) -> Callable[[StopHook], StopHook]: ...
 @overload
@@ -314,6 +319,7 @@ def hook(
         "post_tool_use_failure",
         "post_tool_batch",
         "tool_path",
+        "call_mismatch",
         "stop",
         "stop_failure",
         "subagent_started",

@@ -201,6 +201,17 @@ class ToolPath(Event, event="tool_path"):
     working_dir: str | None
 
 
+class CallMismatch(Event, event="call_mismatch"):
+    """A tool call did not run as it was judged: it was overruled, unasked or altered. Fired by the daemon itself."""
+
+    cause: str
+    tool_name: str
+    tool_input: Any
+    tool_use_id: str | None
+    decision_id: str | None
+    reason: str
+
+
 class Stop(Event, event="stop"):
     """The run has finished cleanly. Otherwise stop_failure is fired instead."""
 

@@ -21,7 +21,7 @@ from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.names import quote_name, read_full_name
-from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.messages import Cause, DecisionVerdict, Mismatch
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
 from hooklatch.paths import state_dir
@@ -43,7 +43,12 @@ FILTERS = (
 )
 CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
-    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)"),
+    (
+        "cause",
+        "C",
+        (*get_args(Cause), *get_args(Mismatch)),
+        "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)",
+    ),
 )
 TIMED = ("decision_id", "since", "until")  # options that a command without a past does not have
 NAMES = (

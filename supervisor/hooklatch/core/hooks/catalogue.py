@@ -282,6 +282,7 @@ _STANDARD: Final = Catalogue(
         _build_row("post_tool_batch", "notify", "Hi"),
         _build_row("tool_result", "amend", patch="tool_response", match="tool_name"),
         _build_row("tool_path", "notify", match="tool_name"),
+        _build_row("call_mismatch", "notify", match="cause"),
         _build_row("stop", "notify", "Hr"),
         _build_row("stop_failure", "notify"),
         _build_row(

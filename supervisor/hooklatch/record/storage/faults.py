@@ -1,4 +1,4 @@
-"""The faults of the record, reported until an operator acknowledges them.
+"""The faults of the record, and calls that did not run as judged, reported until an operator acknowledges them.
 
 A fault may have lost entries, so it is kept across restarts.  An error that is over and lost nothing is mentioned for a
 day.
@@ -7,8 +7,9 @@ day.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.errors import explain_error
@@ -28,6 +29,9 @@ UNTIL = "these faults of the record stay until they are acknowledged: hooklatch 
 class RecordFaults:
     """The faults of one record; `record` writes a text into it, of one of the kinds `fault` and `mended`.
 
+    `mismatches` are the texts about calls that did not run as judged, and `overruled` those of calls that ran although
+    they were refused, by host and session.  Both are of faults that have a cause.
+
     `notify` is called with each text: a `fault`, what is `mended`, or why the faults are `acknowledged`.
     """
 
@@ -45,6 +49,8 @@ class RecordFaults:
         self._record = record
         self._notify = notify
         self._faults: list[str] = []
+        self.mismatches: list[str] = []
+        self.overruled: dict[tuple[str, str], str] = {}
         self._mended: list[tuple[float, str]] = []
 
     @property
@@ -58,14 +64,24 @@ class RecordFaults:
         now = self._journal.now()
         return [f"over, and nothing is lost: {text}" for at, text in self._mended if now - at < MENDED]
 
-    def take_over(self, unacknowledged: Iterable[str]) -> None:
-        """Keep the faults that earlier daemons have recorded."""
-        self._faults += [*unacknowledged][-MAX_FAULTS:]
+    def take_over(self, unacknowledged: Iterable[Mapping[str, Any]]) -> None:
+        """Keep the faults that earlier daemons have recorded, oldest first."""
+        for entry in unacknowledged:
+            self._keep(str(entry.get("text")), entry)
 
-    def remember(self, fault: str) -> None:
-        """Keep a fault, and mark in which record it will be found."""
+    def _keep(self, fault: str, fields: Mapping[str, Any]) -> None:
+        cause = fields.get("cause")
+        if cause is None:
+            self._faults = [*self._faults, fault][-MAX_FAULTS:]
+            return
+        self.mismatches = [*self.mismatches, fault][-MAX_FAULTS:]
+        if cause == "overruled":
+            self.overruled[fields.get("host") or "", fields.get("session") or ""] = fault
+
+    def remember(self, fault: str, **fields: Any) -> None:
+        """Keep a fault, and mark in which record it will be found; one with a `cause` is about a call."""
         logger.error("%s", fault)
-        self._faults = [*self._faults, fault][-MAX_FAULTS:]
+        self._keep(fault, fields)
         if not self._mark.mark.fault_seq:
             with suppress(OSError):
                 self._mark.save(fault_seq=self._journal.seq + 1)
@@ -89,16 +105,18 @@ class RecordFaults:
         Raises:
             RecordError: that could not be recorded.
         """
-        faults = list(self._faults)
-        if not faults:
+        faults, mismatches, overruled = list(self._faults), list(self.mismatches), dict(self.overruled)
+        if not faults and not mismatches:
             return []
-        head = append("acknowledged", reason=reason, faults=faults, fault_seq=self._mark.mark.fault_seq)
-        self._faults = []  # faults noted while waiting below are not acknowledged
+        head = append("acknowledged", reason=reason, faults=[*faults, *mismatches], fault_seq=self._mark.mark.fault_seq)
+        self._faults, self.mismatches, self.overruled = [], [], {}  # what comes while waiting is not acknowledged
         try:
             await self._syncs.wait_for(head)
-            self._mark.save(fault_seq=head.seq + 1 if self._faults else 0)
+            self._mark.save(fault_seq=head.seq + 1 if self._faults or self.mismatches else 0)
         except (OSError, RecordError) as error:
             self._faults = [*faults, *self._faults][-MAX_FAULTS:]
+            self.mismatches = [*mismatches, *self.mismatches][-MAX_FAULTS:]
+            self.overruled = {**overruled, **self.overruled}
             raise RecordError(f"the acknowledgement may not be kept: {explain_error(error)}") from None
         self._notify("acknowledged", reason)
-        return faults
+        return [*faults, *mismatches]

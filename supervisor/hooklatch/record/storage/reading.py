@@ -6,31 +6,30 @@ incomplete.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hooklatch.core.hooks.names import LIKE_A_NAME, strip_scope
-from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.messages import Cause, DecisionVerdict, Mismatch
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
-from hooklatch.record.storage.chain import SegmentFile, list_segments, read_link
+from hooklatch.record.storage.chain import SegmentFile, list_segments
+from hooklatch.record.storage.lines import DOCUMENTS, read_lines_backwards
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import LogAnswer
 
 __all__ = [
-    "KINDS", "MOMENTS", "Filters", "NoRecordError", "list_field_values", "read_entries_of_kind",
+    "KINDS", "MOMENTS", "Filters", "NoRecordError", "find_asked_verdict", "list_field_values",
     "read_backwards", "read_forwards", "matches_filters", "filter_entries",
     "list_entry_values", "list_record_segments", "read_newest", "query_record", "read_moment",
 ]  # fmt: skip
 
-BLOCK = 256 * 1024
 MAX_RECORDS = 10_000
 MAX_ANSWER = 4 * 2**20  # bytes per response over a socket
 KINDS = (
@@ -41,7 +40,6 @@ KINDS = (
 )
 MOMENTS = "2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"  # how they are written
 EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
-DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 ENCODER = msgspec.json.Encoder()
 
 
@@ -61,7 +59,7 @@ class Filters(msgspec.Struct, frozen=True):
     run: str | None = None
     hook: str | None = None
     verdict: DecisionVerdict | None = None
-    cause: Cause | None = None
+    cause: Cause | Mismatch | None = None
     event: str | None = None
     kind: str | None = None
     decision_id: str | None = None
@@ -149,43 +147,6 @@ def read_backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes
             yield from read_lines_backwards(file, needles)
 
 
-def read_lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
-    position = file.seek(0, os.SEEK_END)
-    rest: bytes | None = None  # the end of a line whose start is not read yet; None until the last newline is found
-    while position > 0:
-        start = max(0, position - BLOCK)
-        file.seek(start)
-        block = file.read(position - start)
-        position = start
-        if rest is None:
-            end = block.rfind(b"\n")
-            if end < 0:
-                continue
-            block = block[:end]
-            rest = b""
-        text = block + rest
-        if all(needle in text for needle in needles):
-            rest, *whole = text.split(b"\n")
-            yield from reversed(whole)
-        else:  # most blocks hold no match, and splitting them into lines is what costs time
-            rest = text[:end] if (end := text.find(b"\n")) >= 0 else text
-    if rest:
-        yield rest
-
-
-def read_entries_of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
-    """Yield the valid records of one kind with numbers above `since`, newest first; skip older segments."""
-    needle = b'"kind":"%b"' % kind.encode()
-    for place in reversed(segments):
-        with suppress(FileNotFoundError), open_regular_file(place.path) as file:
-            for line in read_lines_backwards(file, [needle]):
-                link = read_link(line) if needle in line else None
-                if link is not None and link.kind == kind and link.seq > since:
-                    yield DOCUMENTS.decode(line)
-        if place.first <= since:
-            return
-
-
 def read_newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
     """Return the matching records, newest first.
 
@@ -207,6 +168,19 @@ def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[st
             continue
         if matches_filters(record, filters):
             yield record
+
+
+def find_asked_verdict(folder: str, call_id: str, session: str) -> tuple[str, str] | None:
+    """Return the newest decision about a call before it ran: its id and verdict; None if the record has none."""
+    filters = Filters(event="pre_tool_use", session=session or None)
+    needles = [*list_needles(filters), b'"call_id":%b' % ENCODER.encode(call_id)]
+    try:
+        for record in filter_entries(read_backwards(folder, needles), filters):
+            if record.get("call_id") == call_id:
+                return str(record.get("decision_id")), str(record.get("verdict"))
+    except (NoRecordError, OSError):
+        pass
+    return None
 
 
 def query_record(folder: str, filters: Filters) -> LogAnswer:

@@ -29,6 +29,7 @@ import msgspec
 from hooklatch import directories
 from hooklatch.directories import sync_folder
 from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_tail, set_aside
+from hooklatch.record.storage.lines import read_entries_of_kind
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.retention import find_missing_beginning, read_retired, read_segment_header
 from hooklatch.record.storage.slots import SlotError
@@ -60,7 +61,7 @@ class Recovery(msgspec.Struct):
     anchored: tuple[int, str] = (0, GENESIS)
     mark: HighWaterMark = HighWaterMark()
     faults: list[str] = []
-    unacknowledged: list[str] = []
+    unacknowledged: list[dict[str, Any]] = []
     recovered: list[dict[str, Any]] = []
 
 
@@ -159,11 +160,10 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
             break
     if mark.fault_seq:
         kind = read_entries_of_kind(segments, "fault", since=mark.fault_seq - 1)
-        recovery.unacknowledged = [str(record.get("text")) for record in kind][::-1]
+        recovery.unacknowledged = [*kind][::-1]
         if not recovery.unacknowledged:
-            recovery.unacknowledged = [
-                f"a fault was found near record {mark.fault_seq}, but its text is not in the record"
-            ]
+            text = f"a fault was found near record {mark.fault_seq}, but its text is not in the record"
+            recovery.unacknowledged = [{"text": text}]
     reported_seq, kept_seq, kept_prev, lost = mark.reported_seq, mark.kept_seq, mark.kept_prev, mark.lost
     if recovery.place is None:
         used = recovery.skipped[0] - 1 if recovery.skipped is not None else recovery.seq

@@ -20,7 +20,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.fires import DecisionAdapter
+from hooklatch.service.dispatch.fires import CallReport, DecisionAdapter
 from hooklatch.service.dispatch.host_calls import CallNumbers, DuplicateEvents
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.registry.registries import Registries
@@ -92,6 +92,7 @@ class HostMethods:
         self, host: Host, native: HostEvent, request: HostFire, budget: float | None, session: AgentSession | None
     ) -> HookOutput:
         adapt, spec, same_call = make_decision_adapter(host, native), native.spec, request.same_call
+        report: CallReport = None if not host.joins_calls else "in order" if request.call_key else "by id"
         params, payload, warnings = request.params, request.payload, list[str]()
         if request.call is not None and request.call_key:  # never with an id of the host's own
             params = msgspec.structs.replace(params, call_id=self._number_call(request.call, request.call_key))
@@ -100,7 +101,7 @@ class HostMethods:
             warnings = await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
         try:
             if spec.kind == "notify":
-                self._dispatcher.fire_later(params, session, adapt_decision=adapt, payload=payload)
+                self._dispatcher.fire_later(params, session, adapt_decision=adapt, payload=payload, report=report)
                 return host.silence(native.name)
             if spec.kind == "gate" and budget is not None:
                 params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
@@ -108,7 +109,7 @@ class HostMethods:
             if decision is None:
                 asks_itself = "ask" in spec.enforces
                 firing = self._dispatcher.fire(
-                    params, session, adapt_decision=adapt, asks_itself=asks_itself, payload=payload
+                    params, session, adapt_decision=adapt, asks_itself=asks_itself, payload=payload, report=report
                 )
                 params, payload = NO_PARAMS, NO_PAYLOAD
                 decision = await firing

@@ -54,7 +54,7 @@ from hooklatch.version import VERSION
 from hooklatch_worker.sandbox.children import OWN
 
 if TYPE_CHECKING:
-    from hooklatch.core.answers import SessionsAnswer, SessionStatus
+    from hooklatch.core.answers import CallCounts, ReportedSession, SessionsAnswer, SessionStatus
     from hooklatch.core.status_answers import (
         AgentStatus,
         EmptyAnswer,
@@ -111,8 +111,20 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """List live sessions; on the agent socket only the client's own and those below it."""
         viewer = None if connection.is_admin else require_session(connection)
         visible = [session for session in self.sessions if viewer is None or viewer.has_below(session)]
-        view_of, count = self.registries.view_of, self.statistics.count_all
-        return {"sessions": [describe_session(each, view_of(each), count(each.fired)) for each in visible]}
+        view_of, count, calls = self.registries.view_of, self.statistics.count_all, self._list_calls()
+        described = [describe_session(each, view_of(each), count(each.fired)) for each in visible]
+        for session in described:
+            if (counts := calls.pop((session["host"] or "", session["id"]), None)) is not None:
+                session["calls"] = counts
+        reported: list[ReportedSession] = [] if viewer is not None else [
+            {"host": host, "id": session_id, "calls": counts} for (host, session_id), counts in calls.items() if host
+        ]  # fmt: skip
+        return {"sessions": described, "reported": reported}
+
+    def _list_calls(self) -> dict[tuple[str, str], CallCounts]:
+        """Return the counts of calls that ran, by host and session."""
+        ledger = self.dispatcher.calls.ledger
+        return {place: session.describe() for place, session in ledger.sessions.items() if session.ran}
 
     async def _log(self, connection: Connection, raw: msgspec.Raw) -> LogAnswer:
         from hooklatch.record.storage.reading import (  # most daemons are never asked
@@ -157,6 +169,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             state=self.shared_state.faults,
             suspended=list(self.suspensions),
             fleet=self.fleet.problems,
+            calls=self.record.mismatches,
         )
 
     def state_of(self, hook: Hook) -> HookState:

@@ -308,4 +308,5 @@ def read_settings(document: TomlDocument, file: ConfigFile, folder: str, effects
         fleet=fleet,
         ask_wait=file.ask.seconds,
         asks_for_all=file.ask.agents == "all",
+        is_halting=file.daemon.on_overruled == "halt",
     )

@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
     `keeps_state`: shared state survives the daemon.  `fleet` are the settings of [fleet], as its product reads them;
     without them this host is in none.  `ask_wait` is the number of seconds that an ask waits for a person; 0: it goes
     to the host.  The ask of a host that can ask a person itself goes to the host too, unless `asks_for_all`.
+    `is_halting`: a call that ran although it was refused ends the work of its session.
     """
 
     record: RecordSettings = RecordSettings()
@@ -54,14 +55,19 @@ class Settings(msgspec.Struct, frozen=True):
     fleet: dict[str, Any] | None = None
     ask_wait: float = 0.0
     asks_for_all: bool = True
+    is_halting: bool = False
 
 
 class DaemonTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[daemon]: when a decision counts as recorded, and where metrics are served."""
+    """[daemon]: when a decision counts as recorded, where metrics are served, and what an overruled call does."""
 
     record: Durability = "written"
     metrics_port: Annotated[int, Meta(gt=0, lt=65536, extra={"is": "a port from 1 to 65535"})] | None = None
     metrics_file: FilePath | None = None
+    on_overruled: Annotated[
+        Literal["report", "halt"],
+        Meta(description='"halt": where a call ran although it was refused, the next gates of its session deny.'),
+    ] = "report"
 
 
 class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

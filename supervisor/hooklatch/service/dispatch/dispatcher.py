@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -34,6 +35,8 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.dispatch.calls import HookRunners
 from hooklatch.service.dispatch.fires import (
+    REPORTING,
+    CallReport,
     DecisionAdapter,
     DialectPlan,
     ExtraProjects,
@@ -52,6 +55,7 @@ from hooklatch_worker.author.call_context import EmittedTelemetry
 
 if TYPE_CHECKING:
     from hooklatch.core.answers import AcceptedFire
+    from hooklatch.service.dispatch.call_watch import CallWatch
 
 __all__ = ["Dispatcher"]
 
@@ -137,9 +141,17 @@ class Dispatcher:
         self._clock = trio.lowlevel.current_clock().current_time
         self.is_draining = False
         self.background = Supervisor("background fires")
+        self.is_halting = False  # a call that ran although it was refused ends the work of its session
         self._background_count = 0
         self._background_unowned = 0  # the background fires without a session
         self._shields: dict[trio.CancelScope, None] = {}
+
+    @cached_property
+    def calls(self) -> CallWatch:
+        """The watch over tool calls, which begins with the first that a client names."""
+        from hooklatch.service.dispatch.call_watch import CallWatch
+
+        return CallWatch(self._record, self.background, self.fire_later)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the background fires."""
@@ -152,9 +164,12 @@ class Dispatcher:
         *,
         adapt_decision: DecisionAdapter | None = None,
         payload: Payload | None = None,
+        report: CallReport = None,
     ) -> AcceptedFire:
         """Start a fire in the background; if there is no room, drop and count it."""
         fire = Fire(self.registries.find_event(params.event), params, session, self._services, adapt_decision, payload)
+        if fire.spec.name in REPORTING and (report is not None or params.call_id is not None):
+            self.calls.begin(fire, report)
         own = session.background if session is not None else self._background_unowned
         # At most half of what is free: a session that has many under way leaves room for others.
         has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
@@ -196,11 +211,13 @@ class Dispatcher:
         adapt_decision: DecisionAdapter | None = None,
         asks_itself: bool = False,
         payload: Payload | None = None,
+        report: CallReport = None,
     ) -> Awaitable[FireDecision]:
         """Decide one event.  Cancelling abandons a gate; any other event is finished in any case.
 
         `adapt_decision` makes a decision that the host can apply, and that one is recorded.  `asks_itself`: the host
         asks a person itself when the verdict is ask.  `payload` is that of the params, if it has been read already.
+        `report` says how a host names the call that it reports.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
@@ -212,6 +229,8 @@ class Dispatcher:
         spec = spec or self.registries.find_event(params.event)
         fire = Fire(spec, params, session, self._services, adapt_decision, payload)
         fire.wait = wait
+        if spec.name in REPORTING and (report is not None or params.call_id is not None):
+            self.calls.begin(fire, report)
         return self._run(fire, plan)
 
     async def _run(self, fire: Fire, plan: DialectPlan | None = None) -> FireDecision:
@@ -297,6 +316,8 @@ class Dispatcher:
         if fire.adapt_decision is not None:
             decision = fire.adapt_decision(decision)
         decision = await self._publish(fire, decision)
+        if fire.call_key is not None:
+            self.calls.end(fire, decision)
         if decision.verdict != "pass" and decision.is_refusal:
             self._follow_refusal(fire, decision)
         return decision
@@ -403,6 +424,8 @@ class Dispatcher:
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
         if session is not None and event in session.terms.require_handlers and not chain.hooks:
             return "load", f"the session requires a hook for {event} and there is none"
+        if self.is_halting and (overruled := self.calls.fault_of(fire)) is not None:
+            return "policy", overruled
         if projects_fault is None or not fire.spec.fails_closed:
             return None
         # An operator who has suspended all hooks (no `hook`) has suspended the unknown ones of a project too.

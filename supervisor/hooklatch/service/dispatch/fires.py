@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 import trio
@@ -27,11 +27,16 @@ from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import EmittedTelemetry
 from hooklatch_worker.author.state import StateRequest
 
+if TYPE_CHECKING:
+    from hooklatch.core.call_ledger import CallKey, OpenCall
+
 __all__ = [
-    "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects",
+    "REPORTING", "CallReport", "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects",
     "select_planned_hooks", "find_tool_name", "FireGeneration", "FireGenerations",
 ]  # fmt: skip
 
+# Events that report a tool call: that it is asked about, changed, and has run.
+REPORTING = frozenset({"pre_tool_use", "permission_request", "post_tool_use", "post_tool_use_failure"})
 LARGE = 2**15  # bytes of a payload, from which on its params are copied without it
 TAKEN = msgspec.Raw(b"{}")  # in place of the payload that `Fire.payload` has
 NAME = 200  # characters of a tool's name that are announced
@@ -39,6 +44,8 @@ NAME = 200  # characters of a tool's name that are announced
 DecisionAdapter: TypeAlias = Callable[
     [FireDecision], FireDecision
 ]  # to the nearest stricter decision that a host can apply
+# Who reports a call: a host that names each by an id, or one whose calls have none; None: a client of our own.
+CallReport: TypeAlias = Literal["by id", "in order"] | None
 Counted = set[tuple[Hook, str, str]]  # the keys that hooks of one fire have counted `once`: hook, scope, key
 
 
@@ -84,8 +91,8 @@ class Fire:
     """
 
     __slots__ = (
-        "_services", "adapt_decision", "counted", "deadline", "decision_id", "envelope", "facts", "params", "payload",
-        "queue_key", "room", "session", "session_id", "spec", "wait",
+        "_services", "adapt_decision", "call", "call_key", "counted", "deadline", "decision_id", "envelope", "facts",
+        "params", "payload", "queue_key", "room", "session", "session_id", "spec", "wait",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +125,8 @@ class Fire:
         self.adapt_decision = adapt_decision
         self.room: BudgetShare | None = None  # for the large answers of its hooks
         self.wait = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
+        self.call: OpenCall | None = None  # that this fire asks about
+        self.call_key: CallKey | None = None  # of the call that this fire reports
         self._services = services
         given = params.envelope
         claimed_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id

@@ -1,0 +1,233 @@
+"""The ledger of tool calls: what was asked, what was answered, and what ran.  Pure: knows no hook, disk or clock.
+
+asked     pre_tool_use opens a call: by the host's id, or by session, tool and order where the host has none
+answered  its decision says which inputs may run: the one that was judged, or what hooks have made of it; or none
+ran       post_tool_use, or post_tool_use_failure, closes it, or shows that something went around the guards
+
+overruled   it ran, though it was refused or never answered
+unasked     it ran, and nobody had asked
+altered     it ran with another input than the one that was judged
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from hooklatch.core.messages import FireDecision, Mismatch
+from hooklatch.core.payload import PayloadError, canonicalize_json
+
+if TYPE_CHECKING:
+    from hooklatch.core.answers import CallCounts
+
+__all__ = ["ASKING", "CHANGING", "RUNNING", "CallKey", "CallLedger", "CallMismatch", "OpenCall", "SessionCalls"]
+
+ASKING: Final = "pre_tool_use"
+CHANGING: Final = "permission_request"  # whose hooks may change the input of a call that was asked
+RUNNING: Final = frozenset({"post_tool_use", "post_tool_use_failure"})
+MAX_CALLS: Final = 4096  # that are remembered, also after they have run
+MAX_SESSIONS: Final = 1024
+FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+ENCODER: Final = msgspec.json.Encoder()
+SHORT: Final = 256  # bytes of an input that is kept as it is; of a longer one the digest is
+
+
+class CallKey(NamedTuple):
+    """What names a call: the host, the session (or its run), the tool, and the id if the host gave one.
+
+    `is_hosts` says that an agent's program reported it, which asks before each call.  A client of our own may report
+    what ran without asking.
+    """
+
+    host: str
+    session: str
+    tool: str
+    id: str | None
+    is_hosts: bool
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.host, self.session
+
+
+class CallMismatch(msgspec.Struct, frozen=True):
+    """A call that did not run as it was judged; `decision_id` is the decision that it contradicts, if there is one."""
+
+    cause: Mismatch
+    decision_id: str | None
+
+
+class OpenCall(msgspec.Struct):
+    """A call that was asked.  Until it is answered nothing may run."""
+
+    id: str | None
+    tool: str
+    decision_id: str
+    asked: bytes | None
+    may_run: tuple[bytes, ...] = ()
+    is_allowed: bool = False
+    has_run: bool = False
+
+
+class SessionCalls(msgspec.Struct):
+    """The calls of one session: how many ran, how many of them were asked, and what did not run as judged."""
+
+    asked: int = 0
+    ran: int = 0
+    ran_asked: int = 0
+    mismatches: Counter[Mismatch] = msgspec.field(default_factory=Counter[Mismatch])
+    calls: dict[int, OpenCall] = {}
+
+    def describe(self) -> CallCounts:
+        """Return the counts; the words for what did not run as judged only where there is such a call."""
+        judged = self.ran - sum(self.mismatches.values())
+        counts: CallCounts = {"ran": self.ran, "asked": self.ran_asked, "as_judged": judged}
+        for cause, count in self.mismatches.items():
+            counts[cause] = count
+        return counts
+
+
+class CallLedger:
+    """The calls of all sessions, as far as they are remembered: the oldest are forgotten first."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[tuple[str, str], SessionCalls] = {}
+        self._calls: dict[int, tuple[str, str]] = {}  # by number, in the order in which they were asked
+        self._number = 0
+
+    def ask(self, key: CallKey, decision_id: str, tool_input: msgspec.Raw | None) -> OpenCall:
+        """Return a call that is asked now, and not answered yet."""
+        session = self._session(key.place)
+        session.asked += 1
+        call = OpenCall(key.id, key.tool, decision_id, keep(tool_input))
+        self._number += 1
+        session.calls[self._number] = call
+        self._calls[self._number] = key.place
+        if len(self._calls) > MAX_CALLS:
+            oldest = next(iter(self._calls))
+            forgetting = self.sessions.get(self._calls.pop(oldest))
+            if forgetting is not None:
+                forgetting.calls.pop(oldest, None)
+        return call
+
+    def answer(self, call: OpenCall, decision: FireDecision, tool_input: msgspec.Raw | None) -> None:
+        """Say what may run of a call, by its decision."""
+        if decision.is_refusal:
+            return
+        call.is_allowed = True
+        call.may_run = list_inputs(tool_input, decision.patch)
+
+    def change(self, key: CallKey, decision: FireDecision, tool_input: msgspec.Raw | None) -> None:
+        """Let a call run with the input that hooks have made of it when the host asked for permission."""
+        session = self.sessions.get(key.place)
+        if session is None or decision.is_refusal or not decision.patch:
+            return
+        kept = keep(tool_input)
+        for call in reversed([*session.calls.values()]):
+            if call.is_allowed and (call.id == key.id if key.id is not None else is_among(kept, call.may_run)):
+                call.may_run += list_inputs(tool_input, decision.patch)
+                return
+
+    def run(self, key: CallKey, tool_input: msgspec.Raw | None) -> CallMismatch | None:
+        """Return in what a call that ran differs from what was judged, None if in nothing."""
+        session = self._session(key.place)
+        if not key.is_hosts and not session.asked:
+            return None  # a client that only reports
+        session.ran += 1
+        ran = keep(tool_input)
+        call = find_call(session.calls, key, ran)
+        mismatch: CallMismatch | None
+        if call is None:
+            mismatch = CallMismatch("unasked", None)
+        else:
+            session.ran_asked += 1
+            call.has_run = True
+            if not call.is_allowed:
+                mismatch = CallMismatch("overruled", call.decision_id)
+            elif ran is not None and call.may_run and not is_among(ran, call.may_run):
+                mismatch = CallMismatch("altered", call.decision_id)
+            else:
+                mismatch = None
+        if mismatch is not None:
+            session.mismatches[mismatch.cause] += 1
+        return mismatch
+
+    def believe(self, key: CallKey, mismatch: Mismatch | None) -> None:
+        """Correct an unasked call that an earlier daemon was asked about: it ran as judged, or was overruled."""
+        session = self._session(key.place)
+        session.ran_asked += 1
+        session.mismatches["unasked"] -= 1
+        if mismatch is not None:
+            session.mismatches[mismatch] += 1
+        session.mismatches = +session.mismatches
+
+    def _session(self, place: tuple[str, str]) -> SessionCalls:
+        session = self.sessions.get(place)
+        if session is None:
+            session = self.sessions[place] = SessionCalls()
+            if len(self.sessions) > MAX_SESSIONS:
+                for number in self.sessions.pop(next(iter(self.sessions))).calls:
+                    self._calls.pop(number, None)
+        return session
+
+
+def find_call(calls: Mapping[int, OpenCall], key: CallKey, ran: bytes | None) -> OpenCall | None:
+    """Return the call that ran: the one with its id, else one that may run so, else the oldest of its tool."""
+    if key.id is not None:
+        call = next((call for call in reversed([*calls.values()]) if call.id == key.id), None)
+        return call or find_equal([call for call in calls.values() if call.id is None], ran)
+    with_tool = [call for call in calls.values() if call.id is None and call.tool == key.tool]
+    waiting = [call for call in with_tool if not call.has_run]
+    equal = find_equal(waiting, ran) or find_equal(with_tool, ran) or find_equal(calls.values(), ran)
+    refused = (call for call in waiting if not call.is_allowed and is_among(ran, (call.asked,)))
+    allowed = (call for call in waiting if call.is_allowed)
+    return equal or next(refused, None) or next(allowed, None)
+
+
+def find_equal(calls: Iterable[OpenCall], ran: bytes | None) -> OpenCall | None:
+    """Return the first call that was allowed to run with this input."""
+    return next((call for call in calls if call.is_allowed and is_among(ran, call.may_run)), None)
+
+
+def list_inputs(tool_input: msgspec.Raw | None, patch: Mapping[str, msgspec.Raw] | None) -> tuple[bytes, ...]:
+    """Return the inputs that may run: as hooks have made it, also where the host lays their keys over its own."""
+    changed = (patch or {}).get("tool_input")
+    if changed is None:
+        kept = keep(tool_input)
+        return () if kept is None else (kept,)
+    inputs = [keep(changed)]
+    with suppress(msgspec.MsgspecError, UnicodeError):
+        inputs.append(
+            keep(msgspec.Raw(ENCODER.encode({**FIELDS.decode(tool_input or b"{}"), **FIELDS.decode(changed)})))
+        )
+    return tuple(each for each in inputs if each is not None)
+
+
+def keep(tool_input: msgspec.Raw | None) -> bytes | None:
+    """Return what is kept of an input: its bytes if it is short, else the digest of its one spelling."""
+    if tool_input is None:
+        return None
+    data = bytes(tool_input)
+    return data if len(data) <= SHORT else digest(data)
+
+
+def digest(data: bytes) -> bytes:
+    with suppress(PayloadError):  # then only the same bytes are the same input
+        data = canonicalize_json(data)
+    return hashlib.sha256(data).digest()
+
+
+def is_among(ran: bytes | None, inputs: tuple[bytes | None, ...]) -> bool:
+    """Return whether an input is one of these, in whatever spelling."""
+    if ran is None:
+        return False
+    if ran in inputs:
+        return True
+    if not ran.startswith(b"{"):
+        return False
+    return digest(ran) in [each if each is None or not each.startswith(b"{") else digest(each) for each in inputs]

@@ -1,0 +1,121 @@
+"""The watch over tool calls: each fire that reports one goes into the ledger, and what did not run as judged comes out.
+
+A mismatch is recorded, makes the daemon red until it is acknowledged, and is an event of its own for hooks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from hooklatch.core.call_ledger import ASKING, CHANGING, RUNNING, CallKey, CallLedger, CallMismatch
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
+from hooklatch.core.messages import FireDecision
+from hooklatch.core.payload import PayloadError
+from hooklatch.processes.supervisor import Supervisor
+from hooklatch.record.writer import RecordWriter
+from hooklatch.service.dispatch.fires import CallReport, Fire
+from hooklatch.service.registry.sessions import AgentSession
+from hooklatch.threads import in_thread
+
+__all__ = ["CallWatch"]
+
+logger = logging.getLogger("hooklatch.calls")
+EARLIER: Final = 3600.0  # seconds after the start in which a call may end that an earlier daemon was asked about
+EVENT: Final = "call_mismatch"
+TEXTS: Final = {
+    "overruled": "ran although it was refused",
+    "unasked": "ran and no guard was asked",
+    "altered": "ran with another input than the one that was judged",
+}
+
+
+class CallWatch:
+    """The ledger of this daemon's sessions; `fire_later` fires an event."""
+
+    def __init__(
+        self,
+        record: RecordWriter,
+        background: Supervisor,
+        fire_later: Callable[[FireParams, AgentSession | None], object],
+    ) -> None:
+        self.ledger = CallLedger()
+        self._record = record
+        self._background = background
+        self._fire_later = fire_later
+        self._started = time.monotonic()
+
+    def begin(self, fire: Fire, report: CallReport) -> None:
+        """Note a fire that reports a call."""
+        tool, tool_input = read_call(fire)
+        given = None if report == "in order" or fire.params.call_id is None else str(fire.params.call_id)
+        fire.call_key = key = CallKey(*place_of(fire), tool, given, report is not None)
+        name = fire.spec.name
+        if name == ASKING:
+            fire.call = self.ledger.ask(key, fire.decision_id, tool_input)
+        elif name in RUNNING and (mismatch := self.ledger.run(key, tool_input)) is not None:
+            if name != "post_tool_use" and mismatch.cause == "unasked":
+                self.ledger.believe(key, None)  # hosts report so what they have not even tried: a tool that is unknown
+            elif mismatch.cause == "unasked" and time.monotonic() - self._started < EARLIER:
+                self._background.spawn("an unasked call", self._look_back, fire, key)
+            else:
+                self._report(fire, key, mismatch)
+
+    def end(self, fire: Fire, decision: FireDecision) -> None:
+        """Note the decision on a call."""
+        if fire.call is not None:
+            self.ledger.answer(fire.call, decision, read_call(fire)[1])
+        elif fire.call_key is not None and fire.spec.name == CHANGING:
+            self.ledger.change(fire.call_key, decision, read_call(fire)[1])
+
+    def fault_of(self, fire: Fire) -> str | None:
+        """Return why a gate of this session is denied, None if it is not."""
+        text = self._record.overruled.get(place_of(fire)) if fire.spec.fails_closed else None
+        return None if text is None else f"{text}; a person has to look: hooklatch log acknowledge --reason TEXT"
+
+    async def _look_back(self, fire: Fire, key: CallKey) -> None:
+        """Report a call that nobody asked about, unless the record shows that an earlier daemon was asked."""
+        from hooklatch.record.storage.reading import find_asked_verdict
+
+        verdict = await in_thread(find_asked_verdict, self._record.folder, str(fire.params.call_id), key.session)
+        if verdict is None:
+            self._report(fire, key, CallMismatch("unasked", None))
+            return
+        was_allowed = verdict[1] in ("pass", "allow", "ask")
+        self.ledger.believe(key, None if was_allowed else "overruled")
+        if not was_allowed:
+            self._report(fire, key, CallMismatch("overruled", verdict[0]))
+
+    def _report(self, fire: Fire, key: CallKey, mismatch: CallMismatch) -> None:
+        cause, tool_input = mismatch.cause, read_call(fire)[1]
+        where = f"session {key.session}" + (f" of {key.host}" if key.host else "")
+        text = f"{cause}: {key.tool or 'a tool'} {TEXTS[cause]}, in {where}"
+        self._record.note_mismatch(
+            text, cause=cause, session=key.session, host=key.host or None, tool=key.tool, call_id=key.id,
+            contradicts=mismatch.decision_id, decision_id=fire.decision_id,
+        )  # fmt: skip
+        fields = {"cause": cause, "tool_name": key.tool, "tool_input": tool_input, "tool_use_id": key.id,
+                  "decision_id": mismatch.decision_id, "reason": text}  # fmt: skip
+        envelope = EnvelopeParams(
+            session_id=None if fire.session is not None else fire.session_id,
+            cwd=fire.envelope.cwd,
+            host=key.host or None,
+        )
+        self._fire_later(FireParams(EVENT, msgspec.Raw(msgspec.json.encode(fields)), envelope=envelope), fire.session)
+
+
+def read_call(fire: Fire) -> tuple[str, msgspec.Raw | None]:
+    """Return the tool's name and input in a payload; a payload that cannot be read has neither."""
+    try:
+        return fire.payload.text("tool_name") or "", fire.payload.fields.get("tool_input")
+    except PayloadError:
+        return "", None
+
+
+def place_of(fire: Fire) -> tuple[str, str]:
+    session = fire.session.id if fire.session is not None else fire.session_id
+    return fire.envelope.host or "", session or ""
