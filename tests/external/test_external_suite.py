@@ -24,11 +24,11 @@ from support.commands import Daemon, new_place, serving
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs/project/external-suite.md"
+PAGE = HERE.parents[1] / "docs/reference/external-suite.md"
 FILES = {name: (HERE / name).read_text() for name in ("hooks.toml", "interceptors.py", "points.py")}
 VECTORS = {vector["id"]: vector for vector in load_vectors()}
 
-# Every other capability that a vector needs is declared. docs/project/external-suite.md says the reasons to readers.
+# Every other capability that a vector needs is declared. docs/reference/external-suite.md says the reasons to readers.
 SKIPS = {
     Capability.INCREMENTAL_OUTPUT: {"AH-CTK-110", "AH-CTK-111", "AH-CTK-112", "AH-CTK-113"},
 }
