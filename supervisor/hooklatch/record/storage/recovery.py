@@ -29,7 +29,6 @@ import msgspec
 from hooklatch import directories
 from hooklatch.directories import sync_folder
 from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_tail, set_aside
-from hooklatch.record.storage.lines import read_entries_of_kind
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.retention import find_missing_beginning, read_retired, read_segment_header
 from hooklatch.record.storage.slots import SlotError
@@ -148,7 +147,7 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
     mark = marked if isinstance(marked, HighWaterMark) else HighWaterMark()
     segments, is_ahead = list_segments(folder), recovery.last is not None and recovery.last.seq > mark.seq
     if is_ahead or mark.fault_seq:
-        from hooklatch.record.storage.reading import read_entries_of_kind  # most starts read none
+        from hooklatch.record.storage.lines import read_entries_of_kind  # most starts read none
 
     if is_ahead:
         for retired in read_entries_of_kind(segments, "retired", since=mark.seq):
