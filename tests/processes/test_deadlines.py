@@ -334,7 +334,7 @@ async def test_an_answer_that_comes_at_once_costs_no_turn_of_the_loop(
     scripted: Scripted, mock_clock: trio.testing.MockClock
 ) -> None:
     pool = pool_of(scripted)
-    scripted.held.wait = lambda milliseconds: scripted.answer()  # type: ignore[method-assign]
+    scripted.held.has_said = lambda milliseconds: scripted.answer() is None  # type: ignore[method-assign]
 
     with pytest.raises(StopIteration) as ended:
         pool.call(ASKED, FIRE, trio.current_time() + 1.0).send(None)
@@ -347,12 +347,12 @@ async def test_after_a_long_call_the_loop_waits_for_no_answer_of_that_pool(
 ) -> None:
     pool, waits = pool_of(scripted), list[int]()
 
-    def take_long(milliseconds: int) -> None:
+    def take_long(milliseconds: int) -> bool:
         waits.append(milliseconds)
         mock_clock.jump(0.002)
         scripted.answer()
 
-    scripted.held.wait = take_long  # type: ignore[method-assign]
+    scripted.held.has_said = take_long  # type: ignore[method-assign]
     await pool.call(ASKED, FIRE, trio.current_time() + 1.0)
     for _ in range(UNHURRIED):
         await answer_later(pool, scripted)

@@ -64,6 +64,9 @@ class FakePool(Pool):
         super().__init__(source, build, None, PoolLimits(), begin=str)  # type: ignore[arg-type]  # nothing is forked
         self.functions = functions
 
+    def begin(self, call: Call, fire: FireContext, deadline: float) -> None:
+        """Leave all to `call`."""
+
     async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         outcome, before = await self._call(call, fire, deadline), list[float]()
         for hook in call.following:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hooklatch.core.answers import HookLoad
     from hooklatch.core.status_answers import IsolationStatus, PoolStatus, WorkerCounts
 
-__all__ = ["Pool"]
+__all__ = ["BegunCall", "Pool"]
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
@@ -46,6 +46,18 @@ IN_PLACE = 1  # milliseconds that the loop waits for an answer, while no task ge
 UNHURRIED = 20  # calls after a longer one for which the loop goes on at once
 NO_CODE = wire.LoadCode(b"")  # of a module, which workers import by its name
 RECYCLED, CLOSES = "recycled", "the pool closes"
+
+
+class BegunCall(msgspec.Struct, eq=False):
+    """A call that was sent to a worker; `unsent` is its outcome if that could not be done."""
+
+    worker: PoolWorker
+    call: Call
+    fire: FireContext
+    deadline: float
+    arrived: float
+    began: float
+    unsent: CallOutcome | None = None
 
 
 class Pool:
@@ -104,18 +116,28 @@ class Pool:
         The callbacks in `call.following` are run too, until one of them answers. The outcome is then that of the last,
         with the durations of the others.  If cancelled, the callback runs to its deadline, and its answer is discarded.
         """
-        arrived = began = self._now()
+        began = self.begin(call, fire, deadline)
+        if began is None:
+            arrived = self._now()
+            served = await self._wait(fire, deadline)
+            if isinstance(served, CallOutcome):
+                return served.with_duration(self._now() - arrived)
+            began = self._send(served, call, fire, deadline, arrived, self._now())
+        return began if isinstance(began, CallOutcome) else await self.end(began)
+
+    def begin(self, call: Call, fire: FireContext, deadline: float) -> BegunCall | CallOutcome | None:
+        """Send a call to an idle worker, for `end`; or return its outcome at once, or None if it has to wait."""
+        arrived = self._now()
         if self.fault is not None:
             return CallOutcome(cause="load", message=self.fault)
         if fire.queue_key != self._queue.latest:
             self._queue.note_session(fire.queue_key, arrived)
         worker = self._take(fire)
-        if worker is None:
-            served = await self._wait(fire, deadline)
-            began = self._now()
-            if isinstance(served, CallOutcome):
-                return served.with_duration(began - arrived)
-            worker = served
+        return self._send(worker, call, fire, deadline, arrived, arrived) if worker is not None else None
+
+    def _send(
+        self, worker: PoolWorker, call: Call, fire: FireContext, deadline: float, arrived: float, began: float
+    ) -> BegunCall | CallOutcome:
         if not self._idle:
             self._fill()  # before the call: its spare is forked while this worker works
         if began >= deadline:
@@ -128,10 +150,31 @@ class Pool:
             worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.following)])
         if worker.deadline < self._alarm.deadline:
             self._set_alarm(worker.deadline)
+        begun = BegunCall(worker, call, fire, deadline, arrived, began)
         try:
-            answered = await worker.call(call, fire, deadline - began, 0 if self._unhurried else IN_PLACE)
+            begun.unsent = worker.begin(call, fire, deadline - began)
+        except BaseException:  # a fault of our own
+            self.abandon(begun)
+            raise
+        return begun
+
+    def has_answered(self, begun: BegunCall, *, in_place: bool) -> bool:
+        """Return whether the answer has come, after waiting for it in place where this pool's pace allows that."""
+        return begun.worker.has_answered(IN_PLACE if in_place and not self._unhurried else 0)
+
+    def abandon(self, begun: BegunCall) -> None:
+        """Wait for the answer of a call no more: its worker has until its deadline."""
+        later = (compute_deadline(hook, begun.fire, begun.deadline) for hook in begun.call.following)
+        self._abandon(begun.worker, max([begun.deadline, *later]))
+
+    async def end(self, begun: BegunCall) -> CallOutcome:
+        """Return the outcome of a call that was sent."""
+        worker, call, fire, deadline = begun.worker, begun.call, begun.fire, begun.deadline
+        arrived, began = begun.arrived, begun.began
+        try:
+            answered = begun.unsent or await worker.end(fire, 0 if self._unhurried else IN_PLACE)
         except BaseException:  # cancelled, or a fault of our own: the worker may still be at work
-            self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.following)]))
+            self.abandon(begun)
             raise
         ended = self._now()
         self._queue.latest_seconds.append(ended - began)
@@ -146,7 +189,7 @@ class Pool:
             earlier[0] += waited  # the time in the queue counts for the first callback
             began, deadline = arrived, compute_deadline(call.following[len(earlier) - 1], fire, arrived)
         if isinstance(answered, CallOutcome) or worker.is_expired or ended >= deadline:
-            outcome = self._build_failure(call.hook, worker, answered, arrived, began, ended, deadline)
+            outcome = self._build_failure(begun, answered, arrived, began, ended, deadline)
         else:
             outcome = build_call_outcome(answered, call.hook, ended - arrived)
         if earlier:
@@ -157,15 +200,10 @@ class Pool:
         return outcome
 
     def _build_failure(
-        self,
-        hook: Hook,
-        worker: PoolWorker,
-        answered: wire.CallAnswered | wire.CallSilent | CallOutcome,
-        arrived: float,
-        began: float,
-        ended: float,
-        deadline: float,
-    ) -> CallOutcome:
+        self, begun: BegunCall, answered: wire.CallAnswered | wire.CallSilent | CallOutcome, arrived: float,
+        began: float, ended: float, deadline: float,
+    ) -> CallOutcome:  # fmt: skip
+        worker = begun.worker
         text = f"no answer within {ended - arrived:.1f} s"
         if worker.is_expired:
             # If it waited longer than it ran, the queue missed the deadline, not the callback.
@@ -174,6 +212,7 @@ class Pool:
             outcome = answered
         else:
             # The answer and the alarm came in the same turn of the loop, so their order there must not decide.
+            hook = begun.call.hook
             late_outcome = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, hook, 0.0)
             outcome = msgspec.structs.replace(late_outcome, outcome="unread", cause="timeout", answer=b"", message=text)
         return outcome.with_duration(ended - arrived)
@@ -414,28 +453,17 @@ class Pool:
     def load_of(self, hook: Hook) -> HookLoad:
         """Return what a hook of this source and the workers are doing."""
         known = [worker.memory_bytes for worker in self.live_workers() if worker.memory_bytes is not None]
+        running = [hook for worker in self._busy if (hook := worker.hook) is not None]
         return {
-            "workers": len(self._idle) + len(self._busy),
-            "busy": len(self._busy),
-            "memory_bytes": sum(known) if known else None,
-            "waiting": len(self._queue.waiting),
-            "in_flight": sum(
-                (running := worker.hook) is not None and (running.name, running.owner) == (hook.name, hook.owner)
-                for worker in self._busy
-            ),
-        }
+            "workers": len(self._idle) + len(self._busy), "busy": len(self._busy),
+            "memory_bytes": sum(known) if known else None, "waiting": len(self._queue.waiting),
+            "in_flight": sum((one.name, one.owner) == (hook.name, hook.owner) for one in running),
+        }  # fmt: skip
 
     def status(self) -> PoolStatus:
         return {
-            "source": self.source.location,
-            "digest": self.source.digest,
-            "build": self.build,
-            "idle": len(self._idle),
-            "busy": len(self._busy),
-            "starting": self._starting,
-            "waiting": len(self._queue.waiting),
-            "pids": [worker.pid for worker in self.live_workers()],
-            **self.counts,
-            "condemned": len(self._condemned),
-            "isolation": self.isolation,
-        }
+            "source": self.source.location, "digest": self.source.digest, "build": self.build,
+            "idle": len(self._idle), "busy": len(self._busy), "starting": self._starting,
+            "waiting": len(self._queue.waiting), "pids": [worker.pid for worker in self.live_workers()],
+            **self.counts, "condemned": len(self._condemned), "isolation": self.isolation,
+        }  # fmt: skip

@@ -91,9 +91,9 @@ class WorkerProcess:
         has_message = all(fd == self.socket.fileno() for fd, _ in ready)
         return "it broke the protocol between two calls" if has_message else "it ended between two calls"
 
-    def wait(self, milliseconds: int) -> None:
-        """Wait, with the whole loop, until there is something to read or the process has ended."""
-        self._poll.poll(milliseconds)
+    def has_said(self, milliseconds: int) -> bool:
+        """Return whether something is to be read, or it has ended; the whole loop waits for that for a moment."""
+        return bool(self._poll.poll(milliseconds))
 
     @property
     def is_orphaned(self) -> bool:
@@ -138,6 +138,8 @@ class PoolWorker:
         self._granted = 0  # how many of these have got their time
         self._requests = 0  # for state, of the callback that runs
         self._is_cut_short = False
+        self._unsent: memoryview | None = None  # of the call
+        self._said: wire.FromWorker | Exception | None = None  # what was read of it before its `end`
         self.is_expired = False
         self.ends = math.inf  # when the time of the running callback is over, as far as we know
         self.deadline = math.inf  # when to check that, if a call waits for it
@@ -178,41 +180,51 @@ class PoolWorker:
             case _:
                 raise SourceLoadError("the worker sent an unexpected message")
 
-    async def call(
-        self, call: Call, fire: FireContext, timeout: float, in_place_ms: int = 0
-    ) -> wire.CallAnswered | wire.CallSilent | CallOutcome:
-        """Run one callback within `timeout` seconds, and those after it. Return the answer, or the worker's failure.
+    def begin(self, call: Call, fire: FireContext, timeout: float) -> CallOutcome | None:
+        """Send a call, to run one callback within `timeout` seconds, and those after it; or return why it is not sent.
 
-        For `in_place_ms` the whole loop waits for the answer: a turn of it costs more than most callbacks take.
-        `silent_durations` tells which callback it is of.  If cancelled, the worker stays busy: then `drain_answer` or
-        kill it.
+        The worker stays busy until `end` has returned, or `drain_answer` if nobody waits for the answer any more.
         """
-        hook = call.hook
-        target = hook.target
+        target = call.hook.target
         assert isinstance(target, PythonTarget)
         self._call_id = number = next(call_ids)
         self.calls += 1
-        self.serving, self._requests = (call, fire), 0
+        self.serving = call, fire
+        self._requests = self._begun = self._granted = 0
         self._following = self._list_following(call, fire) if call.following else []
-        self._begun = self._granted = 0
         envelope = fire.envelope
         if call.context is not envelope.context:
             envelope = envelope.with_context(call.context)
-        data = wire.encode_frame(message := wire.RunCall(
+        message = wire.RunCall(
             self.generation, number, timeout, target.function, fire.spec.name,
-            memoryview(call.payload.data), ENVELOPES.encode(envelope), hook.config,
+            memoryview(call.payload.data), ENVELOPES.encode(envelope), call.hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
             bool(target.native), fire.deadline - trio.current_time() if call.following else math.inf, self._following,
-        ))  # fmt: skip
+        )  # fmt: skip
+        data = wire.encode_frame(message)
         if len(data) > wire.MAX_FRAME and self._following:
             self._following = []  # they are then called one by one
             data = wire.encode_frame(msgspec.structs.replace(message, following=[]))
         if len(data) > wire.MAX_FRAME:
             return CallOutcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
-            if (sent := self._send_now(data)) < len(data):
-                await self._send_rest(memoryview(data)[sent:])
-            del data, message  # the worker has its copy
+            sent = self._send_now(data)
+        except EOFError:
+            sent = 0  # `end` finds that again
+        if sent < len(data):
+            self._unsent, self._is_cut_short = memoryview(data)[sent:], True
+        return None
+
+    async def end(self, fire: FireContext, in_place_ms: int = 0) -> wire.CallAnswered | wire.CallSilent | CallOutcome:
+        """Return the answer to the call that was sent, or the worker's failure.
+
+        For `in_place_ms` the whole loop waits for the answer: a turn of it costs more than most callbacks take.
+        `silent_durations` tells which callback it is of.
+        """
+        try:
+            if (unsent := self._unsent) is not None:
+                self._unsent = None
+                await self._send_rest(unsent)
             fire.prepare_record()  # after the sending: the daemon's work overlaps with the worker's
             answered = await self._receive_answer(in_place_ms)
         except EOFError:
@@ -222,6 +234,15 @@ class PoolWorker:
         if answered.emitted:
             fire.take(answered.emitted)
         return answered
+
+    def has_answered(self, in_place_ms: int) -> bool:
+        """Return whether the answer to the call is here, or comes while the loop waits, so that `end` is quick."""
+        if self._unsent is None:
+            try:
+                self._said = self._look(in_place_ms)
+            except (EOFError, wire.FrameError) as error:
+                self._said = error
+        return isinstance(self._said, wire.CallAnswered | wire.CallSilent)
 
     def _list_following(self, call: Call, fire: FireContext) -> list[wire.FollowingCall]:
         return [
@@ -429,16 +450,25 @@ class PoolWorker:
             EOFError: the stream has ended.
             FrameError: it is too long, or not a message.
         """
+        said, self._said = self._said, None
+        while said is None:
+            said = self._look(in_place_ms)
+            if said is None:
+                await trio.lowlevel.wait_readable(self.process.socket)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def _look(self, in_place_ms: int) -> wire.FromWorker | None:
+        """Return the next message if it is here, or comes while the loop waits for it; raise as `_receive` does."""
         message = wire.take_from_worker(self._reader) if self._reader.held else None
         while message is None:
             try:
                 data = self.process.socket.recv(2**16)
             except BlockingIOError:
-                if in_place_ms:
-                    self.process.wait(in_place_ms)
-                    in_place_ms = 0
-                else:
-                    await trio.lowlevel.wait_readable(self.process.socket)
+                if not in_place_ms or not self.process.has_said(in_place_ms):
+                    return None
+                in_place_ms = 0
                 continue
             except OSError:
                 raise EOFError("its socket broke") from None

@@ -175,7 +175,8 @@ class InProcessSource:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()  # the hooks print to the same terminal
             call = msgspec.structs.replace(call, following=())  # one call at a time, so that a debugger has one hook
-            answer = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
+            timeout = call.hook.timeout or fire.spec.timeout
+            answer = worker.begin(call, fire, timeout) or await worker.end(fire)
             seconds = trio.current_time() - began
             if not isinstance(answer, CallOutcome):
                 worker.serving = None

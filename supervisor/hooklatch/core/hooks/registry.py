@@ -156,19 +156,11 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def fingerprint(self) -> bytes:
         """Return a digest of everything that determines the hook's behaviour."""
         target = self.target
-        place = (
-            [
-                target.source.location,
-                target.source.digest,
-                target.build,
-                target.function,
-                target.runtime,
-                target.dialect,
-                target.native,
-            ]
-            if isinstance(target, PythonTarget)
-            else [target.owner, target.dialect, target.native]
-        )
+        place: list[object] = [target.dialect, target.native]
+        if isinstance(target, PythonTarget):
+            place += [target.source.location, target.source.digest, target.build, target.function, target.runtime]
+        else:
+            place.append(target.owner)
         where = self.where.source if self.where is not None else None
         parts = [
             self.name, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,

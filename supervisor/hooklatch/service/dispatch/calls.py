@@ -17,6 +17,8 @@ from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
+from hooklatch.processes.pool import BegunCall, Pool
+from hooklatch.processes.worker import compute_deadline
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.registry.budget import SMALL
@@ -25,6 +27,9 @@ from hooklatch.service.registry.statistics import Statistics
 __all__ = ["HookRunner", "HookRunners"]
 
 logger = logging.getLogger("hooklatch.calls")
+
+
+GONE = CallOutcome(cause="crash", message="the client that served it is gone")
 
 
 class HookRunner(Protocol):
@@ -61,24 +66,21 @@ class HookRunners:
         self._clock = trio.lowlevel.current_clock().current_time
 
     def _find(self, hook: Hook) -> HookRunner | CallOutcome:
-        """Return the client that serves a hook, or an outcome that says why no runner has it."""
+        """Return the runner of a hook, or an outcome that says why there is none."""
         target = hook.target
         if hook.problem is not None:
             return CallOutcome(cause="load", message=hook.problem)
         if isinstance(target, PythonTarget):
-            return CallOutcome(cause="load", message=f"{target.source.location} is not loaded")
-        disconnected = CallOutcome(cause="crash", message="the client that served it is gone")
-        return self._servers.get(target.owner, disconnected)
+            pool = self._pools.get((target.source.location, target.build))
+            return pool or CallOutcome(cause="load", message=f"{target.source.location} is not loaded")
+        return self._servers.get(target.owner) or GONE
 
-    async def run(self, call: Call, fire: Fire) -> CallOutcome:
-        """Run a call and those that follow it, until one answers or time is up; return the outcome of the last one."""
-        hook, own = call.hook, call.hook.target
-        # The most frequent case first, without a call of another method: every call of a fire comes through here.
-        target: HookRunner | CallOutcome | None = None
-        if isinstance(own, PythonTarget) and hook.problem is None:
-            target = self._pools.get((own.source.location, own.build))
-        if target is None:
-            target = self._find(hook)
+    async def run(self, call: Call, fire: Fire, begun: BegunCall | None = None) -> CallOutcome:
+        """Run a call and those that follow it, until one answers or time is up; return the outcome of the last one.
+
+        If it has `begun` already, its pool has sent it.
+        """
+        hook, own, target = call.hook, call.hook.target, self._find(call.hook)
         breaker = self._breakers.of(hook) if self._breakers.all else None
         now = self._clock()
         if isinstance(target, CallOutcome):
@@ -90,7 +92,9 @@ class HookRunners:
             if call.following and self._breakers.knows(hook, *call.following):
                 call = msgspec.structs.replace(call, following=())  # each must pass its own breaker first
             try:
-                if own.native:
+                if begun is not None and isinstance(target, Pool):
+                    outcome = await target.end(begun)
+                elif own.native:
                     outcome = await self._dialects.call(target, call, fire, deadline)
                 else:
                     outcome = await target.call(call, fire, deadline)
@@ -113,20 +117,47 @@ class HookRunners:
         return outcome
 
     async def run_all(self, calls: Sequence[Call], fire: Fire) -> list[CallOutcome]:
-        """Run several calls at the same time; return their outcomes in order."""
+        """Run several calls at the same time; return their outcomes in order.
+
+        All that workers can take are sent before any answer is awaited.  Answers that come at once are taken in turn,
+        and only the others have a task each.
+        """
+        begun = {call.index: one for call in calls if (one := self._begin(call, fire)) is not None}
         outcomes: dict[int, CallOutcome] = {}
 
         async def run_into(call: Call) -> None:
-            outcomes[call.index] = await self.run(call, fire)
+            outcomes[call.index] = await self.run(call, fire, begun.pop(call.index, (None, None))[1])
 
         try:
-            async with trio.open_nursery() as nursery:
-                for call in calls:
-                    nursery.start_soon(run_into, call)
-        except BaseExceptionGroup:
-            await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, in place of one for each call
+            if begun:
+                fire.prepare_record()  # while the workers work
+            is_quick = True  # until one keeps the loop waiting
+            for call in calls:
+                if call.index in begun:
+                    pool, started = begun[call.index]
+                    is_quick = pool.has_answered(started, in_place=is_quick)
+                    if is_quick:
+                        await run_into(call)
+            if len(outcomes) < len(calls):
+                async with trio.open_nursery() as nursery:
+                    for call in calls:
+                        if call.index not in outcomes:
+                            nursery.start_soon(run_into, call)
+        except BaseException as error:
+            for pool, started in begun.values():
+                pool.abandon(started)
+            if isinstance(error, BaseExceptionGroup):
+                await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, in place of one for each
             raise
         return [outcomes[call.index] for call in calls]
+
+    def _begin(self, call: Call, fire: Fire) -> tuple[Pool, BegunCall] | None:
+        """Send a call to an idle worker if it has no more to wait for; `run` does all that is left."""
+        pool = self._find(call.hook)
+        if self._breakers.all or call.hook.target.native or not isinstance(pool, Pool):
+            return None
+        begun = pool.begin(call, fire, compute_deadline(call.hook, fire, self._clock()))
+        return (pool, begun) if isinstance(begun, BegunCall) else None
 
     def _count_silent_hooks(self, outcome: CallOutcome, call: Call) -> Hook:
         """Count the hooks that returned None before the one that this outcome is of; return that one."""

@@ -60,11 +60,7 @@ if TYPE_CHECKING:
 __all__ = ["Dispatcher"]
 
 logger = logging.getLogger("hooklatch.dispatcher")
-REFUSED_FIELDS = (
-    "tool_name",
-    "tool_input",
-    "tool_use_id",
-)  # of the refused payload, which the event about the refusal repeats
+REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # of a payload, which the event about its refusal repeats
 NOWHERE = ExtraProjects()
 UNSHIELDED = nullcontext()
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way

@@ -70,14 +70,10 @@ class CallStatistics:
         if not ordered:
             return UNTIMED
         return {
-            "count": self.count,
-            "p50_ms": find_percentile(ordered, 0.5),
-            "p99_ms": find_percentile(ordered, 0.99),
-            "min_ms": round(ordered[0], 3),
-            "mean_ms": round(sum(ordered) / len(ordered), 3),
-            "max_ms": round(ordered[-1], 3),
-            "failures": dict(self.failures),
-        }
+            "count": self.count, "p50_ms": find_percentile(ordered, 0.5), "p99_ms": find_percentile(ordered, 0.99),
+            "min_ms": round(ordered[0], 3), "mean_ms": round(sum(ordered) / len(ordered), 3),
+            "max_ms": round(ordered[-1], 3), "failures": dict(self.failures),
+        }  # fmt: skip
 
 
 UNCALLED: Final = CallStatistics()
