@@ -453,7 +453,7 @@ class Pool:
     def load_of(self, hook: Hook) -> HookLoad:
         """Return what a hook of this source and the workers are doing."""
         known = [worker.memory_bytes for worker in self.live_workers() if worker.memory_bytes is not None]
-        running = [hook for worker in self._busy if (hook := worker.hook) is not None]
+        running = [at_work for worker in self._busy if (at_work := worker.hook) is not None]
         return {
             "workers": len(self._idle) + len(self._busy), "busy": len(self._busy),
             "memory_bytes": sum(known) if known else None, "waiting": len(self._queue.waiting),
