@@ -15,8 +15,7 @@ from msgspec import Meta
 
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration, suggest_name
-from hooklatch.fleet.engine.engine import AddressError
-from hooklatch.fleet.engine.opening import read_url
+from hooklatch.fleet.engine.engine import AddressError, read_url
 from hooklatch.fleet.manifests import NAME
 from hooklatch.fleet.signing import KeyFormatError, decode_key
 from hooklatch.service.config.settings import MainTable, TableEffect, make_absolute

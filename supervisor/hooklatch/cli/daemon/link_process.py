@@ -15,8 +15,8 @@ import trio
 from hooklatch.cli.fleet.access import read_fleet
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.errors import format_install_command
-from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
-from hooklatch.fleet.engine.opening import add_user, open_engine, read_password
+from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, add_user
+from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.settings import FleetSettings

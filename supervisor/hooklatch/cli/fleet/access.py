@@ -23,8 +23,8 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import suggest_name
-from hooklatch.fleet.engine.engine import AddressError, Engine, EngineError, UnreachableError
-from hooklatch.fleet.engine.opening import add_user, open_engine, read_password
+from hooklatch.fleet.engine.engine import AddressError, Engine, EngineError, UnreachableError, add_user
+from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.logs.logs import ReceivedBatch
 from hooklatch.fleet.logs.reading import FleetReader
 from hooklatch.fleet.manifests import NAME, FleetError

@@ -26,6 +26,7 @@ from typing import Any, cast
 import trio
 
 from hooklatch.fleet.engine.engine import (
+    Address,
     BehindError,
     ConflictError,
     Engine,
@@ -36,7 +37,6 @@ from hooklatch.fleet.engine.engine import (
     StoredReport,
     UnreachableError,
 )
-from hooklatch.fleet.engine.opening import Address
 from hooklatch.fleet.engine.redis_answers import (
     StreamInfo,
     format_redis_word,

@@ -23,8 +23,7 @@ from coredis import exceptions as redis
 from coredis.connection import BaseConnection, TCPLocation
 from coredis.connection import UnixDomainSocketLocation as UnixLocation
 
-from hooklatch.fleet.engine.engine import EngineRefusedError, MissingFileError, UnreachableError
-from hooklatch.fleet.engine.opening import Address
+from hooklatch.fleet.engine.engine import Address, EngineRefusedError, MissingFileError, UnreachableError
 from hooklatch.fleet.engine.redis_answers import convert_answer, format_redis_word
 from hooklatch.fleet.engine.redis_errors import (
     OLDEST,

@@ -14,8 +14,7 @@ from coredis import exceptions as redis
 from coredis.parser import Parser
 
 from hooklatch.core.text import format_duration
-from hooklatch.fleet.engine.engine import EngineError, EngineRefusedError, UnreachableError
-from hooklatch.fleet.engine.opening import Address
+from hooklatch.fleet.engine.engine import Address, EngineError, EngineRefusedError, UnreachableError
 
 __all__ = [
     "OLDEST", "explain_failed_connect", "is_of_the_server", "explain_no_answer", "explain_no_connection",
