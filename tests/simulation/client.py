@@ -44,6 +44,7 @@ class Client:
         self.announcements: list[dict[str, Any]] = []
         self.heard = trio.Event()
         self.is_over = False
+        self.on_end: Callable[[], None] = lambda: None
         self.process = Process(kernel, kernel.init, "client")
         with kernel.acting_as(self.process):
             self.socket = Socket()
@@ -145,6 +146,7 @@ class Client:
         """Close the socket, as the end of the process does."""
         if not self.is_over:
             self.is_over = True
+            self.on_end()
             trio.lowlevel.notify_closing(self.socket)
             self.process.end(0)
             self.heard.set()

@@ -32,6 +32,7 @@ EXCUSES: dict[str, tuple[float, tuple[str, ...]]] = {
     "load": (40.0, ("file", "process", "start")), "audit": (15.0, ("disk",)), "draining": (12.0, ("end",)),
     "shutdown": (12.0, ("end",)),
 }  # fmt: skip
+NOTICED = 12.0  # seconds after which a file that was written is loaded, though nobody has reloaded
 DEATHS, DEATHS_WITHIN = 3, 200.0  # deaths without which no hook is quarantined, and seconds for which they count
 QUEUED = ("no worker became free", "no time was left", "its turn")
 LETHAL = ("exit", "hang")
@@ -48,6 +49,7 @@ class Versions:
     written: int = 1  # the last one that is whole
     highest: int = 1  # the last one that a write has begun of
     is_broken: bool = False
+    written_at: float = 0.0
 
 
 @dataclass(eq=False)
@@ -65,9 +67,12 @@ class Known:
     until: float = 0.0  # of a suspension, by the wall clock
     deaths: list[float] = field(default_factory=list)  # when it was told to die
 
-    @property
-    def lowest(self) -> int:
-        return max(self.versions.lowest, self.registered)
+    def lowest(self, now: float) -> int:
+        """Return the oldest version that may answer."""
+        versions = self.versions
+        if versions.written == versions.highest and self.name != "p" and now > versions.written_at + NOTICED:
+            return versions.written
+        return max(versions.lowest, self.registered)
 
     @contextmanager
     def changing(self, to: str | None) -> Generator[None]:
@@ -137,7 +142,7 @@ class Judge:
         here = {hook.name: hook for hook in hooks if hook.event == event and hook.match in (None, tool)}
         asked = Asked(
             event, nonce, do, now, here, {hook: hook.stamp for hook in here.values()},
-            {name: hook.lowest for name, hook in here.items()},
+            {name: hook.lowest(now) for name, hook in here.items()},
         )  # fmt: skip
         for name, hook in here.items():
             if asked.told(name) in LETHAL:

@@ -142,7 +142,7 @@ class StartedProgram:
         found = re.search(r"guardian\.run_guardian\((\d+), (\d+)\)", command[-1])
         assert found is not None, f"a program that the simulation does not know: {command}"
         kernel = machine.kernel
-        if kernel.is_full:
+        if kernel.is_full or kernel.process.is_dead:
             raise_error(errno.EAGAIN)
         process = self.process = Process(kernel, kernel.process, "guardian")
         for fd in pass_fds:

@@ -59,7 +59,6 @@ class AgentOfWorld:
             await trio.sleep(0.01 + self._random.random() * 0.2)
 
     def _lose(self) -> None:
-        self.served.become(None)
         if self.client is not None:
             self.client.end()
             self.client = None
@@ -67,6 +66,7 @@ class AgentOfWorld:
     async def _talk(self, nursery: trio.Nursery) -> None:
         world, draw = self._world, self._random
         client = self.client = Client(world.kernel, world.agent_socket, on_call=self._serve)
+        client.on_end = lambda: self.served.become(None)
         nursery.start_soon(client.run)
         session: dict[str, Any] = {"id": self.name, "resume_token": self._token, "host": "generic"}
         if self._project is not None:

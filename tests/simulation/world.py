@@ -136,7 +136,7 @@ class World:
                 self.judge.blow("file")
 
     def _wrote(self, versions: Versions) -> None:
-        versions.written, versions.is_broken = versions.highest, False
+        versions.written, versions.is_broken, versions.written_at = versions.highest, False, self.kernel.now
         if versions.name == "p" and self._is_trusted:
             self.project_fault = "the project has changed"
 
@@ -544,7 +544,9 @@ class World:
 
     def _events(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
         async def edit() -> None:
-            await self.edit(self.random.choice(EDITED))
+            async with trio.open_nursery() as nursery:
+                for _ in range(self.random.choice((1, 1, 2))):
+                    nursery.start_soon(self.edit, self.random.choice(EDITED))
             if self.random.random() < 0.5:
                 await self.reload()
 
