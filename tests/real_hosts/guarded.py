@@ -21,7 +21,7 @@ from support.commands import Place as Ground
 from support.commands import new_place, serving
 from support.repository import TESTS
 
-__all__ = ["DAEMON", "Guarded", "guarded", "guarded_results"]
+__all__ = ["DAEMON", "Guarded", "guarded", "guarded_results", "kill_whole"]
 
 ROWS = ("pass", "deny", "rewrite", "raise", "exit_2", "killed", "hang", "rubbish", "half", "noise")
 CONFIG = '[[source]]\npath = "{source}"\n'
@@ -103,7 +103,7 @@ def _dying_daemon(host: Host, stage: Stage) -> dict[str, Result]:
 
         def kill_it_when_it_is_busy() -> None:
             busy.open().close()
-            _kill_whole(daemon.pid)
+            kill_whole(daemon.pid)
 
         killer = threading.Thread(target=kill_it_when_it_is_busy, daemon=True)
         killer.start()
@@ -114,7 +114,7 @@ def _dying_daemon(host: Host, stage: Stage) -> dict[str, Result]:
         return {**found, "afterwards": it.result(outcome, "afterwards", 2, DAEMON)}
 
 
-def _kill_whole(pid: int) -> None:
+def kill_whole(pid: int) -> None:
     """Kill a daemon and all below it, it first: nothing of it can answer any more, or start it again."""
     for each in [pid, *linux.list_descendants(pid)]:
         with suppress(ProcessLookupError):

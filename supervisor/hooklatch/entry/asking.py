@@ -25,9 +25,12 @@ from hooklatch.entry.refusals import (
     MAX_FRAME,
     NOTICE,
     REFUSED,
+    RESULTS,
     SILENCE,
     VARIABLES,
+    WITHHELD,
     make_failure_output,
+    make_reason,
     quote_json_text,
 )
 from hooklatch.paths import AGENT_SOCKET, list_candidate_dirs
@@ -78,6 +81,7 @@ class ForwarderProcess:
         self.limit = 0  # milliseconds
         self.starts = False
         self.is_leaving = False
+        self.document = b""
         self._read(words)
 
     def _read(self, words: list[str]) -> None:
@@ -115,7 +119,12 @@ class ForwarderProcess:
 
     def fail(self, cause: str, detail: bytes = b"") -> "NoReturn":
         """Answer the host without a decision, and exit."""
-        self.leave(*make_failure_output(self.host, self.event, self.kind, cause, detail))
+        self.is_leaving = True
+        outputs = make_failure_output(self.host, self.event, self.kind, cause, detail)
+        form = RESULTS.get((self.host, self.event)) if self.kind == "gate" and self.document else None
+        if form is not None and (result := make_withheld_result(self.document, make_reason(cause, detail))):
+            outputs = 0, form[0].encode() + result + form[1].encode(), b""
+        self.leave(*outputs)
 
     def leave(self, code: int, stdout: bytes, stderr: bytes) -> "NoReturn":
         """Answer the host, and exit."""
@@ -149,7 +158,7 @@ def run_entry(words: list[str]) -> "NoReturn":
         # Repeated: the first one may come just before a call begins to block.
         signals.setitimer(signals.ITIMER_REAL, entry.limit / 1000, 0.05)
         check_output()
-        document = read_input()
+        document = entry.document = read_input()
         answer = request_answer(entry, document, deadline, posix.environ)
         if entry.kind == "notify":
             code, stdout, stderr = make_failure_output(entry.host, entry.event, "notify", "")
@@ -204,6 +213,19 @@ def read_input() -> bytes:
     except UnicodeDecodeError:
         raise NoAnswerError("encoding") from None
     return document
+
+
+def make_withheld_result(document: bytes, reason: bytes) -> bytes:
+    """Return a tool's result in the shape that the document has, saying only why; nothing if that cannot be done."""
+    try:
+        from json import dumps, loads  # here: only an event without a decision pays for them
+
+        from hooklatch.hosts.withholding import say_in_shape
+
+        said = say_in_shape(loads(document)["tool_response"], WITHHELD + reason.decode())
+        return dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+    except Exception:
+        return b""  # whatever it was: the host then gets the form that needs no result
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -113,12 +113,10 @@ static void put_reason(struct line *line, enum why why, const char *detail, size
     put_detail(line, detail, size);
 }
 
-/* Write the answer, and exit: once, whatever happens meanwhile. */
-static void leave(int code, const char *out, size_t out_size, const char *err, size_t err_size) __attribute__((noreturn));
-static void leave(int code, const char *out, size_t out_size, const char *err, size_t err_size) {
+/* Write the rest of the answer, and exit; `fault` is why standard output could not be written, if it could not. */
+static void end_with(int fault, int code, const char *err, size_t err_size) __attribute__((noreturn));
+static void end_with(int fault, int code, const char *err, size_t err_size) {
     static struct line complaint;
-    is_leaving = 1;
-    int fault = write_all(STDOUT_FILENO, out, out_size);
     if (fault != 0) {
         /* Whatever the host has read is no document, so only the exit code can still speak. */
         err_size = 0;
@@ -137,11 +135,43 @@ static void leave(int code, const char *out, size_t out_size, const char *err, s
     _exit(code);
 }
 
+/* Write the answer, and exit: once, whatever happens meanwhile. */
+static void leave(int code, const char *out, size_t out_size, const char *err, size_t err_size) __attribute__((noreturn));
+static void leave(int code, const char *out, size_t out_size, const char *err, size_t err_size) {
+    is_leaving = 1;
+    end_with(write_all(STDOUT_FILENO, out, out_size), code, err, err_size);
+}
+
 static void leave_silent(void) __attribute__((noreturn));
 static void leave_silent(void) {
     for (size_t i = 0; i < COUNT(silences); i++)
         if (strcmp(silences[i].host, entry.host) == 0) leave(0, silences[i].said, strlen(silences[i].said), "", 0);
     leave(0, "", 0, "", 0);
+}
+
+/* A result in the shape that the document has, with a byte for the reason; complete where its form is set. */
+static struct bytes shape;
+static volatile sig_atomic_t shaped_by = -1; /* the index of a form in `results` */
+
+/* Write the result in its shape with the reason in it; return 0, or the errno of what could not be written. */
+static int write_shaped(const struct line *reason) {
+    int fault = write_all(STDOUT_FILENO, results[shaped_by].before, strlen(results[shaped_by].before));
+    for (size_t at = 0, size; at < shape.size && fault == 0; at += size) {
+        const char *mark = memchr(shape.at + at, REASON, shape.size - at);
+        size = mark == NULL ? shape.size - at : (size_t)(mark - (shape.at + at));
+        fault = write_all(STDOUT_FILENO, shape.at + at, size);
+        if (mark == NULL || fault != 0) continue;
+        fault = write_all(STDOUT_FILENO, reason->at, reason->size);
+        size++;
+    }
+    return fault != 0 ? fault : write_all(STDOUT_FILENO, results[shaped_by].after, strlen(results[shaped_by].after));
+}
+
+static void put_quoted(struct line *line, const struct line *reason) {
+    for (size_t k = 0; k < reason->size; k++) { /* printable ASCII: only these two need an escape */
+        if (reason->at[k] == '"' || reason->at[k] == '\\') put_byte(line, '\\');
+        put_byte(line, reason->at[k]);
+    }
 }
 
 /* Answer the host without a decision: only a gate is refused. */
@@ -151,13 +181,15 @@ static void fail_with(enum why why, const char *detail, size_t size) {
     is_leaving = 1;
     if (entry.kind != GATE) leave_silent();
     put_reason(&reason, why, detail, size);
+    if (shaped_by >= 0) {
+        put(&said, WITHHELD);
+        put_quoted(&said, &reason);
+        end_with(write_shaped(&said), 0, "", 0);
+    }
     for (size_t i = 0; i < COUNT(forms); i++) {
         if (strcmp(forms[i].host, entry.host) != 0 || strcmp(forms[i].event, entry.event) != 0) continue;
         put(&said, forms[i].before);
-        for (size_t k = 0; k < reason.size; k++) { /* printable ASCII: only these two need an escape */
-            if (reason.at[k] == '"' || reason.at[k] == '\\') put_byte(&said, '\\');
-            put_byte(&said, reason.at[k]);
-        }
+        put_quoted(&said, &reason);
         put(&said, forms[i].after);
         leave(0, said.at, said.size, "", 0);
     }
@@ -243,6 +275,121 @@ static bool is_utf8(const char *data, size_t size) {
             if (at == end || *at < least || *at > most) return false;
     }
     return true;
+}
+
+/* -- a result in its own shape: as withholding.py does it ---------------------------------------------------------- */
+
+static bool is_space(char byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
+
+static const char *skip_spaces(const char *at, const char *end) {
+    while (at < end && is_space(*at)) at++;
+    return at;
+}
+
+/* Return where the string that begins here ends, or NULL: at its last quotation mark. */
+static const char *end_of_string(const char *at, const char *end) {
+    if (at == end || *at != '"') return NULL;
+    for (at++; at < end && (unsigned char)*at >= 32; at++) {
+        if (*at == '"') return at;
+        if (*at == '\\' && ++at == end) return NULL;
+    }
+    return NULL;
+}
+
+static bool is_kept(const char *key, size_t key_size, const char *value, size_t size) {
+    bool is_telling = false;
+    for (size_t i = 0; i < COUNT(telling); i++)
+        is_telling |= strlen(telling[i]) == key_size && memcmp(telling[i], key, key_size) == 0;
+    for (size_t i = 0; i < size && is_telling; i++) is_telling = value[i] == '_' || (value[i] >= 'a' && value[i] <= 'z');
+    return size == 0 || (is_telling && size <= MAX_WORD);
+}
+
+/* Append a value without what it says, to nothing if `out` is NULL; return where it ends, or NULL if that is unknown. */
+static const char *add_blank(struct bytes *out, const char *at, const char *end, const char *key, size_t key_size,
+                             int depth) {
+    static const char literal[] = "+-.0123456789Eaeflnrstu";
+    at = skip_spaces(at, end);
+    if (at == end || depth > MAX_DEPTH) return NULL;
+    const char *last = end_of_string(at, end);
+    if (last != NULL) {
+        size_t size = (size_t)(last - at) - 1;
+        if (out != NULL && is_kept(key, key_size, at + 1, size)) add(out, at, size + 2);
+        else if (out != NULL) add_text(out, TEXT_SHAPE);
+        return last + 1;
+    }
+    if (*at != '{' && *at != '[') {
+        const char *begin = at;
+        while (at < end && memchr(literal, *at, sizeof literal - 1) != NULL) at++;
+        if (at == begin) return NULL;
+        bool is_number = *begin == '-' || (*begin >= '0' && *begin <= '9');
+        if (out != NULL) add(out, is_number ? "0" : begin, is_number ? 1 : (size_t)(at - begin));
+        return at;
+    }
+    bool is_list = *at == '[';
+    const char *ends = is_list ? "]" : "}";
+    if (out != NULL) add(out, at, 1);
+    at = skip_spaces(at + 1, end);
+    for (bool is_first = true; at < end && *at != *ends; is_first = false) {
+        struct bytes *into = is_list && !is_first ? NULL : out;
+        const char *name = "";
+        size_t size = 0;
+        if (!is_first && *at++ != ',') return NULL;
+        if (!is_first && into != NULL) add_text(into, ",");
+        if (!is_list) {
+            at = skip_spaces(at, end);
+            if ((last = end_of_string(at, end)) == NULL) return NULL;
+            name = at + 1;
+            size = (size_t)(last - name);
+            if (into != NULL) add(into, at, size + 2);
+            at = skip_spaces(last + 1, end);
+            if (at == end || *at++ != ':') return NULL;
+            if (into != NULL) add_text(into, ":");
+        }
+        at = add_blank(into, at, end, name, size, depth + 1);
+        if (at == NULL) return NULL;
+        at = skip_spaces(at, end);
+    }
+    if (at == end) return NULL;
+    if (out != NULL) add_text(out, ends);
+    return at + 1;
+}
+
+/* Return where a member of an object begins, or NULL: there is none, or it cannot be read. */
+static const char *member_of(const char *at, const char *end, const char *name) {
+    at = skip_spaces(at, end);
+    if (at == end || *at != '{') return NULL;
+    do {
+        at = skip_spaces(at + 1, end);
+        const char *last = end_of_string(at, end);
+        if (last == NULL) return NULL;
+        bool is_it = (size_t)(last - at) - 1 == strlen(name) && memcmp(at + 1, name, strlen(name)) == 0;
+        at = skip_spaces(last + 1, end);
+        if (at == end || *at != ':') return NULL;
+        at = skip_spaces(at + 1, end);
+        if (is_it) return at < end ? at : NULL;
+        at = add_blank(NULL, at, end, "", 0, 0);
+        if (at == NULL) return NULL;
+        at = skip_spaces(at, end);
+    } while (at < end && *at == ',');
+    return NULL;
+}
+
+/* Prepare, before anybody is asked, what the model reads in place of a result: a signal has no time for it. */
+static void prepare_shape(const struct bytes *document) {
+    const char *end = document->at + document->size;
+    for (size_t i = 0; i < COUNT(results) && entry.kind == GATE && document->size > 0; i++) {
+        if (strcmp(results[i].host, entry.host) != 0 || strcmp(results[i].event, entry.event) != 0) continue;
+        const char *result = member_of(document->at, end, "tool_response");
+        if (result == NULL) return;
+        const char *fixed = *result == '"'                               ? TEXT_SHAPE
+                            : *result == '['                             ? LIST_SHAPE
+                            : member_of(result, end, "stdout") != NULL ? SHELL_SHAPE
+                            : member_of(result, end, "file") != NULL   ? FILE_SHAPE
+                                                                       : NULL;
+        if (fixed != NULL) add_text(&shape, fixed);
+        else if (add_blank(&shape, result, end, "", 0, 0) == NULL) return;
+        shaped_by = (sig_atomic_t)i;
+    }
 }
 
 /* -- the command line -------------------------------------------------------------------------------------------- */
@@ -743,8 +890,6 @@ static const char *string_after(const char *at, const char *end, const char *key
     return at + 1;
 }
 
-static bool is_space(char byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
-
 /* Give the host what the daemon answered.  It is taken only in the one form that the daemon writes. */
 static void pass_on(const struct bytes *line) __attribute__((noreturn));
 static void pass_on(const struct bytes *line) {
@@ -798,6 +943,7 @@ int main(int count, char **given) {
     /* Refuse a closed standard output now: the next descriptor that is opened would take its place. */
     if (fstat(STDOUT_FILENO, &status) < 0) fail_text(WHY_OUTPUT, strerror(errno));
     struct bytes document = read_input();
+    prepare_shape(&document);
     struct bytes line = ask(&document, &begin);
     if (entry.kind == NOTIFY) leave_silent();
     pass_on(&line);

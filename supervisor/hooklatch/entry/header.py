@@ -5,18 +5,21 @@ Knows no compiler.  A wheel's build imports it where no dependency of hooklatch 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from hooklatch import paths
 from hooklatch.entry import refusals
+from hooklatch.hosts.withholding import MAX_DEPTH, MAX_WORD, TELLING, say_in_shape
 
 __all__ = ["FLAGS", "MARK", "MAX_PATH", "SOURCE", "format_c_string", "make_header"]
 
 SOURCE = Path(__file__).with_name("entry.c")
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 MARK = "hooklatch: the places of one installation follow"  # once in a program, before room for two paths
+REASON = 1  # the byte that stands for the reason in a shape
 MAX_PATH = 4096  # bytes of a path with its end (PATH_MAX of limits.h)
 
 
@@ -24,12 +27,14 @@ def make_header() -> str:
     """Return refusals.h: the data of refusals.py, alike for every installation."""
     numbers = {
         name: getattr(refusals, name) for name in ("BLOCK", "CHUNK", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "SILENCE")
-    } | {"MAX_PATH": MAX_PATH}
+    } | {"MAX_DEPTH": MAX_DEPTH, "MAX_PATH": MAX_PATH, "MAX_WORD": MAX_WORD, "REASON": REASON}
     texts = {
         "AGENT_SOCKET": paths.AGENT_SOCKET, "BEFORE": refusals.BEFORE, "MARK": MARK, "POINTER": paths.POINTER,
-        "REFUSED": refusals.REFUSED,
+        "REFUSED": refusals.REFUSED, "WITHHELD": refusals.WITHHELD, "LIST_SHAPE": make_shape([]),
+        "SHELL_SHAPE": make_shape({"stdout": ""}), "FILE_SHAPE": make_shape({"file": {}}), "TEXT_SHAPE": make_shape(""),
     }  # fmt: skip
     forms = [f"    {{{', '.join(map(format_c_string, (*key, *form)))}}}," for key, form in refusals.FORMS.items()]
+    results = [f"    {{{', '.join(map(format_c_string, (*key, *form)))}}}," for key, form in refusals.RESULTS.items()]
     silences = [
         f"    {{{format_c_string(host)}, {format_c_string(text)}}}," for host, text in refusals.SILENCES.items()
     ]
@@ -43,9 +48,15 @@ def make_header() -> str:
         *format_c_array("variables", refusals.VARIABLES), *format_c_array("handed", refusals.HANDED),
         *format_c_array("handed_prefixes", refusals.HANDED_PREFIXES),
         "static const struct { const char *host, *event, *before, *after; } forms[] = {", *forms, "};",
+        "static const struct { const char *host, *event, *before, *after; } results[] = {", *results, "};",
         "static const struct { const char *host, *said; } silences[] = {", *silences, "};",
-        *format_c_array("documented", refusals.DOCUMENTED), "",
+        *format_c_array("telling", TELLING), *format_c_array("documented", refusals.DOCUMENTED), "",
     ])  # fmt: skip
+
+
+def make_shape(response: object) -> str:
+    """Return the JSON of a result that says the reason, with a byte in its place that no JSON has."""
+    return json.dumps(say_in_shape(response, "REASON"), separators=(",", ":")).replace("REASON", chr(REASON))
 
 
 def format_c_array(name: str, texts: Iterable[str]) -> list[str]:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BEFORE", "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "MAX_FRAME", "NOTICE",
-    "PATH_LIMIT", "REFUSED", "SILENCE", "SILENCES", "VARIABLES", "WORDS", "make_failure_output", "make_ascii_detail",
-    "quote_json_text",
+    "PATH_LIMIT", "REFUSED", "RESULTS", "SILENCE", "SILENCES", "VARIABLES", "WITHHELD", "WORDS",
+    "make_failure_output", "make_ascii_detail", "make_reason", "quote_json_text",
 ]  # fmt: skip
 
 BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it continues
@@ -40,15 +40,30 @@ _DIALOG: "Final" = (
     '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny","message":"',
     '"}}}\n',
 )
+WITHHELD: "Final" = "withheld by hooklatch: "
 # By host and event: the text on standard output before and after the reason, with exit code 0.
 FORMS: "Final" = {
     ("claude-code", "PermissionRequest"): _DIALOG,  # it ignores exit code 2
     ("codex", "PermissionRequest"): _DIALOG,
+    # Where its result has no shape that is known, Claude Code reads no other: then the run ends before the model reads.
+    ("claude-code", "PostToolUse"): ('{"continue":false,"stopReason":"' + WITHHELD, '"}\n'),
+    ("codex", "PostToolUse"): ('{"decision":"block","reason":"' + WITHHELD, '"}\n'),
+    ("gemini", "AfterTool"): ('{"decision":"deny","reason":"' + WITHHELD, '"}\n'),
+    ("cursor", "postToolUse"): (
+        '{"updated_mcp_tool_output":{"content":[{"type":"text","text":"' + WITHHELD,
+        '"}]}}\n',
+    ),
     ("codex", "PreCompact"): ('{"continue":false,"stopReason":"', '"}\n'),
     ("qwen", "PermissionRequest"): _DIALOG,
     # It blocks after exit code 2 too, but shows no reason.
     ("copilot", "preToolUse"): ('{"permissionDecision":"deny","permissionDecisionReason":"', '"}\n'),
 }
+# By host and event: the text around another result, which is in the shape of the one in the document, with the reason.
+RESULTS: "Final" = {
+    ("claude-code", "PostToolUse"): (
+        '{"hookSpecificOutput":{"hookEventName":"PostToolUse","updatedToolOutput":', "}}\n",
+    ),
+}  # fmt: skip
 # The output for these hosts where others get none: they parse it in any case.
 SILENCES: "Final" = {"cursor": "{}\n", "gemini": "{}\n"}
 
@@ -90,11 +105,16 @@ def make_failure_output(
     """
     if kind in ("context", "notify"):
         return 0, SILENCES.get(host, "").encode(), b""
-    text = BEFORE.encode() + WORDS[cause].encode() + (b" (" + make_ascii_detail(detail) + b")" if detail else b"")
+    text = make_reason(cause, detail)
     form = FORMS.get((host, event))
     if form is None:
         return BLOCK, b"", text + b"\n"
     return 0, form[0].encode() + quote_json_text(text) + form[1].encode(), b""
+
+
+def make_reason(cause: str, detail: bytes) -> bytes:
+    """Return why there is no decision."""
+    return BEFORE.encode() + WORDS[cause].encode() + (b" (" + make_ascii_detail(detail) + b")" if detail else b"")
 
 
 def make_ascii_detail(text: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -14,12 +15,15 @@ from hooklatch.hosts.host import (
     Host,
     HostEvent,
     HostEventSpec,
+    add_to_output,
     encode_document,
     make_context_event_spec,
     make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
+    make_result_event_spec,
 )
+from hooklatch.hosts.withholding import has_shape, say_in_shape
 from hooklatch_worker.runtime.shell_forms import CLAUDE_FIELDS
 
 __all__ = ["ClaudeCode", "rename_keys"]
@@ -30,7 +34,8 @@ CONTEXT_LIMIT: Final = 10_000  # characters that Claude Code shows the model; it
 def rename_keys(events: Mapping[str, HostEventSpec]) -> dict[str, HostEventSpec]:
     """Return the events with Claude Code's names of our keys, from the table by which commands get an event."""
     return {
-        name: msgspec.structs.replace(spec, renamed=CLAUDE_FIELDS.get(spec.event, {})) for name, spec in events.items()
+        name: msgspec.structs.replace(spec, renamed=CLAUDE_FIELDS.get((spec.after or spec).event, {}))
+        for name, spec in events.items()
     }
 
 
@@ -43,7 +48,7 @@ EVENTS: Final = {
     "PreToolUse": make_gate_event_spec("pre_tool_use", "allow ask halt context", "tool_input"),
     "PermissionRequest": make_gate_event_spec("permission_request", "allow ask halt", "tool_input permissions"),
     "PermissionDenied": make_notice_event_spec("permission_denied"),
-    "PostToolUse": make_context_event_spec("post_tool_use", "halt context"),
+    "PostToolUse": make_result_event_spec(make_context_event_spec("post_tool_use", "halt context"), "halt"),
     "PostToolUseFailure": make_context_event_spec("post_tool_use_failure", "halt context"),
     "PostToolBatch": make_context_event_spec("post_tool_batch", "halt context"),
     "Notification": make_notice_event_spec("notification"),
@@ -104,6 +109,8 @@ class ClaudeCode(Host):
             return turn_into_deny(decision, "Claude Code lets hooks make the worktree, and none gave a worktree_path")
         if native.name in ("Elicitation", "ElicitationResult"):
             return fit_to_form(native, decision)
+        if native.event == "tool_result" and decision.verdict == "pass" and decision.patch:
+            return self.fit_to_shape(native, decision)
         if decision.verdict == "deny" and native.decode_value("source") == "policy_settings":
             return add_warning(decision, "Claude Code applies a change of policy_settings although it was refused")
         has_text = decision.inject or decision.append
@@ -113,7 +120,32 @@ class ClaudeCode(Host):
             return add_warning(decision, f"{size} characters for the model: {shown}")
         return decision
 
+    def fit_to_shape(self, native: HostEvent, decision: FireDecision) -> FireDecision:
+        """Return a changed result in the tool's shape: in another one it would be ignored, and the first one read."""
+        if str(native.decode_value("tool_name")).startswith("mcp__"):
+            return decision
+        given, result = native.decode_value(self.find_result_key(native)), decode_patch(decision)["tool_response"]
+        if isinstance(result, str):
+            said = msgspec.Raw(msgspec.json.encode(self.withhold(given, result)))
+            return msgspec.structs.replace(decision, patch={"tool_response": said})
+        if has_shape(given, result):
+            return decision
+        return turn_into_deny(decision, f"a hook changed the result to another shape, which {self.title} ignores")
+
     # -- out -----------------------------------------------------------------------------------------------------
+
+    def withhold(self, response: object, text: str) -> object:
+        return text if response is None else say_in_shape(response, text)
+
+    def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
+        said = json.loads(after.stdout or "{}")
+        specific = said.get("hookSpecificOutput", {"hookEventName": native.name})
+        stop: dict[str, Any] = {}
+        if decision.verdict == "halt":
+            stop = {"continue": False, "stopReason": explain_decision(decision)}
+        elif self.find_result_key(native) not in native.fields:  # in what shape is not known: the run ends unread
+            stop = {"continue": False, "stopReason": result}
+        return add_to_output(after, **stop, hookSpecificOutput={**specific, "updatedToolOutput": result})
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         name, can, verdict = native.name, native.spec.enforces, decision.verdict

@@ -6,7 +6,7 @@ has only the keys that it needs, and warnings are only in the record.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from hooklatch.core.messages import FireDecision
 from hooklatch.hosts.fitting import add_warning, decode_patch, explain_decision, format_model_text
@@ -15,22 +15,30 @@ from hooklatch.hosts.host import (
     Host,
     HostEvent,
     HostEventSpec,
+    HostTool,
+    add_to_output,
     encode_document,
     make_context_event_spec,
     make_gate_event_spec,
     make_notice_event_spec,
+    make_result_event_spec,
+    print_result,
 )
 
 __all__ = ["Codex"]
 
+MODEL: Final = {"model_id": "model"}
 AGENT: Final = {"subagent_id": "agent_id"}
 
 EVENTS: Final[dict[str, HostEventSpec]] = {
+    # Neither can be refused.
+    "PreModelRequest": make_notice_event_spec("model_request", renamed=MODEL),
+    "PostModelRequest": make_notice_event_spec("model_response", renamed=MODEL),
     "SessionStart": make_context_event_spec("session_start"),
     "UserPromptSubmit": make_gate_event_spec("user_prompt_submit", "context"),
     "PreToolUse": make_gate_event_spec("pre_tool_use", "context", "tool_input"),
     "PermissionRequest": make_gate_event_spec("permission_request", "allow ask"),
-    "PostToolUse": make_context_event_spec("post_tool_use", "halt context"),
+    "PostToolUse": make_result_event_spec(make_context_event_spec("post_tool_use", "halt context")),
     "PreCompact": make_gate_event_spec("pre_compact", "halt"),
     "PostCompact": make_notice_event_spec("post_compact"),
     # The subagent runs already: there is nothing to refuse.
@@ -51,6 +59,12 @@ class Codex(Host):
     metadata_keys = ("transcript_path", "permission_mode", "model", "turn_id")
     project_variables = ()  # it names none; its aliases for plugins name the plugin's folder
 
+    def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
+        added = super().list_added_keys(native, tool)
+        if "token_usage" in native.document and "usage" not in native.document:
+            added["usage"] = read_usage(native.document["token_usage"])
+        return added
+
     def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
         decision = super().fit(native, decision)
         if (
@@ -61,6 +75,9 @@ class Codex(Host):
         ):
             return add_warning(decision, "text for the model was lost: Codex takes it or a changed input, not both")
         return decision
+
+    def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
+        return add_to_output(after, decision="block", reason=print_result(result) or " ")  # an empty one is ignored
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         name, can, verdict = native.name, native.spec.enforces, decision.verdict
@@ -85,6 +102,23 @@ class Codex(Host):
         if decision.warnings and not native.is_gate and verdict != "halt":
             answer["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
         return HookOutput(stdout=encode_document(answer))
+
+
+def read_usage(given: object) -> object:
+    """Return the tokens of one response under the keys of other programs; what is no table of counts stays as it is.
+
+    Codex counts what was read from a cache, or written to it, in the input too.
+    """
+    if not isinstance(given, dict):
+        return given
+    counts = cast("dict[str, Any]", given)
+    fresh, read, written = map(counts.get, ("input_tokens", "cached_input_tokens", "cache_write_input_tokens"))
+    if isinstance(fresh, int) and isinstance(read, int) and isinstance(written, int) and fresh >= read + written:
+        fresh -= read + written
+    return {
+        "input_tokens": fresh, "output_tokens": counts.get("output_tokens"),
+        "cache_creation_input_tokens": written, "cache_read_input_tokens": read,
+    }  # fmt: skip
 
 
 def build_refusal(name: str, text: str) -> dict[str, Any]:

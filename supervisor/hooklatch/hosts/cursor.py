@@ -7,6 +7,7 @@ second gets the decision of the first (`same_call`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -21,12 +22,15 @@ from hooklatch.hosts.host import (
     HostEventSpec,
     HostFire,
     HostTool,
+    add_to_output,
     call_key,
     encode_document,
     make_context_event_spec,
     make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
+    make_result_event_spec,
+    print_result,
 )
 
 __all__ = ["CursorHost"]
@@ -41,8 +45,8 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
     "beforeMCPExecution": make_gate_event_spec("pre_tool_use", "allow ask"),
     "beforeReadFile": make_gate_event_spec("pre_tool_use", "allow"),
     "beforeTabFileRead": make_gate_event_spec("pre_tool_use", "allow"),
-    "postToolUse": make_context_event_spec(
-        "post_tool_use", renamed={"tool_response": "tool_output", "duration_ms": "duration"}
+    "postToolUse": make_result_event_spec(
+        make_context_event_spec("post_tool_use", renamed={"tool_response": "tool_output", "duration_ms": "duration"})
     ),
     "postToolUseFailure": make_notice_event_spec("post_tool_use_failure", renamed={"error": "error_message"}),
     # They repeat the report of postToolUse.
@@ -78,6 +82,13 @@ class CursorHost(Host):
     has_text_inputs = True  # of beforeMCPExecution
     metadata_keys = ("transcript_path", "model", "cursor_version", "workspace_roots", "user_email")
     project_variables = ("CURSOR_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
+
+    def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> HostEvent:
+        native = super().read(event, document, environ)
+        after, tool = native.spec.after, native.text("tool_name") or ""
+        if after is not None and not tool.startswith("MCP:"):  # of other tools it takes no other result
+            return msgspec.structs.replace(native, spec=after)
+        return native
 
     def tool(self, native: HostEvent) -> HostTool | None:
         name, document = TOOLS.get(native.name), native.document
@@ -118,6 +129,11 @@ class CursorHost(Host):
         folder = "" if tool.kind == "mcp" else str(tool.input.get("cwd") or "")
         plain = HostTool(f"{tool.tool or 'Shell'} {folder}", compared_input)
         return call_key(f"{native.text('conversation_id')} {native.text('generation_id')}", plain)
+
+    def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
+        is_object = decision.verdict == "pass" and isinstance(result, dict)
+        output = result if is_object else {"content": [{"type": "text", "text": print_result(result)}]}
+        return add_to_output(after, updated_mcp_tool_output=output)
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict

@@ -20,12 +20,15 @@ from hooklatch.hosts.host import (
     HostEventSpec,
     HostFire,
     HostTool,
+    add_to_output,
     call_key,
     encode_document,
     make_context_event_spec,
     make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
+    make_result_event_spec,
+    print_result,
 )
 
 __all__ = ["Gemini"]
@@ -34,7 +37,7 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
     "SessionStart": make_context_event_spec("session_start"),
     "BeforeAgent": make_gate_event_spec("user_prompt_submit", "context"),
     "BeforeTool": make_gate_event_spec("pre_tool_use", "allow ask halt", "tool_input"),
-    "AfterTool": make_context_event_spec("post_tool_use"),
+    "AfterTool": make_result_event_spec(make_context_event_spec("post_tool_use")),
     "AfterAgent": make_context_event_spec("stop", "resume", renamed={"last_assistant_message": "prompt_response"}),
     "PreCompress": make_notice_event_spec("pre_compact"),  # it does not wait, and sends this before every turn
     "Notification": make_notice_event_spec("notification"),
@@ -58,10 +61,8 @@ class Gemini(Host):
 
     def make_fire(self, native: HostEvent) -> HostFire:
         fire = super().make_fire(native)
-        if find_tool_error(native) is None:
-            return fire
-        params = msgspec.structs.replace(fire.params, event="post_tool_use_failure")
-        return msgspec.structs.replace(fire, params=params)
+        has_failed = find_tool_error(native) is not None
+        return msgspec.structs.replace(fire, after="post_tool_use_failure") if has_failed else fire
 
     def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
         raw_context = native.document.get("mcp_context")
@@ -89,6 +90,10 @@ class Gemini(Host):
                 decision, "Gemini CLI merges a changed input, and cannot remove the keys that a hook removed"
             )
         return decision
+
+    def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
+        text = cast("dict[str, object]", result).get("llmContent", result) if isinstance(result, dict) else result
+        return add_to_output(after, decision="deny", reason=print_result(text) or " ")
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict

@@ -27,13 +27,14 @@ from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
-from hooklatch.hosts.fitting import fit_decision
+from hooklatch.hosts.fitting import decode_patch, explain_decision, fit_decision
 from hooklatch_worker.author.ambiguity import decode_checked
 
 __all__ = [
-    "GATE_LIMIT", "Call", "Host", "HookOutput", "Kind", "HostEvent", "HostEventSpec", "HostFire", "HostTool",
-    "UnreadableError", "call_key", "encode_document", "make_context_event_spec", "make_denied_decision",
-    "make_envelope_keys", "make_gate_event_spec", "make_notice_event_spec",
+    "CONTEXT_WAIT", "Call", "GATE_LIMIT", "HookOutput", "Host", "HostEvent", "HostEventSpec", "HostFire", "HostTool",
+    "Kind", "UnreadableError", "add_to_output", "call_key", "encode_document", "make_context_event_spec",
+    "make_denied_decision", "make_envelope_keys", "make_gate_event_spec", "make_notice_event_spec",
+    "make_result_event_spec", "print_result",
 ]  # fmt: skip
 
 Kind: TypeAlias = Literal["gate", "context", "notify"]
@@ -43,6 +44,7 @@ GATE_LIMIT: Final = 610.0  # seconds: a fire may take 600, and our refusal has t
 MARGIN: Final = 5.0  # seconds between our own deadline and the host's
 CONTEXT_WAIT: Final = 5.0  # seconds that an agent waits for text at an event that can refuse nothing
 FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+WITHHELD: Final = "withheld by hooklatch: "
 MARK: Final = b"\xef\xbb\xbf"  # a byte order mark; some programs on Windows write one
 
 
@@ -55,6 +57,8 @@ class HostEventSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `alters_host`: the host behaves differently when a hook is installed here, even if every hook passes.  So it is
     installed only where a hook needs it.  `renamed` maps canonical keys of the payload to the host's own.
+
+    `after` is the spec of a second event that the host reports by the same document: it is fired after this one.
     """
 
     event: str = ""
@@ -64,6 +68,7 @@ class HostEventSpec(msgspec.Struct, frozen=True, kw_only=True):
     limit: float = 30.0
     alters_host: bool = False
     renamed: Mapping[str, str] = {}
+    after: HostEventSpec | None = None
 
     @property
     def wait(self) -> float:
@@ -86,6 +91,11 @@ def make_gate_event_spec(event: str, can: str = "", patch: str = "", **more: Any
 def make_context_event_spec(event: str, can: str = "context", **more: Any) -> HostEventSpec:
     """Return the spec of an event that cannot be refused, but at which the host uses an answer."""
     return HostEventSpec(event=event, kind="context", enforces=frozenset(can.split()), limit=GATE_LIMIT, **more)
+
+
+def make_result_event_spec(after: HostEventSpec, can: str = "") -> HostEventSpec:
+    """Return the spec of the event at which the host takes another result of a tool, before `after` tells of it."""
+    return make_gate_event_spec("tool_result", can, "tool_response", renamed=after.renamed, after=after)
 
 
 def make_notice_event_spec(event: str = "", limit: float = 30.0, **more: Any) -> HostEventSpec:
@@ -149,12 +159,14 @@ class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
 class HostFire(msgspec.Struct, frozen=True, kw_only=True):
     """The fire of an event, with its payload, and its relation to others of the same tool call.
 
-    `call` is the stage of a call that has no id, and `call_key` is equal for all stages of that call.  `same_call` is
-    equal for all events that report one stage of a call again.
+    `after` is the event that is fired after it for the same document.  `call` is the stage of a call that has no id,
+    and `call_key` is equal for all stages of that call.  `same_call` is equal for all events that report one stage of a
+    call again.
     """
 
     params: FireParams
     payload: Payload
+    after: str = ""
     call: Call | None = None
     call_key: str = ""
     same_call: str = ""
@@ -276,7 +288,10 @@ class Host:
         if isinstance(call_id, str) and len(call_id) > 200:
             call_id = hashlib.sha256(call_id.encode()).hexdigest()
         params = FireParams(native.spec.event, msgspec.Raw(data), call_id=call_id, envelope=envelope)
-        return HostFire(params=params, payload=Payload(data, decoded=fields), call=call, call_key=shared_key)
+        after = native.spec.after.event if native.spec.after is not None else ""
+        return HostFire(
+            params=params, payload=Payload(data, decoded=fields), after=after, call=call, call_key=shared_key
+        )  # fmt: skip
 
     def tool(self, native: HostEvent) -> HostTool | None:
         """Return the tool call in a document, None if there is none."""
@@ -342,6 +357,30 @@ class Host:
         """Return the output for a decision, or for the nearest stricter one that the host can express."""
         return self.render(native, self.fit(native, decision))
 
+    def answer_result(self, native: HostEvent, decision: FireDecision, after: HookOutput) -> HookOutput:
+        """Return the output for a decision on what a tool gave; `after` is that for the event behind it."""
+        result: object = None
+        if decision.verdict != "pass":
+            text = WITHHELD + explain_decision(decision).removeprefix("hooklatch: ")
+            result = self.withhold(native.decode_value(self.find_result_key(native)), text)
+        elif decision.patch:
+            result = decode_patch(decision)["tool_response"]
+        else:
+            return after
+        return self.render_result(native, decision, result, after)
+
+    def find_result_key(self, native: HostEvent) -> str:
+        """Return the key of the document that has what the tool gave."""
+        return native.spec.renamed.get("tool_response", "tool_response")
+
+    def withhold(self, response: object, text: str) -> object:
+        """Return what the model reads in place of a result that nobody let through."""
+        return text
+
+    def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
+        """Return the host's form of another result."""
+        raise NotImplementedError
+
     def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
         """Return the nearest stricter decision that this host can express, with a warning for each difference."""
         return fit_decision(self.title, native.name, native.spec, decision)
@@ -357,7 +396,10 @@ class Host:
             return self.refusal(event, f"hooklatch: refused: {reason} ({cause})")
         if spec.kind != "gate":
             return self.silence(event)
-        return self.render(HostEvent(name=event, spec=spec, fields={}), make_denied_decision(spec.event, cause, reason))
+        native, denial = HostEvent(name=event, spec=spec, fields={}), make_denied_decision(spec.event, cause, reason)
+        if spec.event == "tool_result":
+            return self.answer_result(native, denial, self.silence(event))
+        return self.render(native, denial)
 
     def refusal(self, event: str | None, reason: str) -> HookOutput:
         """Return a refusal without a decision, for an event that may be unknown."""
@@ -367,6 +409,17 @@ class Host:
     def silence(self, event: str | None) -> HookOutput:
         """Return the output that has no effect on the host."""
         return HookOutput()
+
+
+def add_to_output(output: HookOutput, **keys: object) -> HookOutput:
+    """Return an output whose document has these keys too."""
+    document = json.loads(output.stdout) if output.stdout else {}
+    return msgspec.structs.replace(output, stdout=encode_document({**document, **keys}))
+
+
+def print_result(result: object) -> str:
+    """Return a result as the text that a host without other forms takes."""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 
 def make_denied_decision(event: str, cause: Cause, reason: str) -> FireDecision:

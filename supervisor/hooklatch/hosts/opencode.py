@@ -2,9 +2,9 @@
 
 The plugin sends the document that it was called with, and throws to refuse.  It is answered with one document:
 
-    {"verdict": "pass"}                     continue; with "args", these replace the tool's own
-    {"verdict": "deny", "reason": "..."}    throw an error with this text
-    {}                                      at every event but a gate
+    {"verdict": "pass"}                     continue; with "args" or "output", these replace the tool's own
+    {"verdict": "deny", "reason": "..."}    throw an error with this text, which the model reads in place of a result
+    {}                                      at every event but these two
 
 At a gate, any other answer is a refusal, and so is none.
 """
@@ -28,13 +28,17 @@ from hooklatch.hosts.host import (
     make_envelope_keys,
     make_gate_event_spec,
     make_notice_event_spec,
+    make_result_event_spec,
+    print_result,
 )
 
 __all__ = ["OpenCode"]
 
 EVENTS: Final[dict[str, HostEventSpec]] = {
     "tool.execute.before": make_gate_event_spec("pre_tool_use", "", "tool_input"),
-    "tool.execute.after": make_notice_event_spec("post_tool_use", renamed={"tool_response": "output"}),
+    "tool.execute.after": make_result_event_spec(
+        make_notice_event_spec("post_tool_use", renamed={"tool_response": "output"})
+    ),
     "session.created": make_notice_event_spec("session_start"),
     "session.idle": make_notice_event_spec("stop"),
     "session.error": make_notice_event_spec("stop_failure"),
@@ -92,6 +96,12 @@ class OpenCode(Host):
             return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
         return tool
 
+    def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
+        if decision.verdict != "pass":
+            return HookOutput(stdout=encode_document({"verdict": "deny", "reason": result}))
+        output = result if isinstance(result, dict) else {"output": print_result(result)}
+        return HookOutput(stdout=encode_document({"verdict": "pass", "output": output}))
+
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         if not native.is_gate:
             return self.silence(native.name)
@@ -110,4 +120,4 @@ class OpenCode(Host):
         return HookOutput(stdout=encode_document({"verdict": "deny", "reason": reason}))
 
     def silence(self, event: str | None) -> HookOutput:
-        return HookOutput(stdout="{}\n")
+        return HookOutput(stdout='{"verdict":"pass"}\n' if event == "tool.execute.after" else "{}\n")

@@ -38,7 +38,7 @@ def make_plugin(commands: Mapping[str, Sequence[str]], limit: float) -> str:
 
 TEXT: Final = """\
 // hooklatch's plugin for OpenCode.  Written by `hooklatch install opencode`; `hooklatch uninstall opencode` removes it.
-// It asks the hooklatch daemon before each tool call, and throws unless the answer is that the call may go on.
+// It asks the hooklatch daemon before and after each tool call, and throws unless the answer is that it may go on.
 import { spawn } from "node:child_process"
 
 const COMMANDS = @COMMANDS@
@@ -91,6 +91,7 @@ async function gate(event, document, output) {
   if (answer === null || typeof answer !== "object" || answer.verdict !== "pass") {
     throw new Error(answer?.reason || "hooklatch: refused: the answer is not a pass")
   }
+  if (answer.output !== undefined) return Object.assign(output, answer.output) // what the model reads of a result
   if (answer.args === undefined) return
   // OpenCode has handed this object out already, so it is changed and not replaced.
   for (const key of Object.keys(output.args)) delete output.args[key]
@@ -113,7 +114,7 @@ export const Hooklatch = async ({ directory, worktree }) => {
       await gate("tool.execute.before", { ...place, ...input, args: output.args }, output)
     },
     "tool.execute.after": async (input, output) => {
-      tell("tool.execute.after", { ...place, ...input, output })
+      await gate("tool.execute.after", { ...place, ...input, output }, output)
     },
     "chat.message": async (input, output) => {
       const prompt = (output.parts ?? []).map((part) => part.text ?? "").join("\\n")

@@ -29,7 +29,7 @@ from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from hooklatch.hosts.host import Call, HookOutput, Host, HostEvent, HostFire
+    from hooklatch.hosts.host import Call, HookOutput, Host, HostEvent, HostEventSpec, HostFire
 
 __all__ = ["HostMethods"]
 
@@ -96,6 +96,10 @@ class HostMethods:
         params, payload, warnings = request.params, request.payload, list[str]()
         if request.call is not None and request.call_key:  # never with an id of the host's own
             params = msgspec.structs.replace(params, call_id=self._number_call(request.call, request.call_key))
+        if spec.kind == "gate" and budget is not None:
+            params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
+        if spec.after is not None:
+            return await self._fire_result(host, native, msgspec.structs.replace(request, params=params), session)
         request = msgspec.structs.replace(request, params=NO_PARAMS, payload=NO_PAYLOAD)
         if spec.event == "session_start":  # a person reads what the host shows then
             warnings = await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
@@ -103,8 +107,6 @@ class HostMethods:
             if spec.kind == "notify":
                 self._dispatcher.fire_later(params, session, adapt_decision=adapt, payload=payload, report=report)
                 return host.silence(native.name)
-            if spec.kind == "gate" and budget is not None:
-                params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
             decision = self._duplicates.take(same_call, native.name) if same_call else None
             if decision is None:
                 asks_itself = "ask" in spec.enforces
@@ -129,6 +131,30 @@ class HostMethods:
             logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
             return self._render_failure(host, native.name, "protocol", describe_host_bug(host, error))
 
+    async def _fire_result(
+        self, host: Host, native: HostEvent, request: HostFire, session: AgentSession | None
+    ) -> HookOutput:
+        """Fire what a tool gave, and after that the event that tells what ran."""
+        from hooklatch.service.dispatch.results import fire_result
+
+        is_gated = self._is_heard(native.spec, session)
+        try:
+            return await fire_result(
+                self._dispatcher, host, native, request, session, make_decision_adapter, is_gated=is_gated
+            )  # fmt: skip
+        except RpcError as error:
+            return self._render_failure(host, native.name, "protocol", error.message)
+        except Exception as error:
+            logger.exception("an adapter failed on a result", extra={"host": host.name, "event": native.name})
+            return self._render_failure(host, native.name, "protocol", describe_host_bug(host, error))
+
+    def _is_heard(self, spec: HostEventSpec, session: AgentSession | None) -> bool:
+        """Return whether a hook may be on an event; where projects are trusted, one of theirs may."""
+        registries = self._dispatcher.registries
+        hooks = registries.view_of(session, None).for_event(registries.find_event(spec.event))
+        is_required = session is not None and spec.event in session.terms.require_handlers
+        return bool(hooks) or is_required or bool(self._projects.trusted)
+
     def _number_call(self, stage: Call, key: str) -> str:
         calls = self._call_numbers
         return {"begins": calls.begin_call, "goes_on": calls.find_open_call, "ends": calls.end_call}[stage](key)
@@ -140,6 +166,8 @@ class HostMethods:
         self._statistics.dropped["unreadable"] += 1
         logger.warning("unreadable: %s", reason, extra={"host": host.name, "event": event})
         spec = host.events.get(event) if event is not None else None
+        if spec is not None and spec.after is not None and not self._is_heard(spec, session):
+            return host.silence(event)
         if spec is not None and spec.event:
             params = FireParams(spec.event, envelope=EnvelopeParams(host=host.name))
             try:
