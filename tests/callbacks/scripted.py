@@ -9,7 +9,7 @@ import time
 from hooklatch_worker import allow, amend, ask, claim, deny, halt
 
 VERSION = 0
-PATCHED = {"tool_result": "tool_response"}
+PATCHED = {"post_model": "response"}
 
 
 def act(event, version=None):

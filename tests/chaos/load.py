@@ -76,7 +76,7 @@ class Script:
         self._count += 1
         op = f"{self._name}-{self._count}"
         event = self._random.choices(
-            ["pre_tool_use", "user_prompt_submit", "post_tool_use", "tool_result", "message_claim"], [12, 2, 1, 1, 1]
+            ["pre_tool_use", "user_prompt_submit", "post_tool_use", "post_model", "message_claim"], [12, 2, 1, 1, 1]
         )[0]
         required: list[str] = []
         match event:

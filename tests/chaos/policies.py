@@ -51,9 +51,9 @@ def listen(event):
     return context(policy=VERSION)
 
 
-@hook("tool_result", id="rewrite", timeout=1.5)
+@hook("post_model", id="rewrite", timeout=1.5)
 def rewrite(event):
-    return amend(tool_response="rewritten").context(policy=VERSION)
+    return amend(response="rewritten").context(policy=VERSION)
 
 
 @hook("message_claim", id="mine", timeout=1.5)

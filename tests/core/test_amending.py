@@ -222,7 +222,7 @@ def test_what_amended_is_told_with_the_order_of_firing() -> None:
         return [one.id for one in order_hooks(chain, chain.select(Payload(b'{"tool_name": "Bash"}')))]
 
     assert called(THREADED) == ["s", "b", "g", "t"]
-    assert called(CATALOGUE["tool_result"]) == ["b", "g", "s", "t"]  # no guards: all of them amend
+    assert called(CATALOGUE["post_model"]) == ["b", "g", "s", "t"]  # no guards: all of them amend
 
 
 @pytest.mark.parametrize("value", [None, 5])

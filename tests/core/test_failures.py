@@ -85,7 +85,7 @@ def test_a_hook_that_was_not_called_is_recorded_as_dropped(cause: Cause) -> None
         ("session_end", halt("stop")),
         ("post_tool_use", resume("go on")),
         ("post_tool_use", amend(tool_response=1)),
-        ("tool_result", halt("stop")),
+        ("post_model", halt("stop")),
         ("tool_result", amend(tool_name="x")),
         ("prompt_build", deny("no")),
         ("message_claim", allow()),
@@ -134,7 +134,7 @@ def test_an_observed_hook_is_shown_and_never_enforced(reply: Reply, warning: lis
 
 @pytest.mark.parametrize(
     ("event", "reply"),
-    [("tool_result", amend(tool_response="x").last()), ("message_claim", claim(1)), ("stop", halt("stop"))],
+    [("post_model", amend(response="x").last()), ("message_claim", claim(1)), ("stop", halt("stop"))],
 )
 def test_an_observed_hook_decides_nothing_on_other_events(event: str, reply: Reply) -> None:
     marks = {"a": {"observe": True}}

@@ -10,7 +10,6 @@ from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, last, resume
 from support.plays import (
-    BASH,
     CATALOGUE,
     FAILURES,
     GATES,
@@ -95,27 +94,27 @@ def test_of_patches_that_the_first_wins_each_hook_sees_the_original_and_what_was
 
 
 def test_of_patches_that_the_last_wins_each_hook_sees_those_before() -> None:
-    played = play("tool_result", payload=BASH, a=amend(tool_response="a"), b=amend(tool_response="b"), c=None)
+    played = play("post_model", payload=payload_for("post_model"), a=amend(response="a"), b=amend(response="b"), c=None)
 
-    assert played.patch == {"tool_response": "b"}
-    assert [shown.get("tool_response") for shown in played.shown] == [None, "a", "b"]
+    assert played.patch == {"response": "b"}
+    assert [shown.get("response") for shown in played.shown] == [None, "a", "b"]
     assert played.asked == ["a", "b", "c"]
 
 
 def test_last_ends_the_chain_of_an_amend_event() -> None:
-    played = play("tool_result", payload=BASH, a=amend(tool_response="a").last(), b=amend(tool_response="b"))
+    played = play("post_model", payload=payload_for("post_model"), a=amend(response="a").last(), b=amend(response="b"))
 
-    assert (played.asked, played.patch) == (["a"], {"tool_response": "a"})
+    assert (played.asked, played.patch) == (["a"], {"response": "a"})
 
 
 def test_a_failing_amender_contributes_nothing_and_the_next_one_runs() -> None:
-    played = play("tool_result", payload=BASH, a=failed("crash"), b=amend(tool_response="b"))
+    played = play("post_model", payload=payload_for("post_model"), a=failed("crash"), b=amend(response="b"))
 
-    assert (played.decision.verdict, played.patch) == ("pass", {"tool_response": "b"})
+    assert (played.decision.verdict, played.patch) == ("pass", {"response": "b"})
 
 
 def test_nothing_amended_is_no_patch() -> None:
-    assert play("tool_result", payload=BASH, a=None).decision.patch is None
+    assert play("post_model", payload=payload_for("post_model"), a=None).decision.patch is None
 
 
 def test_a_halt_of_an_amender_is_a_wish_that_keeps_outputs() -> None:
@@ -125,7 +124,7 @@ def test_a_halt_of_an_amender_is_a_wish_that_keeps_outputs() -> None:
 
 
 def test_the_context_is_threaded_through_amenders() -> None:
-    played = play("tool_result", payload=BASH, a=context(n=1), b=context(m=2))
+    played = play("post_model", payload=payload_for("post_model"), a=context(n=1), b=context(m=2))
 
     assert [call.context for call in played.calls] == [{}, {"n": 1}]
     assert played.decision.context == {"n": 1, "m": 2}
@@ -187,7 +186,7 @@ SCALARS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("event", ["pre_tool_use", "stop", "tool_result", "message_claim"])
+@pytest.mark.parametrize("event", ["pre_tool_use", "stop", "post_model", "message_claim"])
 def test_an_empty_decision_has_all_scalars_and_no_empty_list(event: str) -> None:
     decision = play(event, payload=payload_for(event)).decision
 

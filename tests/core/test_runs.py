@@ -143,7 +143,7 @@ def played(
 
 
 KEYS = {name: sorted(spec.patch) for name, spec in CATALOGUE.items()}
-EVENTS = ["pre_tool_use", "post_tool_use", "tool_result", "error_recover", "prompt_build", "user_prompt_submit"]
+EVENTS = ["pre_tool_use", "post_tool_use", "post_model", "error_recover", "prompt_build", "user_prompt_submit"]
 
 
 def said(event: str) -> st.SearchStrategy[Reply]:

@@ -81,6 +81,7 @@ CHANGED_AT = {
     ("ethos", "personality_id"): "personalityId",
     ("exathena", "prompt"): "transform",
     ("radium", "tool_input"): "modified_arguments",
+    ("radium", "tool_response"): "modified_result",
     ("beam", "tool_input"): "tool_input",
     ("beam", "prompt"): "prompt",
     ("beam", "params"): "params",

@@ -26,6 +26,7 @@ CHANGES: dict[str, Any] = {
     "tool_input": {"command": MARK},
     "permissions": {MARK: True},
     "personality_id": MARK,
+    "tool_response": MARK,
 }
 CAUSES = [cause for cause in get_args(Cause) if cause != "policy"]
 SAYS: dict[str, Reply] = {"allow": allow(), "ask": ask("sure?"), "deny": deny("no"), "halt": halt("no")}

@@ -98,11 +98,11 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
     ),
     (
         RADIUM,
-        "AfterTool",
-        {**GO, "modified_data": {"modified_result": "r", "cost": 1}},
+        "AfterModel",
+        {**GO, "modified_data": {"response": "r", "cost": 1}},
         {
-            "patch": {"tool_response": "r"},
-            "warnings": ["a hook on AfterTool cannot answer with 'cost', which was ignored"],
+            "patch": {"response": "r"},
+            "warnings": ["a hook on AfterModel cannot answer with 'cost', which was ignored"],
         },
     ),
     (RADIUM, "BeforeTool", GO, {}),

@@ -103,7 +103,7 @@ def test_what_fits_is_what_is_told_and_each_difference_is_said(case: tuple[str, 
     fit = find_host(host).fit(seen, decision)
 
     assert find_host(host).fit(seen, fit).verdict == fit.verdict
-    assert find_host(host).render(seen, fit) == find_host(host).answer(seen, decision)
+    assert find_host(host).express(seen, fit, None) == find_host(host).answer(seen, decision)
     if fit.verdict != decision.verdict:
         assert len(fit.warnings) > len(decision.warnings)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hooklatch.hosts.find import find_host
-from hooklatch.hosts.host import HookOutput
+from hooklatch.hosts.host import HookOutput, HostEventSpec
 from support.honoured import effect, said
 from support.native import answered, decided
 from support.repository import ROOT
@@ -155,7 +155,7 @@ def test_text_for_the_model_is_said_or_named_as_lost(name: str) -> None:
 
 
 def test_text_beyond_what_claude_code_shows_is_kept_and_remarked_on() -> None:
-    document = told("PostToolUse", "pass", append="a" * 10_001)
+    document = told("PostToolUseFailure", "pass", append="a" * 10_001)
 
     assert len(document["hookSpecificOutput"]["additionalContext"]) == 10_001
     assert "10001 characters" in document["systemMessage"]
@@ -184,7 +184,7 @@ def test_a_failed_hook_is_named_with_its_cause_and_the_way_out() -> None:
 @table("name", GATES)
 def test_each_gate_is_refused_in_a_form_that_holds(name: str) -> None:
     for verdict in ("deny", "halt"):
-        output = answered("claude-code", name, decided(verdict, reason="because"))
+        output = answered("claude-code", name, decided(verdict, reason="because"), tool_response="x")
 
         assert effect("claude-code", name, output).done == "blocked"
         assert (said(output).get("continue") is False) is (verdict == "halt" and "halt" in CLAUDE.events[name].enforces)
@@ -198,6 +198,7 @@ def test_the_documented_table_is_the_one_in_force(name: str) -> None:
     _, _, event, kind, words, _ = (cell.strip(" `") for cell in row.split("|"))
 
     spec = CLAUDE.events[name]
-    assert event == (spec.event or "-")
+    after = spec.after or HostEventSpec()  # that tells what ran, by the same document
+    assert event.replace("`", "") == (", ".join(filter(None, (spec.event, after.event))) or "-")
     assert kind == spec.kind
-    assert set(words.split(", ")) - {"nothing"} == spec.enforces
+    assert set(words.split(", ")) - {"nothing"} == spec.enforces | after.enforces

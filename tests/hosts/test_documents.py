@@ -333,5 +333,5 @@ def test_a_failed_tool_of_gemini_is_a_failure() -> None:
 
     request = requested("gemini", "AfterTool", document)
 
-    assert request.params.event == "post_tool_use_failure"
+    assert (request.params.event, request.after) == ("tool_result", "post_tool_use_failure")
     assert payload_of(request)["error"] == "gone"

@@ -34,7 +34,7 @@ FORMS: list[tuple[str, str, Any, dict[str, Any]]] = [
         "hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}),
     ("codex", "PermissionRequest", ASK, {}),
     ("codex", "PreCompact", DENY, {"continue": False, "stopReason": NO}),
-    ("codex", "PostToolUse", HALT, {"continue": False, "stopReason": "enough (hooklatch)"}),
+    ("codex", "PostToolUse", DENY, {"decision": "block", "reason": f"withheld by hooklatch: {NO}"}),
     ("codex", "Stop", RESUME, {"decision": "block", "reason": "tests fail"}),
     ("codex", "SessionStart", TEXT, {"hookSpecificOutput": {
         "hookEventName": "SessionStart", "additionalContext": "remember"}}),
@@ -45,8 +45,7 @@ FORMS: list[tuple[str, str, Any, dict[str, Any]]] = [
         "decision": "deny", "reason": "enough (hooklatch)", "continue": False, "stopReason": "enough (hooklatch)"}),
     ("gemini", "BeforeAgent", DENY, {"decision": "deny", "reason": NO}),
     ("gemini", "AfterAgent", RESUME, {"decision": "deny", "reason": "tests fail"}),
-    ("gemini", "AfterTool", TEXT, {"hookSpecificOutput": {
-        "hookEventName": "AfterTool", "additionalContext": "remember"}}),
+    ("gemini", "AfterTool", DENY, {"decision": "deny", "reason": f"withheld by hooklatch: {NO}"}),
     ("copilot", "preToolUse", DENY, {"permissionDecision": "deny", "permissionDecisionReason": NO}),
     ("copilot", "preToolUse", PATCH, {"modifiedArgs": CHANGED}),
     ("copilot", TOOL, DENY, {"hookSpecificOutput": DENIED}),

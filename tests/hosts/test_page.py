@@ -13,8 +13,10 @@ OTHERS = [name for name in list_hosts() if name not in ("claude-code", "generic"
 
 
 def row(name: str, event: HostEventSpec) -> str:
-    can = ", ".join(word for word in ORDER if word in event.enforces) or "nothing"
-    return f"| {name} | {f'`{event.event}`' if event.event else '-'} | {event.kind} | {can} |"
+    after = event.after or HostEventSpec()  # that tells what ran, by the same document
+    can = ", ".join(word for word in ORDER if word in event.enforces | after.enforces) or "nothing"
+    events = ", ".join(f"`{fired}`" for fired in (event.event, after.event) if fired) or "-"
+    return f"| {name} | {events} | {event.kind} | {can} |"
 
 
 @table("host", OTHERS)

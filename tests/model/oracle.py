@@ -13,9 +13,9 @@ from typing import Any
 
 ADMIN = "admin"
 LINGER, INTENSITY, PERIOD, FIRST_PROBE, LAST_PROBE = 60.0, 5, 30.0, 1.0, 60.0
-GATE, NOTIFY, AMEND, CLAIM = "pre_tool_use", "post_tool_use", "tool_result", "error_recover"
-MATCHED = {GATE: "tool_name", NOTIFY: "tool_name", AMEND: "tool_name", CLAIM: "error_type"}
-PATCHED = {GATE: "tool_input", AMEND: "tool_response"}
+GATE, NOTIFY, AMEND, CLAIM = "pre_tool_use", "post_tool_use", "post_model", "error_recover"
+MATCHED = {GATE: "tool_name", NOTIFY: "tool_name", AMEND: "model_id", CLAIM: "error_type"}
+PATCHED = {GATE: "tool_input", AMEND: "response"}
 LEGAL = {GATE: {"allow", "deny", "ask", "halt"}, NOTIFY: {"halt"}, AMEND: set[str](), CLAIM: {"claim"}}
 WORDS = {"allow", "deny", "ask", "halt", "claim"}
 PATCHES = {"mark", "bump"}

@@ -200,7 +200,7 @@ class Stage:
     # -- fires -----------------------------------------------------------------------------------------------
 
     def payload(self, event: str, value: str | None, do: Mapping[str, str]) -> dict[str, Any]:
-        payload: dict[str, Any] = {"do": dict(do), "tool_input": {"n": 0}, "tool_response": None}
+        payload: dict[str, Any] = {"do": dict(do), "tool_input": {"n": 0}, "response": None}
         return payload if value is None else payload | {MATCHED[event]: value}
 
     def without_late_hangs(self, step: Fire) -> dict[str, str]:

@@ -49,7 +49,7 @@ def act(event: Any, name: str, version: int) -> object:
         case "twice":
             forge(2, 0)
         case "mark":
-            field = "tool_response" if event.event == "tool_result" else "tool_input"
+            field = "response" if event.event == "post_model" else "tool_input"
             return amend(**{field: {**event.payload[field], "marked": said}})
         case _:
             return VERDICTS[what](said)

@@ -19,7 +19,7 @@ __all__ = ["AgentOfWorld"]
 ACTIONS = ("deny", "deny", "deny", "deny", "allow", "ask", "ask", "mark", "mark", "slow:0.02", "slow:0.4", "print",
            "raise", "exit", "halt", "garbage", "hang", "forge", "twice")  # fmt: skip
 SERVED = ("deny", "deny", "garbage", "illegal", "drop", "hang")
-EVENTS = ("pre_tool_use",) * 8 + ("post_tool_use", "tool_result")
+EVENTS = ("pre_tool_use",) * 8 + ("post_tool_use", "post_model")
 TOOLS = ("Bash", "Bash", "Bash", "Edit", "Count")
 
 

@@ -26,7 +26,7 @@ def {name}(event):
     return {does}(event, "{name}", {version})
 """
 KINDS = {  # the arguments of @hook, and what it does
-    "n": ('"post_tool_use"', "act"), "t": ('"tool_result"', "act"), "c": ('"pre_tool_use", match="Count"', "count"),
+    "n": ('"post_tool_use"', "act"), "t": ('"post_model"', "act"), "c": ('"pre_tool_use", match="Count"', "count"),
 }  # fmt: skip
 # A file that clients name by `run`, and the file that it imports, which has the version.
 CALLED = """

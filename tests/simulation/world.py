@@ -27,7 +27,7 @@ __all__ = ["World"]
 EVERY = 18  # fires between two events of the world
 MAX_VIOLATIONS = 20
 SUSPENDED_FOR = 600.0
-EVENTS = {"n": "post_tool_use", "t": "tool_result"}
+EVENTS = {"n": "post_tool_use", "t": "post_model"}
 EDITED = ("a", "a", "b", "b", "n", "t", "c", "s", "s", "p")
 STATES = (ACTIVE, "disabled", "suspended", "gone")
 
@@ -201,7 +201,7 @@ class World:
             self.judge.counted += 1
         payload = {"tool_name": tool, "tool_input": {"n": 1}, "do": do, "nonce": nonce}
         if event != "pre_tool_use":
-            payload["tool_response"] = {}
+            payload["response"] = {}
         decision = await client.call("fire", event=event, payload=payload)
         self.fires += 1
         self._fired.set()

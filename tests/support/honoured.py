@@ -45,6 +45,10 @@ def effect(host: str, event: str, output: HookOutput, given: Any = None) -> Effe
 def claude(event: str, output: HookOutput, document: dict[str, Any], given: Any) -> Effect:
     specific = document.get("hookSpecificOutput", {})
     assert specific.get("hookEventName", event) == event
+    if event == "PostToolUse":  # another result, or the end of the run before the model reads
+        assert output.exit_code == 0, "exit code 2 changes no result"
+        is_other = "updatedToolOutput" in specific or document.get("continue") is False
+        return Effect("blocked" if is_other else "passed", given)
     if output.exit_code == 2:
         assert output.stderr.strip()
         assert event != "PermissionRequest", "Claude Code ignores exit code 2 there"
@@ -92,10 +96,12 @@ def codex(event: str, output: HookOutput, document: dict[str, Any], given: Any) 
         "PermissionRequest": {"hookEventName", "decision"},
         "UserPromptSubmit": {"hookEventName", "additionalContext"},
         "PreCompact": set[str](),
+        "PostToolUse": {"hookEventName", "additionalContext"},
     }[event]
     specific = document.get("hookSpecificOutput", {})
     top = {"hookSpecificOutput"} if event in ("PreToolUse", "PermissionRequest") else {
         "UserPromptSubmit": {"hookSpecificOutput", "decision", "reason"}, "PreCompact": {"continue", "stopReason"},
+        "PostToolUse": {"hookSpecificOutput", "decision", "reason"},
     }[event]  # fmt: skip
     unknown = (document.keys() - top) | (specific.keys() - known)
     assert not unknown, "an unknown key makes Codex run the tool"
@@ -154,6 +160,8 @@ def cursor(event: str, output: HookOutput, document: dict[str, Any], given: Any)
     assert output.stdout
     if event == "beforeSubmitPrompt":
         return Effect("blocked" if document.get("continue") is False else "passed")
+    if event == "postToolUse":  # of an MCP tool
+        return Effect("blocked" if "updated_mcp_tool_output" in document else "passed", given)
     word = document.get("permission")
     if word == "ask" and event not in ("beforeShellExecution", "beforeMCPExecution"):
         return Effect("passed", given)  # it is not enforced there

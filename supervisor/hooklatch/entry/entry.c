@@ -380,7 +380,8 @@ static void prepare_shape(const struct bytes *document) {
     for (size_t i = 0; i < COUNT(results) && entry.kind == GATE && document->size > 0; i++) {
         if (strcmp(results[i].host, entry.host) != 0 || strcmp(results[i].event, entry.event) != 0) continue;
         const char *result = member_of(document->at, end, "tool_response");
-        if (result == NULL) return;
+        const char *last = result == NULL ? NULL : add_blank(NULL, document->at, end, "", 0, 0);
+        if (last == NULL || skip_spaces(last, end) != end) return;
         const char *fixed = *result == '"'                               ? TEXT_SHAPE
                             : *result == '['                             ? LIST_SHAPE
                             : member_of(result, end, "stdout") != NULL ? SHELL_SHAPE

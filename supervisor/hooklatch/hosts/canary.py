@@ -22,7 +22,8 @@ def refuse_canary(host: Host, native: HostEvent) -> HookOutput | None:
     """Return the refusal of a canary; None for every other document, and where nothing can be refused."""
     if KEY not in native.document or not native.is_gate:
         return None
-    return host.render(native, make_denied_decision(native.event, "policy", format_canary_reason(native.document[KEY])))
+    denial = make_denied_decision(native.event, "policy", format_canary_reason(native.document[KEY]))
+    return host.express(native, denial, None)
 
 
 def format_canary_reason(nonce: object) -> str:

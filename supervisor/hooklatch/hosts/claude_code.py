@@ -134,6 +134,14 @@ class ClaudeCode(Host):
 
     # -- out -----------------------------------------------------------------------------------------------------
 
+    def express(self, native: HostEvent, decision: FireDecision, after: HookOutput | None) -> HookOutput:
+        output = super().express(native, decision, after)
+        if native.spec.after is None or not decision.warnings:
+            return output
+        said = [json.loads(output.stdout or "{}").get("systemMessage", "")]
+        said += [f"hooklatch: {warning}" for warning in decision.warnings]
+        return add_to_output(output, systemMessage="\n".join(filter(None, said)))
+
     def withhold(self, response: object, text: str) -> object:
         return text if response is None else say_in_shape(response, text)
 

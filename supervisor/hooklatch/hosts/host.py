@@ -355,11 +355,13 @@ class Host:
 
     def answer(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         """Return the output for a decision, or for the nearest stricter one that the host can express."""
-        return self.render(native, self.fit(native, decision))
+        return self.express(native, self.fit(native, decision), None)
 
-    def answer_result(self, native: HostEvent, decision: FireDecision, after: HookOutput) -> HookOutput:
-        """Return the output for a decision on what a tool gave; `after` is that for the event behind it."""
-        result: object = None
+    def express(self, native: HostEvent, decision: FireDecision, after: HookOutput | None) -> HookOutput:
+        """Return the output for a decision that the host can express; `after` is that for the event behind it."""
+        if native.spec.after is None:
+            return self.render(native, decision)
+        after, result = after or self.silence(native.name), cast("object", None)
         if decision.verdict != "pass":
             text = WITHHELD + explain_decision(decision).removeprefix("hooklatch: ")
             result = self.withhold(native.decode_value(self.find_result_key(native)), text)
@@ -397,9 +399,7 @@ class Host:
         if spec.kind != "gate":
             return self.silence(event)
         native, denial = HostEvent(name=event, spec=spec, fields={}), make_denied_decision(spec.event, cause, reason)
-        if spec.event == "tool_result":
-            return self.answer_result(native, denial, self.silence(event))
-        return self.render(native, denial)
+        return self.express(native, denial, None)
 
     def refusal(self, event: str | None, reason: str) -> HookOutput:
         """Return a refusal without a decision, for an event that may be unknown."""

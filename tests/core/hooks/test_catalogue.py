@@ -35,8 +35,7 @@ tool_response tool_use_id duration_ms
 post_tool_use_failure | notify | H i a | | tool_name | 30 | tool_name tool_input tool_kind tool_args tool_use_id error \
 is_interrupt content category
 post_tool_batch | notify | H i | | | 30 | tool_calls
-tool_result | amend last_wins | | tool_response | tool_name | 30 | tool_name tool_input tool_kind tool_args \
-tool_response
+tool_result | gate | D H | tool_response | tool_name | 30 | tool_name tool_input tool_kind tool_args tool_response
 tool_path | notify | | | tool_name | 30 | tool_name file_path working_dir
 call_mismatch | notify | | | cause | 30 | cause tool_name tool_input tool_use_id decision_id reason
 stop | notify | H r | | | 30 | finish_reason result last_assistant_message turn duration_ms stop_hook_active

@@ -64,13 +64,13 @@ def post_c(event):
 def go_on(event):
     return resume("the tests fail")
 
-@hook("tool_result", id="r1", priority=200)
+@hook("post_model", id="r1", priority=200)
 def r1(event):
-    return amend(tool_response=event.tool_response + "1")
+    return amend(response=event.response + "1")
 
-@hook("tool_result", id="r2")
+@hook("post_model", id="r2")
 def r2(event):
-    return amend(tool_response=event.tool_response + "2")
+    return amend(response=event.response + "2")
 
 @hook("prompt_build", id="p1", priority=200)
 def p1(event):
@@ -180,10 +180,10 @@ async def test_a_notification_is_heard_by_all_at_once_and_its_outputs_come_in_or
 
 async def test_amendments_are_merged_by_the_rule_of_their_event(daemon: Daemon) -> None:
     async with daemon.session() as client:
-        threaded = await client.fire("tool_result", tool_name="Bash", tool_response="x")
+        threaded = await client.fire("post_model", model_id="m", response="x")
         first_wins = await client.fire("prompt_build", prompt="x")
 
-    assert threaded["patch"] == {"tool_response": "x12"}
+    assert threaded["patch"] == {"response": "x12"}
     assert first_wins["patch"] == {"prepend_system": "one", "append_system": "two"}
 
 

@@ -149,7 +149,7 @@ async def test_served_guards_are_asked_at_the_same_time_and_the_order_decides(da
 async def test_the_mark_is_shown_and_an_event_that_is_no_gate_has_none(daemon: Daemon) -> None:
     async with daemon.session(hooks=[served("a")]) as client:
         listed = {hook["id"]: hook["only_judges"] for hook in (await client.call("hooks"))["hooks"]}
-        for event in ("stop", "post_tool_use", "message_claim", "tool_result"):
+        for event in ("stop", "post_tool_use", "message_claim", "post_model"):
             with pytest.raises(RpcFailure, match=f"{event} is not a gate") as caught:
                 await client.call("register", hooks=[served("mine", event=event, match=None)])
             assert caught.value.name == "invalid_params"

@@ -25,9 +25,9 @@ from hooklatch_worker.runtime import calls
 calls.MAX_RUN_SECONDS = 60.0  # a busy machine ends no run
 
 def act(event, name):
-    with open(event.tool_response["log"] if event.event == "tool_result" else event.tool_input["log"], "a") as log:
+    with open(event.response["log"] if event.event == "post_model" else event.tool_input["log"], "a") as log:
         log.write(f"{name} {os.getpid()}\\n")
-    value = event.tool_response if event.event == "tool_result" else event.tool_input
+    value = event.response if event.event == "post_model" else event.tool_input
     match value.get(name):
         case "exit": os._exit(3)
         case "raise": raise ValueError("broken")
@@ -41,7 +41,7 @@ def act(event, name):
 """
 HOOK = """
 @hook("pre_tool_use", id="{name}-gate", timeout={timeout})
-@hook("tool_result", id="{name}-result", timeout={timeout})
+@hook("post_model", id="{name}-result", timeout={timeout})
 def {name}(event):
     return act(event, "{name}")
 """
@@ -62,7 +62,7 @@ async def fired(daemon: Daemon, client: Client, event: str = "pre_tool_use", **s
     log = daemon.folder / "log"
     log.unlink(missing_ok=True)
     value = {"log": str(log), **says}
-    key = "tool_response" if event == "tool_result" else "tool_input"
+    key = "response" if event == "post_model" else "tool_input"
     return await client.fire(event, tool_name="Bash", **{key: value})
 
 
@@ -116,7 +116,7 @@ async def test_a_gate_is_denied_by_the_one_whose_deadline_passed(daemon: Daemon)
 @pytest.mark.parametrize("what", ["exit", "raise", "hang", "garbage"])
 async def test_where_a_failure_passes_the_rest_still_runs(daemon: Daemon, what: str) -> None:
     async with daemon.session() as client:
-        decision = await fired(daemon, client, "tool_result", two=what)
+        decision = await fired(daemon, client, "post_model", two=what)
 
     assert decision["verdict"] == "pass"
     assert [outcome for _, outcome, _ in told(decision)] == ["answered", "failed", "answered", "answered"]
@@ -153,7 +153,7 @@ async def test_one_that_keeps_ending_its_worker_is_quarantined_alone(daemon: Dae
     async with daemon.session() as client:
         decisions = [await fired(daemon, client, three="exit") for _ in range(7)]
         causes = [decision["cause"] for decision in decisions]
-        after = await fired(daemon, client, "tool_result", three="exit")
+        after = await fired(daemon, client, "post_model", three="exit")
 
     assert [cause for cause, _ in itertools.groupby(causes)] == ["crash", "quarantined"]
     assert all(told(decision)[:2] == SILENT[:2] for decision in decisions)

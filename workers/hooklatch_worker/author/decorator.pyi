@@ -71,7 +71,7 @@ PostToolUseFailureHook = TypeVar(
     "PostToolUseFailureHook", bound=Hook[e.PostToolUseFailure, Verdict[Literal["halt", "inject", "append"]]]
 )
 PostToolBatchHook = TypeVar("PostToolBatchHook", bound=Hook[e.PostToolBatch, Verdict[Literal["halt", "inject"]]])
-ToolResultHook = TypeVar("ToolResultHook", bound=Hook[e.ToolResult, Verdict[Literal["amend", "last"]]])
+ToolResultHook = TypeVar("ToolResultHook", bound=Hook[e.ToolResult, Verdict[Literal["deny", "halt", "amend"]]])
 ToolPathHook = TypeVar("ToolPathHook", bound=Hook[e.ToolPath, Verdict[Never]])
 CallMismatchHook = TypeVar("CallMismatchHook", bound=Hook[e.CallMismatch, Verdict[Never]])
 StopHook = TypeVar("StopHook", bound=Hook[e.Stop, Verdict[Literal["halt", "resume"]]])

@@ -114,7 +114,9 @@ export const Hooklatch = async ({ directory, worktree }) => {
       await gate("tool.execute.before", { ...place, ...input, args: output.args }, output)
     },
     "tool.execute.after": async (input, output) => {
-      await gate("tool.execute.after", { ...place, ...input, output }, output)
+      await gate("tool.execute.after", { ...place, ...input, output }, output).catch((error) => {
+        throw new Error(error.message.replace(/^hooklatch: refused/, "withheld by hooklatch"))
+      })
     },
     "chat.message": async (input, output) => {
       const prompt = (output.parts ?? []).map((part) => part.text ?? "").join("\\n")

@@ -52,4 +52,4 @@ async def fire_result(
         with trio.move_on_after(CONTEXT_WAIT):  # its hooks go on, but no agent waits longer for what they say
             await decided.wait()
     output = host.render(told, answers[0]) if answers else host.silence(native.name)
-    return output if decision is None else host.answer_result(native, decision, output)
+    return output if decision is None else host.express(native, decision, output)
