@@ -222,10 +222,10 @@ def make_withheld_result(document: bytes, reason: bytes) -> bytes:
 
         from hooklatch.hosts.withholding import say_in_shape
 
-        said = say_in_shape(loads(document)["tool_response"], WITHHELD + reason.decode())
-        return dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+        result = say_in_shape(loads(document)["tool_response"], WITHHELD + reason.decode())
+        return dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
     except Exception:
-        return b""  # whatever it was: the host then gets the form that needs no result
+        return b""  # the host then gets the form that needs no result
 
 
 def write_all(descriptor: int, data: bytes) -> None:

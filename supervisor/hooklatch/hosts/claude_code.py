@@ -126,8 +126,8 @@ class ClaudeCode(Host):
             return decision
         given, result = native.decode_value(self.find_result_key(native)), decode_patch(decision)["tool_response"]
         if isinstance(result, str):
-            said = msgspec.Raw(msgspec.json.encode(self.withhold(given, result)))
-            return msgspec.structs.replace(decision, patch={"tool_response": said})
+            shaped = msgspec.Raw(msgspec.json.encode(self.withhold(given, result)))
+            return msgspec.structs.replace(decision, patch={"tool_response": shaped})
         if has_shape(given, result):
             return decision
         return turn_into_deny(decision, f"a hook changed the result to another shape, which {self.title} ignores")
@@ -138,16 +138,15 @@ class ClaudeCode(Host):
         output = super().express(native, decision, after)
         if native.spec.after is None or not decision.warnings:
             return output
-        said = [json.loads(output.stdout or "{}").get("systemMessage", "")]
-        said += [f"hooklatch: {warning}" for warning in decision.warnings]
-        return add_to_output(output, systemMessage="\n".join(filter(None, said)))
+        lines = [json.loads(output.stdout or "{}").get("systemMessage", "")]
+        lines += [f"hooklatch: {warning}" for warning in decision.warnings]
+        return add_to_output(output, systemMessage="\n".join(filter(None, lines)))
 
     def withhold(self, response: object, text: str) -> object:
         return text if response is None else say_in_shape(response, text)
 
     def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
-        said = json.loads(after.stdout or "{}")
-        specific = said.get("hookSpecificOutput", {"hookEventName": native.name})
+        specific = json.loads(after.stdout or "{}").get("hookSpecificOutput", {"hookEventName": native.name})
         stop: dict[str, Any] = {}
         if decision.verdict == "halt":
             stop = {"continue": False, "stopReason": explain_decision(decision)}

@@ -105,7 +105,7 @@ class Codex(Host):
 
 
 def read_usage(given: object) -> object:
-    """Return the tokens of one response under the keys of other programs; what is no table of counts stays as it is.
+    """Return the tokens of one response under the keys of other programs; another value stays as it is.
 
     Codex counts what was read from a cache, or written to it, in the input too.
     """

@@ -94,7 +94,7 @@ def make_context_event_spec(event: str, can: str = "context", **more: Any) -> Ho
 
 
 def make_result_event_spec(after: HostEventSpec, can: str = "") -> HostEventSpec:
-    """Return the spec of the event at which the host takes another result of a tool, before `after` tells of it."""
+    """Return the spec of the event at which the host takes another result of a tool, before `after` reports it."""
     return make_gate_event_spec("tool_result", can, "tool_response", renamed=after.renamed, after=after)
 
 
@@ -376,7 +376,7 @@ class Host:
         return native.spec.renamed.get("tool_response", "tool_response")
 
     def withhold(self, response: object, text: str) -> object:
-        """Return what the model reads in place of a result that nobody let through."""
+        """Return what the model reads in place of a withheld result."""
         return text
 
     def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:

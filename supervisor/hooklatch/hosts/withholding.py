@@ -27,7 +27,7 @@ def say_in_shape(response: object, text: str) -> object:
         return [{"type": "text", "text": text}]
     if isinstance(response, dict) and "stdout" in response:
         return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
-    if isinstance(response, dict) and "file" in response:  # whatever was read, perhaps an image
+    if isinstance(response, dict) and "file" in response:  # a text, or an image, which a text replaces
         file = {"filePath": text, "content": text, "numLines": 1, "startLine": 1, "totalLines": 1}
         return {"type": "text", "file": file}
     return replace_texts(response, text, "", 0)
@@ -57,7 +57,7 @@ def has_shape(given: object, other: object) -> bool:
     if isinstance(given, list):
         items = cast("list[object]", given)
         return isinstance(other, list) and all(
-            any(has_shape(item, one) for item in items) for one in cast("list[object]", other)
+            any(has_shape(item, another) for item in items) for another in cast("list[object]", other)
         )
     if isinstance(given, int | float) and not isinstance(given, bool):
         return isinstance(other, int | float) and not isinstance(other, bool)

@@ -38,8 +38,8 @@ async def fire_result(
     if is_gated:
         firing = dispatcher.fire(params, session, adapt_decision=make_adapter(host, native), payload=payload)
         decision = await firing
-    told = msgspec.structs.replace(native, spec=after)
-    adapt, decided, answers = make_adapter(host, told), trio.Event(), list[FireDecision]()
+    reported = msgspec.structs.replace(native, spec=after)
+    adapt, decided, answers = make_adapter(host, reported), trio.Event(), list[FireDecision]()
 
     def take(answer: FireDecision) -> FireDecision:
         answers.append(adapt(answer))
@@ -51,5 +51,5 @@ async def fire_result(
     if after.kind == "context" and receipt["accepted"]:
         with trio.move_on_after(CONTEXT_WAIT):  # its hooks go on, but no agent waits longer for what they say
             await decided.wait()
-    output = host.render(told, answers[0]) if answers else host.silence(native.name)
+    output = host.render(reported, answers[0]) if answers else host.silence(native.name)
     return output if decision is None else host.express(native, decision, output)
