@@ -175,7 +175,7 @@ def list_plugin_files(folder: str) -> Iterator[str]:
 
 def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHook]:
     """Yield the hooks that are not ours, on the events at which this host takes a changed input, and mods."""
-    moments = {name for name, spec in host.events.items() if spec.kind == "gate" and spec.patch}
+    moments = {name for name, spec in host.events.items() if spec.kind == "gate" and spec.patch and spec.after is None}
     for document in documents:
         for handler in list_handlers(read_table(document.value.get("hooks")).items()):
             kind = handler.handler.get("type", "command")
