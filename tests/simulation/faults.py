@@ -125,9 +125,8 @@ FAULTS: Mapping[str, Fault] = {
         "A worker whose client left counts as idle, though it still runs the hook.",
         "B",
         f"{PROCESSES}.pool",
-        "            self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline)"
-        " for hook in call.following)]))\n",
-        "            self._give_back(worker, trio.current_time(), is_fit=True)\n",
+        "        self._abandon(begun.worker, max([begun.deadline, *later]))\n",
+        "        self._give_back(begun.worker, trio.current_time(), is_fit=True)\n",
     ),
     "late_not_killed": Fault(
         "A worker whose call is past its deadline is left alone.",
