@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.publishing.folder import DirtyError, FolderError, check_clean
+from hooklatch.fleet.publishing.folder import FolderError, check_clean
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NAMES = {"guards.py", "lib/words.py"}
@@ -36,7 +36,7 @@ def hooks(tmp_path: Path) -> Path:
 
 
 def dirt(folder: Path, names: set[str] = NAMES) -> str:
-    with pytest.raises(DirtyError) as caught:
+    with pytest.raises(FolderError) as caught:
         check_clean(str(folder), names)
     return str(caught.value)
 

@@ -28,7 +28,6 @@ from hooklatch.fleet.logs.exporting import (
     CursorError,
     ExportCursor,
     ExportError,
-    NoSdkError,
     OtlpExporter,
     open_cursor,
     open_exporter,
@@ -80,7 +79,7 @@ def run_fleet_export(arguments: argparse.Namespace) -> int:
             return Exit.FINDINGS if run.findings or exporter.refused else Exit.OK
     except CursorError as error:
         raise CommandError(Exit.BAD_DATA, str(error)) from None
-    except (ExportError, NoSdkError) as error:
+    except ExportError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
 
 

@@ -176,12 +176,11 @@ class RedisEngine:
     async def _find_stream(self, key: str) -> StreamInfo | None:
         """Return the server's facts of a stream, None if there is none."""
         try:
-            (facts,) = await self._execute(RedisCommand("XINFO STREAM", key=key))
+            return read_stream_info(await self._ask("XINFO STREAM", key=key))
         except EngineRefusedError as error:
             if NONE not in str(error):
                 raise
             return None
-        return read_stream_info(facts)
 
     async def commit(self, version: int, manifest: bytes) -> None:
         await self._refuse_eviction()
@@ -189,7 +188,7 @@ class RedisEngine:
         if newest != version - 1:
             raise ConflictError(f"version {version} cannot be published: the newest is {newest}")
         try:  # since the look above the log can only have grown, and then this is refused
-            await self._execute(RedisCommand("XADD", f"{version}-0", "d", manifest, key=self._key("policy")))
+            await self._ask("XADD", f"{version}-0", "d", manifest, key=self._key("policy"))
         except EngineRefusedError as error:
             if TOO_LOW not in str(error):
                 raise
@@ -197,13 +196,12 @@ class RedisEngine:
             raise ConflictError(f"version {version} was published by another publisher at the same time") from None
 
     async def bundle(self, digest: str) -> bytes | None:
-        (data,) = await self._execute(RedisCommand("GET", key=self._key("bundle", digest)))
-        return cast("bytes | None", data)
+        return cast("bytes | None", await self._ask("GET", key=self._key("bundle", digest)))
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
         await self._refuse_eviction()
         key = self._key("bundle", digest)
-        (is_new,) = await self._execute(RedisCommand("SETNX", data, key=key))
+        is_new = await self._ask("SETNX", data, key=key)
         if not is_new and await self.bundle(digest) != data:
             raise EngineRefusedError(
                 f"{self._address} holds other bytes as {key}, which no host would take: an administrator must delete it"
@@ -250,7 +248,7 @@ class RedisEngine:
         self._known_epochs = {(host, epoch) for epoch in epochs}
         for epoch in reversed(epochs):
             key = self._log_key(host, epoch)
-            (entries,) = await self._execute(RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=key))
+            entries = await self._ask("XREVRANGE", "+", "-", "COUNT", 1, key=key)
             if entries:
                 return epoch, read_batches(entries)[0]
             if stream := await self._find_stream(key):
@@ -265,23 +263,21 @@ class RedisEngine:
             if last >= LAST:  # a host may append it, and no command can ask for what follows it
                 break
             count, start = min(AT_ONCE, limit - len(batches)), f"({last}-{LAST}"
-            (entries,) = await self._execute(
-                RedisCommand("XRANGE", start, "+", "COUNT", count, key=self._log_key(host, epoch))
-            )
+            entries = await self._ask("XRANGE", start, "+", "COUNT", count, key=self._log_key(host, epoch))
             batches += read_batches(entries)
             if len(entries) < count:
                 break
         return batches
 
     async def epochs(self, host: str) -> Sequence[int]:
-        (members,) = await self._execute(RedisCommand("SMEMBERS", key=self._log_key(host, "epochs")))
+        members = await self._ask("SMEMBERS", key=self._log_key(host, "epochs"))
         return sorted(int(member) for member in members if is_written(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[RecordBatch]:
         if before <= 0:  # a host may append a batch numbered 0, and no command can ask for what precedes it
             return []
         key, end = self._log_key(host, epoch), "+" if before > LAST else f"({before}-0"
-        (entries,) = await self._execute(RedisCommand("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key))
+        entries = await self._ask("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key)
         return read_batches(entries)
 
     async def logs(self) -> AsyncIterator[tuple[str, int]]:
@@ -297,20 +293,17 @@ class RedisEngine:
         return None if stream is None else LogFacts(stream.newest_ever[0], stream.count, stream.added)
 
     async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
-        await self._execute(RedisCommand("HSET", epoch, note, key=self._key("trimmed", validate_host_name(host))))
-        (removed,) = await self._execute(
-            RedisCommand("XTRIM", "MINID", "=", f"{through + 1}-0", key=self._log_key(host, epoch))
-        )
-        return int(removed)
+        await self._ask("HSET", epoch, note, key=self._key("trimmed", validate_host_name(host)))
+        return int(await self._ask("XTRIM", "MINID", "=", f"{through + 1}-0", key=self._log_key(host, epoch)))
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
-        (notes,) = await self._execute(RedisCommand("HGETALL", key=self._key("trimmed", validate_host_name(host))))
+        notes = await self._ask("HGETALL", key=self._key("trimmed", validate_host_name(host)))
         return {int(epoch): note for epoch, note in notes.items() if is_written(epoch)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     async def report(self, host: str, data: bytes) -> None:
-        await self._execute(RedisCommand("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host_key(host)))
+        await self._ask("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host_key(host))
 
     async def reports(self) -> AsyncIterator[StoredReport]:
         seen_hosts = set[str]()
@@ -332,8 +325,8 @@ class RedisEngine:
         """
         cursor = b"0"
         while True:
-            scan = RedisCommand("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
-            ((cursor, keys),) = await self._execute(scan)
+            options = ("MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
+            cursor, keys = await self._ask("SCAN", cursor, *options)
             yield [key.decode(errors="replace").removeprefix(prefix) for key in keys]
             if cursor == b"0":
                 return
@@ -351,7 +344,7 @@ class RedisEngine:
     async def _read_memory_facts(self) -> dict[str, str]:
         """Return whether the server logs its writes, and what it drops for want of memory, if we may know."""
         try:
-            (answer,) = await self._execute(RedisCommand("INFO", "memory", "persistence"))
+            answer = await self._ask("INFO", "memory", "persistence")
         except EngineRefusedError:
             return {"appendonly": UNKNOWN, "evicts": UNKNOWN}
         facts = dict(row.split(":", 1) for row in answer.decode(errors="replace").splitlines() if ":" in row)
@@ -360,12 +353,16 @@ class RedisEngine:
 
     async def _read_fsync_setting(self) -> str:
         try:
-            (answer,) = await self._execute(RedisCommand("CONFIG GET", "appendfsync"))
+            answer = await self._ask("CONFIG GET", "appendfsync")
         except EngineRefusedError:
             return UNKNOWN
         return format_redis_word(answer.get(b"appendfsync", UNKNOWN.encode()))
 
     # -- keys ----------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, command: str, *arguments: bytes | str | int, key: str = "") -> Any:
+        """Return the answer to one command."""
+        return (await self._execute(RedisCommand(command, *arguments, key=key)))[0]
 
     async def _execute(self, *commands: RedisCommand) -> list[Any]:
         return await (await self._pool.connection("asking")).execute(*commands)

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -195,20 +196,27 @@ class FleetLayer:
             PolicyRejectedError: they do not follow it, or no listed key has signed them; the head stays the same.
         """
         async with self._lock:
-            try:
-                await self._follow(texts)
-            except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
-                text = self._format_error(error)
-                self._refuse("manifests", text, {"head": self.head.version})
-                raise PolicyRejectedError(text) from None
-            self._refused.pop("manifests", None)
-            self._report()
+            with self._refusing("manifests", "", {"head": self.head.version}):
+                settings, policy = self._configured(), self._followed()
+                policy = await in_thread(advance_policy, settings, policy, texts)
+                if policy != self.policy:
+                    await self._keep(policy)
 
-    async def _follow(self, texts: Sequence[str]) -> None:
-        settings, policy = self._configured(), self._followed()
-        policy = await in_thread(advance_policy, settings, policy, texts)
-        if policy != self.policy:
-            await self._keep(policy)
+    @contextmanager
+    def _refusing(self, subject: str, prefix: str, fields: dict[str, Any]) -> Generator[None]:
+        """Record what is refused in the block, and raise it as PolicyRejectedError."""
+        try:
+            yield
+        except (FleetError, NoLibraryError, BundleError, UnsafeFileError, OSError) as error:
+            text = self._format_error(error)
+            problem = f"{prefix}{text}"
+            if self._refused.get(subject) != problem:  # once, although the link tries again and again
+                self._refused[subject] = problem
+                self._report()
+                self._note_action("refused", {"problem": problem, **fields})
+            raise PolicyRejectedError(text) from None
+        self._refused.pop(subject, None)
+        self._report()
 
     def _followed(self) -> PolicyFile:
         return read_followed_policy(self.settings, self.policy)
@@ -231,15 +239,8 @@ class FleetLayer:
             PolicyRejectedError: it is not the wanted version, or something in it is wrong; the active one stays.
         """
         async with self._lock:
-            try:
-                applied = await self._apply(version, data, swap)
-            except (FleetError, NoLibraryError, BundleError, UnsafeFileError, OSError) as error:
-                text = self._format_error(error)
-                self._refuse("bundle", f"version {version} is not applied: {text}", {"version": version})
-                raise PolicyRejectedError(text) from None
-            self._refused.pop("bundle", None)
-            self._report()
-            return applied
+            with self._refusing("bundle", f"version {version} is not applied: ", {"version": version}):
+                return await self._apply(version, data, swap)
 
     async def _apply(
         self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
@@ -352,12 +353,6 @@ class FleetLayer:
             f"it cannot be written to {error.filename or self.folder}: {explain_error(error)}; fix that, and it "
             "is tried again"
         )
-
-    def _refuse(self, subject: str, text: str, fields: dict[str, Any]) -> None:
-        if self._refused.get(subject) != text:  # once, although the link tries again and again
-            self._refused[subject] = text
-            self._report()
-            self._note_action("refused", {"problem": text, **fields})
 
     def _report(self) -> None:
         self._faults.report("fleet", *self.problems)

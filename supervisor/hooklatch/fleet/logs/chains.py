@@ -228,14 +228,11 @@ class HostCheck:
         for at, epoch, last in self._arrivals:
             before = newest.get(epoch, 0)
             newest[epoch] = max(before, at)
+            batch = f"the batch up to record {last} (epoch {epoch}) says that it"
             if at + SETTLED < before:
-                text = (
-                    f"the batch up to record {last} (epoch {epoch}) says that it arrived well before the one before it"
-                )
-                self.add_finding("time", text, epoch, last)
+                self.add_finding("time", f"{batch} arrived well before the one before it", epoch, last)
             elif at > now + SETTLED:
-                text = f"the batch up to record {last} (epoch {epoch}) says that it arrives in the future"
-                self.add_finding("time", text, epoch, last)
+                self.add_finding("time", f"{batch} arrives in the future", epoch, last)
 
     def check_engine(self, epoch: int, facts: LogFacts) -> None:
         """Find batches that were removed without a note; `facts` are from before the batches were read."""

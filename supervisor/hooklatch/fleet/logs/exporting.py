@@ -29,21 +29,14 @@ if TYPE_CHECKING:
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
     from opentelemetry.sdk._logs import ReadableLogRecord
 
-__all__ = ["ExportError", "NoSdkError", "OtlpExporter", "open_exporter", "ExportCursor", "CursorError", "open_cursor"]
+__all__ = ["ExportError", "OtlpExporter", "open_exporter", "ExportCursor", "CursorError", "open_cursor"]
 
 AT_ONCE = 500  # records in one request
 FULL = 2 * 2**20  # characters of a request's values, about: collectors take 20 MiB unless told otherwise
 
 
-class NoSdkError(Exception):
-    """OpenTelemetry's SDK is not installed."""
-
-    def __init__(self, missing: str | None) -> None:
-        super().__init__(f"the package {missing} is not installed: {format_install_command('hooklatch[otel]')}")
-
-
 class ExportError(Exception):
-    """The receiver did not take a batch.  The cursor is still before it."""
+    """The receiver did not take a batch, and the cursor is still before it; or OpenTelemetry's SDK is not installed."""
 
 
 class OtlpExporter:
@@ -134,13 +127,14 @@ def open_exporter(endpoint: str | None, fleet: str) -> Generator[OtlpExporter]:
     """Open an exporter; without an endpoint the SDK's environment variables say where the receiver is.
 
     Raises:
-        NoSdkError: the SDK is not installed.
+        ExportError: the SDK is not installed.
     """
     try:
         import requests
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
     except ModuleNotFoundError as error:
-        raise NoSdkError(error.name) from None
+        install = format_install_command("hooklatch[otel]")
+        raise ExportError(f"the package {error.name} is not installed: {install}") from None
     with requests.Session() as session:
         exporter = OTLPLogExporter(endpoint=endpoint, session=session)
         otlp_exporter = OtlpExporter(exporter, fleet, endpoint)

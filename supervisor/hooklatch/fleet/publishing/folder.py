@@ -26,7 +26,7 @@ from hooklatch.fleet.manifests import FleetError
 from hooklatch_worker.sandbox import children
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
 
-__all__ = ["SETTINGS", "PolicyFolder", "FolderError", "MissingFolderError", "read_folder", "DirtyError", "check_clean"]
+__all__ = ["SETTINGS", "PolicyFolder", "FolderError", "MissingFolderError", "read_folder", "check_clean"]
 
 SETTINGS = "fleet.toml"
 TESTS = "policy-tests"
@@ -195,16 +195,11 @@ SHOWN = 5  # files that an error names
 QUIET = ("-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "-c", "core.quotePath=false")
 
 
-class DirtyError(FolderError):
-    """A folder in a work tree holds what was not committed."""
-
-
 def check_clean(folder: str, names: Collection[str]) -> str | None:
     """Return the commit that these files of a folder are of, as a line of text; None if it is not in a work tree.
 
     Raises:
-        DirtyError: one of them is changed, not tracked, or ignored, or a tracked one is missing.
-        FolderError: git fails.
+        FolderError: one of them is changed, not tracked, or ignored, or a tracked one is missing; or git fails.
     """
     if not is_in_a_work_tree(folder):
         return None
@@ -213,7 +208,7 @@ def check_clean(folder: str, names: Collection[str]) -> str | None:
     dirty_files = sorted(changed | hidden | (set(names) - tracked))
     if dirty_files:
         more = f" and {len(dirty_files) - SHOWN} more" if len(dirty_files) > SHOWN else ""
-        raise DirtyError(
+        raise FolderError(
             f"{folder} is not as it was committed: {', '.join(dirty_files[:SHOWN])}{more}; commit, so that others can"
             " see what is pushed, or add --allow-dirty"
         )

@@ -43,8 +43,8 @@ from hooklatch.fleet.reports import HostReport, read_report
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
-    "LastSeenHead", "ReceivedReport", "LostRaceError", "OverwrittenError", "Publisher", "PushOutput",
-    "UnknownOutcomeError", "read_history",
+    "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
+    "read_history",
 ]  # fmt: skip
 
 MAX_FILE = 4096  # bytes of the file
@@ -129,10 +129,6 @@ class LostRaceError(FleetError):
 
 class UnknownOutcomeError(FleetError):
     """The engine was lost while a version was being committed."""
-
-
-class OverwrittenError(FleetError):
-    """The engine has other bytes under a bundle's digest."""
 
 
 class ReceivedReport(msgspec.Struct, frozen=True):
@@ -237,12 +233,12 @@ class Publisher:
         """Store a bundle and return its digest.
 
         Raises:
-            OverwrittenError: other bytes are there.
+            FleetError: other bytes are there.
         """
         digest = hashlib.sha256(data).hexdigest()
         await self.engine.put_bundle(digest, data)
         if await self.engine.bundle(digest) != data:
-            raise OverwrittenError(
+            raise FleetError(
                 f"the engine has other bytes as the bundle {digest}: no host would take it. Find out who wrote it,"
                 " delete it there, and push again"
             )
