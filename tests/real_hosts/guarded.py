@@ -42,6 +42,14 @@ class Guarded:
         """Run the program."""
         return play(self.host, self.place, self._stage, {"main": turns, **others}, patience=patience)
 
+    def install(self, *more: str) -> None:
+        """Install hooklatch into the program."""
+        self.host.install(self.place, self.ground, self._stage, "python", *more)
+
+    def command(self, *words: str) -> Outcome:
+        """Run a command of hooklatch."""
+        return self.host.command(self.place, self.ground, self._stage, *words)
+
     def turn(self, *rows: str) -> Turn:
         """Return a turn of one call for each row, all at once."""
         return [make(self.host, self.place, row) for row in rows]
@@ -52,11 +60,14 @@ class Guarded:
 
 
 @contextmanager
-def guarded(host: Host, stage: Stage, source: str = "guards.py", *, form: str = "python") -> Iterator[Guarded]:
-    """Install hooklatch into a program; no daemon runs yet."""
+def guarded(
+    host: Host, stage: Stage, source: str = "guards.py", *more: str, form: str = "python", is_installed: bool = True
+) -> Iterator[Guarded]:
+    """Install hooklatch into a program, with `more` words of the command; no daemon runs yet."""
     files = {"hooks.toml": CONFIG.format(source=source), source: (TESTS / "real_hosts/hooks" / source).read_text()}
     with a_place(host, stage) as place, new_place(files) as ground:
-        host.install(place, ground, stage, form)
+        if is_installed:
+            host.install(place, ground, stage, form, *more)
         yield Guarded(host, stage, place, ground)
 
 

@@ -20,7 +20,15 @@ from typing import Any
 from real_hosts.model.conversation import Turn, call_id
 from support.repository import TESTS
 
-__all__ = ["PATIENCE", "Outcome", "Stage", "namespace", "on_stage", "why_there_is_no_namespace"]
+__all__ = [
+    "PATIENCE",
+    "Outcome",
+    "Stage",
+    "namespace",
+    "on_stage",
+    "why_there_is_no_namespace",
+    "why_there_is_no_other_etc",
+]
 
 PATIENCE = 120  # seconds for a run that takes a few; only a failing test waits that long
 
@@ -80,10 +88,11 @@ class Stage:
 
 
 @contextmanager
-def on_stage() -> Iterator[Stage]:
-    """Run a stage; nothing that it started is left afterwards."""
+def on_stage(etc: Path | None = None) -> Iterator[Stage]:
+    """Run a stage; nothing that it started is left afterwards.  `etc` is a folder in place of /etc there."""
+    mount = ["--mount", "/bin/sh", "-c", 'mount --bind "$0" /etc && exec "$@"', str(etc)] if etc is not None else []
     with subprocess.Popen(
-        [*namespace(), sys.executable, "-m", "real_hosts.stage"],
+        [*namespace(), *mount, sys.executable, "-m", "real_hosts.stage"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(TESTS)},
     ) as process:  # fmt: skip
         try:
@@ -107,6 +116,12 @@ def namespace() -> list[str]:
 def why_there_is_no_namespace() -> str:
     """Return why programs cannot be kept off the network here; nothing if they can."""
     return "" if namespace() else f"no network namespace: {_error_of(['unshare', '--map-root-user', '--net'])}"
+
+
+def why_there_is_no_other_etc() -> str:
+    """Return why programs cannot have an /etc of their own here; nothing if they can."""
+    words = [*namespace(), "--mount", "/bin/sh", "-c", 'mount --bind "$0" /etc && exec "$@"', "/etc"]
+    return why_there_is_no_namespace() or (f"no mount namespace: {error}" if (error := _error_of(words)) else "")
 
 
 def _error_of(words: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from real_hosts.model.conversation import Call
 from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder
-from real_hosts.theatre import Stage
+from real_hosts.theatre import Outcome, Stage
 from support.commands import Place as Ground
 from support.repository import TESTS
 
@@ -112,13 +112,17 @@ class Host(ABC):
     def native(self) -> Mapping[str, str]:
         """Return the host's own answers: deny and ask (the reason is WHY), and rewrite (the new input is INPUT)."""
 
-    def install(self, place: Place, ground: Ground, stage: Stage, form: str = "python") -> None:
-        """Have hooklatch write its entries into the person's settings, as a person would.
-
-        On the stage too, since it starts the program, to ask for its version.
-        """
-        words = [sys.executable, "-m", "hooklatch", "install", self.name, "--user", "--form", form, *self.install_words]
-        environment = {**place.environment, "HOOKLATCH_RUNTIME_DIR": str(ground.runtime)}
-        program = ["--program", str(self.program.path)]
-        done = stage.play([*words, *program], folder=place.folder, cwd=place.project, env=environment, plays={})
+    def install(self, place: Place, ground: Ground, stage: Stage, form: str = "python", *more: str) -> None:
+        """Have hooklatch write its entries into the person's settings, as a person would."""
+        more = more or ("--user", *self.install_words)
+        program = ("--program", str(self.program.path))
+        done = self.command(place, ground, stage, "install", self.name, "--form", form, *more, *program)
         assert done.exit_code == 0, done.stdout + done.stderr
+
+    def command(self, place: Place, ground: Ground, stage: Stage, *words: str) -> Outcome:
+        """Run a command of hooklatch on the stage too, since it may start the program, to ask for its version."""
+        environment = {
+            **place.environment, "HOOKLATCH_RUNTIME_DIR": str(ground.runtime), "HOOKLATCH_CONFIG": str(ground.config),
+        }  # fmt: skip
+        argv = [sys.executable, "-m", "hooklatch", *words]
+        return stage.play(argv, folder=place.folder, cwd=place.project, env=environment, plays={})

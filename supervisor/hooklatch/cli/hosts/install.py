@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypedDict
 
-from hooklatch.cli.hosts import adopting, codex_trust, install_record
+from hooklatch.cli.hosts import adopting, codex_trust, install_record, managed
 from hooklatch.cli.hosts.changing import (
     FileEdit,
     apply_edit,
@@ -41,7 +41,7 @@ from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 __all__ = ["add_install", "add_uninstall", "list_settings_files", "find_layout", "describe_unread_part"]
 
 NAMES = ", ".join(LAYOUTS)
-EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT)
+EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT, Exit.NOT_PERMITTED)
 
 
 class SettingsChange(TypedDict):
@@ -102,6 +102,9 @@ def add_common(parser: Parser) -> None:
         "--user", action="store_true", help="your own settings, for every project (install: the default)"
     )
     scope.add_argument("--project", action="store_true", help="the settings of the project in this folder")
+    scope.add_argument(
+        "--managed", action="store_true", help="the settings that only root can write, for every user of this machine"
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
 
 
@@ -120,13 +123,14 @@ def run_install(arguments: argparse.Namespace) -> int:
     started, no_program = choose_program(arguments)
     commands = {event: entry_arguments(host, event, spec, started, arguments) for event, spec in events.items()}
     others = [other for other in list_others_here(host, layout) if arguments.adopt]
+    handlers = {event: make_handler(layout, event, spec, commands[event], version) for event, spec in events.items()}
+    plugin = make_plugin(commands, events[layout.gate].limit) if layout.is_plugin else ""
+    if arguments.managed:
+        return install_managed(host, layout, managed.make_managed_texts(layout, handlers, plugin), commands, arguments)
     with convert_file_errors():
         if layout.is_plugin:
-            plans = [plan_plugin_install(path, make_plugin(commands, events[layout.gate].limit), os.environ)]
+            plans = [plan_plugin_install(path, plugin, os.environ)]
         else:
-            handlers = {
-                event: make_handler(layout, event, spec, commands[event], version) for event, spec in events.items()
-            }
             plans = adopting.plan_adoption(layout, path, handlers, others, find_project_here())
         change = plans[0]
         if others and not arguments.dry_run:
@@ -158,6 +162,40 @@ def run_install(arguments: argparse.Namespace) -> int:
             f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
         )
     print_settings_change(host, change, backup, notes, arguments, done="installed")
+    return Exit.OK
+
+
+def install_managed(
+    host: Host, layout: SettingsLayout, texts: Mapping[str, str], commands: Mapping[str, list[str]],
+    arguments: argparse.Namespace,
+) -> int:  # fmt: skip
+    """Write the files of the layer that only root can write."""
+    config = os.path.abspath(find_config_file(arguments.config, os.environ))
+    runtime_dir = os.path.abspath(list_runtime_dirs(arguments.runtime_dir, os.environ)[0])
+    with convert_file_errors():
+        plans = [managed.plan_managed(path, text, os.environ) for path, text in texts.items()]
+        if os.geteuid() != 0 and not arguments.dry_run:
+            raise CommandError(Exit.NOT_PERMITTED, f"only root can write {plans[-1].path}: run it with sudo")
+        for plan in plans:
+            if not arguments.dry_run and not plan.is_none:
+                managed.write_managed(plan, host.name, os.environ)
+        if arguments.start and not arguments.dry_run:
+            install_record.remember_environment(os.environ)
+    notes = [f"the entries ask the daemon at {runtime_dir}; users who cannot reach it are refused every tool call"]
+    places = [config, os.path.join(os.path.dirname(config), "hooks.d"), runtime_dir, *texts]
+    notes += [
+        f"NOT ROOT'S ALONE: {place}: who can write it can leave the guards out"
+        for place in managed.list_not_roots(commands[layout.gate], places)
+    ]
+    if layout.name == "gemini":
+        notes.append("a variable of the agent's environment can name another file: GEMINI_CLI_SYSTEM_SETTINGS_PATH")
+    if layout.name not in managed.ALONE and layout.name != "codex":
+        notes.append(f"{host.title} cannot turn off other hooks there, so they still run: see hooklatch doctor")
+    if not arguments.start and not is_served(arguments):
+        notes.append(
+            f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
+        )
+    print_settings_change(host, plans[-1], None, notes, arguments, done="installed")
     return Exit.OK
 
 
@@ -193,6 +231,8 @@ def list_other_notes(host: Host, layout: SettingsLayout, adopted: set[str]) -> I
 def run_uninstall(arguments: argparse.Namespace) -> int:
     """Take every entry of ours out of the host's settings."""
     host, layout = find_layout(arguments.host)
+    if arguments.managed:
+        return uninstall_managed(host, layout, arguments)
     with convert_file_errors():
         paths = list(list_settings_files(layout, user=arguments.user, project=arguments.project))
         changes: list[tuple[FileEdit, str | None]] = []
@@ -223,6 +263,31 @@ def run_uninstall(arguments: argparse.Namespace) -> int:
         output.print_line(f"left: {path}, the entry as a C program; delete it if nothing else starts it")
     if not changes:
         output.print_line(f"nothing of hooklatch is in {' or '.join(paths)}")
+    return Exit.OK
+
+
+def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Namespace) -> int:
+    """Delete our files of the layer that only root can write."""
+    paths = [*([managed.PLUGIN] if layout.is_plugin else []), managed.MANAGED[layout.name]]
+    with convert_file_errors():
+        plans = [managed.plan_managed(path, None, os.environ) for path in paths]
+        changes = [plan for plan in plans if not plan.is_none]
+        if changes and os.geteuid() != 0 and not arguments.dry_run:
+            raise CommandError(Exit.NOT_PERMITTED, f"only root can delete {changes[-1].path}: run it with sudo")
+        for change in reversed(changes):
+            if not arguments.dry_run:
+                managed.write_managed(change, host.name, os.environ)
+    if arguments.json:
+        edits = [describe_install(host, change, None, [], arguments) for change in changes]
+        output.say_json(UninstallOutput(host=host.name, files=edits))
+        return Exit.OK
+    for change in changes:
+        print_settings_change(host, change, None, [], arguments, done="uninstalled")
+    for plan in plans:
+        if plan.is_none and plan.old is not None:
+            output.print_line(f"left: {plan.path}, which is somebody else's")
+    if not changes:
+        output.print_line(f"nothing of hooklatch is in {paths[-1]}")
     return Exit.OK
 
 
@@ -285,7 +350,7 @@ def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) ->
         yield here
     if not user and not project:
         for path, installed in install_record.list_installed(os.environ).items():
-            is_settings = not path.endswith((codex_trust.FILE, adopting.ENDING))
+            is_settings = not path.endswith((codex_trust.FILE, adopting.ENDING)) and not path.startswith("/etc/")
             if installed.host == layout.name and path not in (own, here) and is_settings:
                 yield path
 
@@ -339,9 +404,10 @@ def entry_arguments(
 ) -> list[str]:
     runtime_dir = arguments.runtime_dir or os.environ.get("HOOKLATCH_RUNTIME_DIR")
     pins: dict[str, str] = {}
-    if arguments.start:
+    if arguments.start or arguments.managed:
         # Pinned, since the agent's environment at the time of an event may name others.
         runtime_dir = os.path.abspath(list_runtime_dirs(arguments.runtime_dir, os.environ)[0])
+    if arguments.start:
         pins = {"config": find_config_file(arguments.config, os.environ), "state_dir": state_dir(os.environ)}
     return make_entry_command(
         host.name, event, spec.kind, spec.wait, runtime_dir=runtime_dir, daemon_uid=arguments.daemon_uid,
@@ -434,7 +500,7 @@ def print_settings_change(
     if backup is not None:
         output.print_line(f"backup: {backup}")
     for note in notes:
-        is_bad = note.startswith("NOT THE ONLY ONE")
+        is_bad = note.startswith("NOT ")
         output.print_line("note: ", look.paint_text(note, "bad") if is_bad else note)
     if done == "installed" and not arguments.dry_run:
         output.print_line(

@@ -54,7 +54,7 @@ def read_if_present(path: str) -> bytes | None:
     return data
 
 
-def make_folders(path: str) -> list[str]:
+def make_folders(path: str, *, mode: int = 0o700) -> list[str]:
     """Make the folders above a path; return those that were made, outermost first.
 
     Raises:
@@ -68,7 +68,8 @@ def make_folders(path: str) -> list[str]:
     made_folders: list[str] = []
     for folder in missing:
         try:
-            os.mkdir(folder, 0o700)
+            os.mkdir(folder, mode)
+            os.chmod(folder, mode)  # whatever the umask
         except FileExistsError:
             continue
         except OSError as error:
@@ -87,8 +88,10 @@ def remove_folders(folders: list[str]) -> None:
             return
 
 
-def replace_file(path: str, before: bytes | None, after: bytes) -> None:
+def replace_file(path: str, before: bytes | None, after: bytes, *, mode: int = 0o600) -> None:
     """Replace the bytes of a file atomically, and sync it; `before` is what it must hold, None if it must not exist.
+
+    A new file gets this mode.
 
     Raises:
         FileError: it cannot be written, or another program changed it; it is not replaced then.
@@ -102,7 +105,7 @@ def replace_file(path: str, before: bytes | None, after: bytes) -> None:
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(after)
-            copy_owner(fd, target, before is not None)
+            copy_owner(fd, target, before is not None, mode)
             file.flush()
             os.fsync(fd)
         # As late as possible: a program that writes between this and the replacement still loses its change.
@@ -125,9 +128,9 @@ def replace_file(path: str, before: bytes | None, after: bytes) -> None:
         raise
 
 
-def copy_owner(fd: int, target: str, is_there: bool) -> None:
+def copy_owner(fd: int, target: str, is_there: bool, mode: int) -> None:
     if not is_there:
-        os.fchmod(fd, 0o600)
+        os.fchmod(fd, mode)
         return
     status = os.stat(target)
     new_status = os.fstat(fd)

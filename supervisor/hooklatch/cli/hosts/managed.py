@@ -1,0 +1,175 @@
+"""The layer of a host's settings that only root can write: whole files of ours, and a check of who could change them.
+
+    make_managed_text(layout, handlers) ─▶ plan_managed(path, text) ─▶ write_managed
+
+A managed file that is not ours is never changed: an administrator or a device manager has written it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import hooklatch
+import hooklatch_worker
+from hooklatch.cli.hosts import install_record, settings_files
+from hooklatch.cli.hosts.changing import FileEdit
+from hooklatch.cli.hosts.entries import add_entries, find_entries
+from hooklatch.cli.hosts.jsonc import JsoncError
+from hooklatch.cli.hosts.layouts import SettingsLayout
+from hooklatch.cli.hosts.settings_files import FileError
+
+__all__ = [
+    "MANAGED",
+    "find_foreign_owner",
+    "list_not_roots",
+    "PLUGIN",
+    "make_managed_texts",
+    "plan_managed",
+    "write_managed",
+]
+
+SECURE_MODS: Final = "cc-plugin-sec-default@builtin"  # Claude Code's own guard of mods, and where its options are
+# The keys beside the hooks that turn other hooks off, where a host can do that.
+ALONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "claude-code": {
+            "allowManagedHooksOnly": True,
+            "pluginConfigs": {SECURE_MODS: {"options": {"allowManagedModsOnly": True}}},
+        },
+    }
+)
+MANAGED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "claude-code": "/etc/claude-code/managed-settings.json",
+        "codex": "/etc/codex/requirements.toml",
+        "gemini": "/etc/gemini-cli/settings.json",
+        "copilot": "/etc/github-copilot/policy.d/hooklatch.json",
+        "cursor": "/etc/cursor/hooks.json",
+        "opencode": "/etc/opencode/opencode.json",
+        "qwen": "/etc/qwen-code/settings.json",
+    }
+)
+PLUGIN: Final = "/etc/opencode/hooklatch.js"
+FIRST_LINE: Final = "# hooklatch's requirements for Codex.  `hooklatch uninstall codex --managed` removes this file.\n"
+
+
+def make_managed_texts(
+    layout: SettingsLayout, handlers: Mapping[str, Mapping[str, Any]], plugin: str
+) -> dict[str, str]:
+    """Return the texts of the managed files of a host, by path; OpenCode has a file that names its plugin."""
+    path = MANAGED[layout.name]
+    if layout.is_plugin:
+        return {PLUGIN: plugin, path: json.dumps({"plugin": [f"file://{PLUGIN}"]}, indent=2) + "\n"}
+    if path.endswith(".toml"):
+        return {path: make_requirements(handlers)}
+    root = json.dumps(ALONE[layout.name], indent=2) + "\n" if layout.name in ALONE else ""
+    return {path: add_entries(root, layout.shape, handlers)}
+
+
+def make_requirements(handlers: Mapping[str, Mapping[str, Any]]) -> str:
+    text = f"{FIRST_LINE}\nallow_managed_hooks_only = true\n\n[features]\nhooks = true\n"
+    for event, handler in handlers.items():
+        values = "\n".join(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in handler.items())
+        text += f"\n[[hooks.{event}]]\n[[hooks.{event}.hooks]]\n{values}\n"
+    return text
+
+
+def plan_managed(path: str, text: str | None, environ: Mapping[str, str]) -> FileEdit:
+    """Return the edit that makes a managed file, or deletes it if `text` is None.
+
+    Raises:
+        FileError: it is not ours, or cannot be read.
+    """
+    before = settings_files.read_if_present(path)
+    new = None if text is None else text.encode()
+    if before is not None and before != new and not is_own_file(path, before, environ):
+        if text is None:
+            return FileEdit(path, before, before, before)
+        raise FileError(
+            f"{path} is somebody else's and was left as it is; have its owner put in what "
+            f"`hooklatch install HOST --managed --dry-run` shows, or move it away"
+        )
+    return FileEdit(path, before, new, None)
+
+
+def is_own_file(path: str, data: bytes, environ: Mapping[str, str]) -> bool:
+    """Return whether a managed file is one that we have written and nobody has edited, or nothing but our entries."""
+    known = install_record.list_installed(environ).get(path)
+    if known is not None and known.digest == install_record.digest_bytes(data):
+        return True
+    text = data.decode(errors="replace")
+    if path == PLUGIN or path.endswith(".toml"):
+        return text.startswith((FIRST_LINE, "// hooklatch's plugin"))
+    try:
+        entries = list(find_entries(text))
+        document = json.loads(text)
+    except (JsoncError, ValueError):
+        return False
+    allowed = {"hooks", "version"}.union(*(keys.keys() for keys in ALONE.values()))
+    groups = [group for event in document.get("hooks", {}).values() for group in event] if entries else []
+    return bool(entries) and document.keys() <= allowed and len(groups) == len(entries)
+
+
+def write_managed(edit: FileEdit, host: str, environ: Mapping[str, str]) -> None:
+    """Write or delete a managed file, which every user can read.
+
+    Raises:
+        FileError: it cannot be written; only root can.
+    """
+    known = install_record.list_installed(environ).get(edit.path)
+    if edit.new is None:
+        if edit.old is not None:
+            settings_files.delete_file(edit.path, edit.old)
+        install_record.forget_file(environ, edit.path)
+        settings_files.remove_folders(known.folders if known is not None else [])
+        return
+    folders = [*(known.folders if known is not None else []), *settings_files.make_folders(edit.path, mode=0o755)]
+    try:
+        settings_files.replace_file(edit.path, edit.old, edit.new, mode=0o644)
+    except FileError:
+        settings_files.remove_folders(folders if known is None else [])
+        raise
+    digest = install_record.digest_bytes(edit.new)
+    install_record.remember_file(environ, edit.path, install_record.InstalledFile(host, digest, folders=folders))
+
+
+def list_not_roots(words: Iterable[str], more: Sequence[str]) -> Iterator[str]:
+    """Yield each path that a user other than root could change: of what an entry runs, of `more`, and above them."""
+    named = [word for word in words if os.path.isabs(word) and os.path.isfile(word)]
+    packages = [str(Path(package.__file__).parent) for package in (hooklatch, hooklatch_worker) if package.__file__]
+    python = [sys.executable, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), *packages]
+    seen: set[str] = set()
+    for path in [*named, *python, *filter(os.path.exists, more)]:
+        for place in (path, os.path.realpath(path)):
+            fault = find_foreign_owner(place)
+            if fault and fault not in seen:
+                seen.add(fault)
+                yield fault
+
+
+def find_foreign_owner(path: str) -> str:
+    """Return the first of a path and the folders above it that another user than root could change, "" if none is.
+
+    A folder with the sticky bit is accepted above: nobody can rename what is root's in it.
+    """
+    current, is_above = path, False
+    while True:
+        try:
+            status = os.lstat(current)
+        except OSError as error:
+            return f"{current} ({error.strerror})"
+        is_link = stat.S_ISLNK(status.st_mode)
+        is_loose = bool(status.st_mode & 0o022) and not is_link and not (is_above and status.st_mode & stat.S_ISVTX)
+        if status.st_uid != 0 or is_loose:
+            return current
+        if current == "/":
+            return ""
+        current, is_above = os.path.dirname(current), True
