@@ -107,7 +107,7 @@ def test_entries_in_the_managed_layer_guard_and_come_out_again(host: Host, stage
     assert ran_without == {"HARMLESS.ran", "FORBIDDEN.ran"}
 
 
-@pytest.mark.parametrize("host", WITH_COMMANDS[:2], ids=lambda host: host.name)
+@pytest.mark.parametrize("host", WITH_COMMANDS, ids=lambda host: host.name)
 def test_the_managed_layer_turns_a_hook_that_rewrites_off(host: Host, stage: Stage) -> None:
     skip_without(host)
     with guarded(host, stage, GUARD, "--managed") as it, serving(it.ground):

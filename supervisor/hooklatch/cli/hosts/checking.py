@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal, cast
 
-from hooklatch.cli.hosts import codex_trust, install_record, plugin, settings_files
+from hooklatch.cli.hosts import adopting, codex_trust, effective, install_record, managed, plugin, settings_files
 from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
-from hooklatch.cli.hosts.entries import InstalledHandler, find_entries
+from hooklatch.cli.hosts.entries import InstalledHandler, find_entries, list_handlers
 from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
 from hooklatch.cli.hosts.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
-from hooklatch.cli.hosts.others import list_other_hooks, read_documents, read_table
+from hooklatch.cli.hosts.others import Layer, list_other_hooks, read_document, read_documents, read_table
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
 from hooklatch.cli.hosts.settings_files import FileError
@@ -35,6 +35,7 @@ from hooklatch.errors import locate_error
 from hooklatch.hosts import canary
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import Host
+from hooklatch.paths import find_config_file
 
 __all__ = ["is_refusal", "SettingsFileCheck", "check_hosts"]
 
@@ -104,6 +105,7 @@ class SettingsFileCheck:
     file: str
     events: list[str] = field(default_factory=list[str])
     canonical: set[str] = field(default_factory=set[str])
+    words: tuple[str, ...] = ()  # of the entry for tool calls
     canary: str = "not tried"
     without_daemon: str = "not tried"
     form: Literal["c", "python", "unknown"] = "unknown"
@@ -115,24 +117,37 @@ class SettingsFileCheck:
 
 def check_hosts() -> list[SettingsFileCheck]:
     """Check the settings of every host, those of this folder's project included."""
-    checks = [check for layout in LAYOUTS.values() for path in list_settings_files(layout, user=False, project=False)
-              if (check := check_file(find_host(layout.name), layout, path)) is not None]  # fmt: skip
+    checks = [
+        check
+        for layout in LAYOUTS.values()
+        for path in list_checked_files(layout)
+        if (check := check_file(find_host(layout.name), layout, path)) is not None
+    ]
     check_twice(checks)
-    for number, check in enumerate(checks):
-        if check.events and check.host not in {other.host for other in checks[:number] if other.events}:
-            check_others(check, {other.file for other in checks})
+    for layout in LAYOUTS.values():
+        own_checks = [check for check in checks if check.host == layout.name and check.events]
+        if own_checks:
+            check_layers(own_checks, layout, {check.file for check in checks})
     return checks
 
 
-def check_others(check: SettingsFileCheck, own_files: set[str]) -> None:
-    """Report hooks beside ours that may change what was judged, and files that may hold some."""
-    layout = LAYOUTS[check.host]
+def list_checked_files(layout: SettingsLayout) -> Iterator[str]:
+    yield managed.PLUGIN if layout.is_plugin else managed.MANAGED[layout.name]
+    yield from list_settings_files(layout, user=False, project=False)
+
+
+def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_files: set[str]) -> None:
+    """Report what leaves the entries of a host out, hooks beside them, and files that may hold some."""
+    host, check = find_host(layout.name), checks[0]
     documents = read_documents(layout, os.environ, os.getcwd())
+    layers = frozenset(find_file_layer(layout, each.file) for each in checks)
+    settings = effective.EffectiveSettings(host, layout, documents, layers)
     accepted = install_record.list_accepted(os.environ)
-    for other in list_other_hooks(find_host(check.host), documents):
+    for other in filter(settings.is_in_force, list_other_hooks(host, documents)):
         is_accepted = other.digest in accepted
-        take = "" if other.handler is None else f"hooklatch install {check.host} --adopt; "
-        do = f"{take}take it out; or accept it as it is: hooklatch install {check.host} --accept {other.digest}"
+        why_not = adopting.read_why_not(layout, other)
+        take = "" if why_not else f"hooklatch install {layout.name} --adopt; "
+        do = f"{take}take it out; or accept it as it is: hooklatch install {layout.name} --accept {other.digest}"
         what = f"{other.title}{', which you accepted' if is_accepted else ''}"
         check.add_finding(what, "nothing, as long as you mean it" if is_accepted else do, is_problem=not is_accepted)
     for document in documents:
@@ -140,6 +155,29 @@ def check_others(check: SettingsFileCheck, own_files: set[str]) -> None:
             check.add_finding(
                 f"{document.fault}, so nothing is known of its hooks", "repair it, then: hooklatch doctor"
             )
+    for finding in effective.judge_layers(settings, own_files):
+        check.add_finding(finding.what, finding.do, is_problem=finding.is_problem)
+    if "managed" in layers:
+        check_owners(check, layout)
+
+
+def find_file_layer(layout: SettingsLayout, path: str) -> Layer:
+    if path in (managed.MANAGED[layout.name], managed.PLUGIN):
+        return "managed"
+    return "user" if path == layout.file("user", os.environ, "") else "project"
+
+
+def check_owners(check: SettingsFileCheck, layout: SettingsLayout) -> None:
+    """Report what another user than root could change of managed entries: a note, since the operator chose it."""
+    words = list(check.words)
+    pins = dict(pairwise(words))
+    config = os.path.abspath(find_config_file(pins.get("--config"), os.environ))
+    places = [config, os.path.join(os.path.dirname(config), "hooks.d"), pins.get("--runtime-dir", ""), check.file]
+    for place in managed.list_not_roots(words, places):
+        what = f"{place} is not root's alone; who can write it can leave the guards out"
+        check.add_finding(
+            what, f"chown root, chmod go-w; or: hooklatch install {layout.name} --managed", is_problem=False
+        )
 
 
 def check_twice(checks: list[SettingsFileCheck]) -> None:
@@ -154,7 +192,8 @@ def check_twice(checks: list[SettingsFileCheck]) -> None:
 
 def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileCheck | None:
     check = SettingsFileCheck(layout.name, host.title, path)
-    again = f"hooklatch install {layout.name}"
+    is_managed = find_file_layer(layout, path) == "managed"
+    again = f"hooklatch install {layout.name}{' --managed' if is_managed else ''}"
     try:
         data = settings_files.read_if_present(path)
     except FileError as error:
@@ -170,8 +209,9 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
         refuse_to_start(check, again)
         return check
     text = data.decode(errors="replace").removeprefix("\ufeff")
+    is_toml = path.endswith(".toml")
     try:
-        entries = list(find_entries(text))
+        entries = list(find_toml_entries(path) if is_toml else find_entries(text))
     except JsoncError as error:
         if "hooklatch" not in text:
             return None
@@ -180,7 +220,7 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
         return check
     if not entries:
         return None
-    if (fault := describe_unread_part(host, layout, path, data)) is not None:
+    if not is_toml and (fault := describe_unread_part(host, layout, path, data)) is not None:
         is_sure = layout.has_comments is not None
         check.add_finding(
             f"{'DEAD: ' if is_sure else ''}{fault}", "take it out, then: hooklatch doctor", is_problem=is_sure
@@ -188,7 +228,8 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
     check.events = [entry.event for entry in entries]
     check.canonical = {host.events[entry.event].event for entry in entries if entry.event in host.events}
     check_entries(check, host, layout, entries, again)
-    check_switches(check, layout, text)
+    if not is_toml:
+        check_switches(check, layout, text)
     gates = [entry for entry in entries if entry.event == layout.gate and entry.matcher in (None, "", "*")]
     if not gates:
         check.add_finding(f"{path} has no entry for {layout.gate}: tool calls are not guarded", again)
@@ -198,9 +239,15 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
             try_gate(check, layout, gate, again)
         else:
             refuse_to_start(check, again)
-    if layout.name == "codex":
+    if layout.name == "codex" and not is_toml:
         check_trust(check, layout)
     return check
+
+
+def find_toml_entries(path: str) -> Iterator[InstalledHandler]:
+    """Yield our handlers in Codex' requirements; that they cannot be read is found with the other documents."""
+    document = read_document("managed", path)
+    return (each for each in list_handlers(read_table(document.value.get("hooks")).items()) if each.words)
 
 
 def name_form(words: Sequence[str]) -> Literal["c", "python"]:
@@ -208,8 +255,8 @@ def name_form(words: Sequence[str]) -> Literal["c", "python"]:
 
 
 def is_own(layout: SettingsLayout, path: str) -> bool:
-    """Return whether a file is the user's own: every session of the agent starts its programs too."""
-    return path == layout.file("user", os.environ, "")
+    """Return whether a file is the user's own or root's: every session of the agent starts its programs too."""
+    return find_file_layer(layout, path) != "project"
 
 
 def is_ours(line: str, words: tuple[str, ...]) -> bool:

@@ -25,7 +25,16 @@ from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.hosts.host import Host
 from hooklatch.hosts.own_entries import is_entry_alone
 
-__all__ = ["Document", "Layer", "OtherHook", "list_other_hooks", "list_plugin_folders", "read_documents"]
+__all__ = [
+    "Document",
+    "Layer",
+    "OtherHook",
+    "list_other_hooks",
+    "list_plugin_folders",
+    "read_document",
+    "read_documents",
+    "read_table",
+]
 
 Layer: TypeAlias = Literal["managed", "user", "project", "plugin"]
 

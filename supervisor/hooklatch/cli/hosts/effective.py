@@ -1,0 +1,191 @@
+"""The settings that are in force for a host: the layer that our entries are in, and what leaves them out.
+
+An agent takes settings from several files, from its command line and from its environment.  A switch in a file without
+our entries, or an option of an agent that runs now, leaves hooks out as well as one beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final
+
+from hooklatch.cli.hosts.layouts import SettingsLayout
+from hooklatch.cli.hosts.managed import MANAGED, SECURE_MODS
+from hooklatch.cli.hosts.others import Document, Layer, OtherHook, read_table
+from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent
+from hooklatch.hosts.host import Host
+
+__all__ = ["EffectiveSettings", "LayerFinding", "judge_layers", "list_running_agents"]
+
+# What can leave the entries of a user's or a project's settings out, by host.
+LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "claude-code": "a plugin with a mod, a flag such as --bare, a variable",
+        "codex": "a setting such as -c features.hooks=false, CODEX_HOME",
+        "gemini": "hooksConfig in other settings, GEMINI_CLI_HOME",
+        "copilot": "disableAllHooks in other settings, COPILOT_HOME",
+        "cursor": "who edits that file",
+        "opencode": "--pure, a variable such as OPENCODE_CONFIG_DIR",
+        "qwen": "a flag such as --bare, a variable",
+    }
+)
+# What can leave managed entries out.
+MANAGED_LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH in the environment of an agent, which names another file",
+        "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH in the environment of an agent, which names another file",
+        "opencode": "--pure, and OPENCODE_TEST_MANAGED_CONFIG_DIR in the environment of an agent",
+    }
+)
+# Variables that move nothing that hooks are in, although they look like those that do.
+HARMLESS: Final = ("CLAUDE_CODE_MAX*",)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFinding:
+    """What the settings in force mean for our entries."""
+
+    what: str
+    do: str
+    is_problem: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSettings:
+    """The documents of a host, and the layers that our entries are in."""
+
+    host: Host
+    layout: SettingsLayout
+    documents: Sequence[Document]
+    layers: frozenset[Layer]
+
+    @property
+    def is_managed(self) -> bool:
+        return "managed" in self.layers
+
+    @property
+    def turns_others_off(self) -> bool:
+        """Whether hooks outside of the managed layer do not run."""
+        return any(
+            each.value.get("allowManagedHooksOnly") is True or each.value.get("allow_managed_hooks_only") is True
+            for each in self.documents if each.layer == "managed"
+        )  # fmt: skip
+
+    @property
+    def mods(self) -> str:
+        """Return what becomes of Claude Code's mods: "run", "guarded" (its own guard is seated), or "off"."""
+        managed = [each for each in self.documents if each.layer == "managed" and each.value]
+        options = [read_table(read_table(read_table(each.value.get("pluginConfigs")).get(SECURE_MODS)).get("options"))
+                   for each in managed]  # fmt: skip
+        if any(each.get("allowManagedModsOnly") not in (None, False) for each in options):
+            return "off"
+        return "guarded" if managed else "run"
+
+    def is_in_force(self, other: OtherHook) -> bool:
+        """Return whether another hook runs."""
+        if other.layer == "managed":
+            return True
+        return not self.turns_others_off if other.handler is not None else self.mods == "run"
+
+
+def judge_layers(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[LayerFinding]:
+    """Yield what leaves our entries out now, and what can; `own_files` have entries, and are looked at already."""
+    yield from judge_switches(settings, own_files)
+    yield from judge_agents(settings)
+    yield judge_layer(settings)
+
+
+def judge_layer(settings: EffectiveSettings) -> LayerFinding:
+    """Return the layer that our entries are in, and what can leave it out."""
+    name = settings.layout.name
+    seat = {"run": "is not seated", "guarded": "is seated", "off": "lets managed mods in alone"}[settings.mods]
+    guard = f"; its own guard of mods {seat}" if name == "claude-code" else ""
+    if settings.is_managed:
+        way = MANAGED_LEFT_OUT_BY.get(name)
+        can = f"; what can leave them out: {way}" if way else ""
+        alone = "" if settings.turns_others_off else "; hooks of other layers run beside them"
+        what = f"its entries are in the managed layer ({MANAGED[name]}){alone}{can}{guard}"
+        return LayerFinding(what, "nothing, as long as you mean it", is_problem=False)
+    layer = " and the ".join(sorted(settings.layers))
+    what = f"its entries are in the {layer} settings; what can leave them out: {LEFT_OUT_BY[name]}{guard}"
+    return LayerFinding(what, f"as root: hooklatch install {name} --managed", is_problem=False)
+
+
+def judge_switches(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[LayerFinding]:
+    """Yield the settings, of whatever file, that keep our entries from running."""
+    name = settings.layout.name
+    if settings.turns_others_off and not settings.is_managed:
+        what = "DEAD: managed settings let managed hooks alone run, and its entries are not among them"
+        yield LayerFinding(what, f"as root: hooklatch install {name} --managed")
+    for document in settings.documents:
+        if settings.is_managed and document.layer != "managed":
+            continue  # what a user switches off, managed entries are not
+        value, remedy = document.value, f"take that out of {document.path}"
+        is_other = document.path not in own_files
+        if is_other and value.get("disableAllHooks") is True and name in ("claude-code", "copilot", "qwen"):
+            yield LayerFinding(f"DEAD: {document.path} says disableAllHooks", remedy)
+        if is_other and read_table(value.get("hooksConfig")).get("enabled") is False and name in ("gemini", "qwen"):
+            yield LayerFinding(f"DEAD: {document.path} turns hooks off (hooksConfig.enabled)", remedy)
+        if name == "codex" and document.is_toml and read_table(value.get("features")).get("hooks") is False:
+            yield LayerFinding(f"DEAD: {document.path} turns hooks off ([features] hooks)", remedy)
+        for variable, text in read_table(value.get("env")).items():
+            if name == "claude-code" and is_leaving_out(str(variable), name) and text not in ("", "0", "false"):
+                yield LayerFinding(f"{document.path} sets {variable}, which can leave its entries out", remedy)
+
+
+def judge_agents(settings: EffectiveSettings) -> Iterator[LayerFinding]:
+    """Yield the agents that run now with a flag or a variable that leaves our entries out."""
+    if settings.is_managed and settings.layout.name not in MANAGED_LEFT_OUT_BY:
+        return
+    for pid, ways in list_running_agents(settings.layout):
+        what = f"process {pid} runs with {', '.join(ways)}, which can leave its entries out"
+        yield LayerFinding(what, "start that agent anew without it")
+
+
+def list_running_agents(layout: SettingsLayout) -> Iterator[tuple[int, list[str]]]:
+    """Yield each process of this host that runs with such flags or variables, as far as /proc shows them."""
+    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        words = read_words(f"/proc/{name}/cmdline")
+        # A program in JavaScript is the second word, behind its interpreter.
+        if not any(os.path.basename(word) in layout.programs for word in words[:2]):
+            continue
+        flags = [word for number, word in enumerate(words) if is_flag(words[number:], layout.name)]
+        variables = [word.partition("=")[0] for word in read_words(f"/proc/{name}/environ")]
+        own = set(os.environ)  # what this terminal has too was there when the operator installed
+        found = [*flags, *(each for each in variables if each not in own and is_leaving_out(each, layout.name))]
+        if found:
+            yield int(name), found
+
+
+def read_words(path: str) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            return [word.decode(errors="replace") for word in file.read().split(b"\0") if word]
+    except OSError:  # it has ended, or is another user's
+        return []
+
+
+def find_agent(name: str) -> Agent | None:
+    return next((agent for agent in AGENTS if {name, f"{name}-agent"} & {*agent.names}), None)
+
+
+def is_leaving_out(variable: str, name: str) -> bool:
+    agent = find_agent(name)
+    is_listed = agent is not None and any(fnmatchcase(variable, pattern) for pattern in agent.variables)
+    return is_listed and not any(fnmatchcase(variable, pattern) for pattern in HARMLESS)
+
+
+def is_flag(words: Sequence[str], name: str) -> bool:
+    """Return whether the first of these words is an option that leaves hooks out."""
+    agent = find_agent(name)
+    option, _, value = words[0].partition("=")
+    for flag in agent.flags if agent is not None else ():
+        expected, _, pattern = flag.partition("=")
+        if option == expected and (not pattern or re.fullmatch(pattern, value or " ".join(words[1:2]))):
+            return True
+    return False
