@@ -1,4 +1,4 @@
-"""The settings that are in force for a host: the layer that our entries are in, and what leaves them out.
+"""The settings that a host really uses: the layer that our entries are in, and what leaves them out.
 
 An agent takes settings from several files, from its command line and from its environment.  A switch in a file without
 our entries, or an option of an agent that runs now, leaves hooks out as well as one beside them.
@@ -48,7 +48,7 @@ HARMLESS: Final = ("CLAUDE_CODE_MAX*",)
 
 @dataclass(frozen=True, slots=True)
 class LayerFinding:
-    """What the settings in force mean for our entries."""
+    """A consequence of all the settings for our entries."""
 
     what: str
     do: str
@@ -70,7 +70,7 @@ class EffectiveSettings:
 
     @property
     def turns_others_off(self) -> bool:
-        """Whether hooks outside of the managed layer do not run."""
+        """Return whether hooks outside of the managed layer are off."""
         return any(
             each.value.get("allowManagedHooksOnly") is True or each.value.get("allow_managed_hooks_only") is True
             for each in self.documents if each.layer == "managed"
@@ -117,7 +117,7 @@ def judge_layer(settings: EffectiveSettings) -> LayerFinding:
 
 
 def judge_switches(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[LayerFinding]:
-    """Yield the settings, of whatever file, that keep our entries from running."""
+    """Yield the settings of any file that keep our entries from running."""
     name = settings.layout.name
     if settings.turns_others_off and not settings.is_managed:
         what = "DEAD: managed settings let managed hooks alone run, and its entries are not among them"

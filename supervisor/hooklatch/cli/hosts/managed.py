@@ -101,7 +101,7 @@ def plan_managed(path: str, text: str | None, environ: Mapping[str, str]) -> Fil
 
 
 def is_own_file(path: str, data: bytes, environ: Mapping[str, str]) -> bool:
-    """Return whether a managed file is one that we have written and nobody has edited, or nothing but our entries."""
+    """Return whether a managed file is one that we have written and that is unedited, or nothing but our entries."""
     known = install_record.list_installed(environ).get(path)
     if known is not None and known.digest == install_record.digest_bytes(data):
         return True
@@ -158,7 +158,7 @@ def list_not_roots(words: Iterable[str], more: Sequence[str]) -> Iterator[str]:
 def find_foreign_owner(path: str) -> str:
     """Return the first of a path and the folders above it that another user than root could change, "" if none is.
 
-    A folder with the sticky bit is accepted above: nobody can rename what is root's in it.
+    A folder with the sticky bit is accepted above: other users cannot rename what is root's in it.
     """
     current, is_above = path, False
     while True:

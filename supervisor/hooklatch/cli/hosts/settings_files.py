@@ -69,7 +69,7 @@ def make_folders(path: str, *, mode: int = 0o700) -> list[str]:
     for folder in missing:
         try:
             os.mkdir(folder, mode)
-            os.chmod(folder, mode)  # whatever the umask
+            os.chmod(folder, mode)  # not as the umask has it
         except FileExistsError:
             continue
         except OSError as error:
