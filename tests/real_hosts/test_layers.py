@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(600)]
 
 GUARD = "forbidding.py"
 WITH_COMMANDS: list[Host] = [ClaudeCode(), Codex(), Gemini(), Copilot()]
-ALONE = ("claude-code", "codex")  # where the managed layer turns other hooks off
 MODS = {
     "skips the hooks of settings": "on('classic.PreToolUse', async ($, e, next) => ({}))",
     "skips every hook": "on('classic.*', async ($, e, next) => ({}))",
@@ -107,8 +106,9 @@ def test_entries_in_the_managed_layer_guard_and_come_out_again(host: Host, stage
     assert ran_without == {"HARMLESS.ran", "FORBIDDEN.ran"}
 
 
-@pytest.mark.parametrize("host", WITH_COMMANDS, ids=lambda host: host.name)
+@pytest.mark.parametrize("host", WITH_COMMANDS[:2], ids=lambda host: host.name)
 def test_the_managed_layer_turns_a_hook_that_rewrites_off(host: Host, stage: Stage) -> None:
+    """The others cannot: a hook of the user runs beside managed ones there, and `doctor` names it."""
     skip_without(host)
     with guarded(host, stage, GUARD, "--managed") as it, serving(it.ground):
         add_rewriting_hook(it)

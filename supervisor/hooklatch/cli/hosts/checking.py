@@ -140,7 +140,7 @@ def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_fi
     """Report what leaves the entries of a host out, hooks beside them, and files that may hold some."""
     host, check = find_host(layout.name), checks[0]
     documents = read_documents(layout, os.environ, os.getcwd())
-    layers = frozenset(find_file_layer(layout, each.file) for each in checks)
+    layers: frozenset[Layer] = frozenset(find_file_layer(layout, each.file) for each in checks)
     settings = effective.EffectiveSettings(host, layout, documents, layers)
     accepted = install_record.list_accepted(os.environ)
     for other in filter(settings.is_in_force, list_other_hooks(host, documents)):
