@@ -21,8 +21,8 @@ import hooklatch
 import hooklatch_worker
 from hooklatch.cli.hosts import install_record, settings_files
 from hooklatch.cli.hosts.changing import FileEdit
-from hooklatch.cli.hosts.entries import add_entries, find_entries
 from hooklatch.cli.hosts.editing import JsoncError
+from hooklatch.cli.hosts.entries import add_entries, find_entries
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.settings_files import FileError
 
