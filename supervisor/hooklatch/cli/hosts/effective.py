@@ -17,6 +17,7 @@ from typing import Final
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.managed import MANAGED, SECURE_MODS
 from hooklatch.cli.hosts.others import Document, Layer, OtherHook, read_table
+from hooklatch.files import open_regular_file
 from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent
 from hooklatch.hosts.host import Host
 
@@ -164,7 +165,7 @@ def list_running_agents(layout: SettingsLayout) -> Iterator[tuple[int, list[str]
 
 def read_words(path: str) -> list[str]:
     try:
-        with open(path, "rb") as file:
+        with open_regular_file(path) as file:
             return [word.decode(errors="replace") for word in file.read().split(b"\0") if word]
     except OSError:  # it has ended, or is another user's
         return []
