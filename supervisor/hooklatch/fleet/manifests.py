@@ -1,7 +1,8 @@
 """The versions of a fleet's policy: a hash chain of signed manifests.
 
 A manifest names a bundle, the hosts that it is for, and the manifest before it.  Every host reads all of them in order,
-from version 1 or from the one that it read last, so none can be left out, repeated or exchanged.
+from version 1 or from the one that it read last, so none can be left out, repeated or exchanged.  Readers raise
+FleetError for bytes that are not what they read, or of another fleet.
 
     bytes (as stored)  ─▶  read_envelope  ─▶  verify_manifests(fleet, head, envelopes, keys)  ─▶  VerifiedManifests
                                                               select_newest(manifests, host, labels)  ◀─┘
@@ -129,31 +130,19 @@ def decode_document(data: bytes | str, shape: type[T], what: str, error: type[Fl
 
 
 def read_envelope(data: bytes) -> SignedManifest:
-    """Read a stored manifest.
-
-    Raises:
-        FleetError: the bytes are not a manifest.
-    """
+    """Read a stored manifest."""
     if len(data) > MAX_ENVELOPE:
         raise FleetError(f"a manifest has {len(data)} bytes; the most is {MAX_ENVELOPE}")
     return decode_document(data, SignedManifest, "a manifest")
 
 
 def read_payload(envelope: SignedManifest) -> Manifest:
-    """Read the manifest in an envelope without looking at its signature.
-
-    Raises:
-        FleetError: the payload is not a manifest.
-    """
+    """Read the manifest in an envelope without looking at its signature."""
     return decode_document(envelope.payload, Manifest, "a manifest's payload")
 
 
 def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:
-    """Read the manifest in an envelope, which must be one of this fleet.
-
-    Raises:
-        FleetError: the payload is not a manifest, or is one of another fleet.
-    """
+    """Read the manifest in an envelope, which must be one of this fleet."""
     manifest = read_payload(envelope)
     if manifest.fleet != fleet:
         raise FleetError(f"version {manifest.version} is of the fleet {manifest.fleet!r}, not of {fleet!r}")
@@ -207,11 +196,8 @@ def verify_manifests(
 
 def select_newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) -> Manifest | None:
     """Return the newest of these versions that is for a host, if any is."""
-    newest = None
-    for manifest in manifests:
-        if manifest.rollout.includes(host, labels):
-            newest = manifest
-    return newest
+    included = [manifest for manifest in manifests if manifest.rollout.includes(host, labels)]
+    return included[-1] if included else None
 
 
 def decode_signature(signature: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import msgspec
 import pytest
@@ -21,7 +22,6 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.publishing.versions import (
-    HistoryError,
     NoVersionError,
     VersionDraft,
     VersionHistory,
@@ -132,15 +132,16 @@ def test_versions_of_another_fleet_are_refused() -> None:
 
 def test_a_history_that_has_grown_is_as_it_was_seen() -> None:
     for entry in CHAIN.entries:
-        CHAIN.check_seen(entry.head, by="me")
-    CHAIN.check_seen(START, by="me")
+        assert CHAIN.find_contradiction(entry.head, by="me") is None
+    assert CHAIN.find_contradiction(START, by="me") is None
 
 
 def test_a_history_that_lost_versions_or_has_others_is_not() -> None:
-    with pytest.raises(HistoryError, match=r"newest version is 2, but me has read version 5.*old backup"):
-        history_of(("a",), ("b",)).check_seen(CHAIN.head, by="me")
-    with pytest.raises(HistoryError, match=r"version 3 in the engine is not the one that me has read.*rewritten"):
-        CHAIN.check_seen(PolicyHead(3, "0" * 64), by="me")
+    lost = history_of(("a",), ("b",)).find_contradiction(CHAIN.head, by="me")
+    other = CHAIN.find_contradiction(PolicyHead(3, "0" * 64), by="me")
+
+    assert re.search(r"newest version is 2, but me has read version 5.*old backup", lost or "")
+    assert re.search(r"version 3 in the engine is not the one that me has read.*rewritten", other or "")
 
 
 def test_hosts_that_have_read_more_than_the_engine_has_are_named() -> None:
@@ -150,8 +151,10 @@ def test_hosts_that_have_read_more_than_the_engine_has_are_named() -> None:
         report_of("web-3", head=PolicyHead(8, "0" * 64)),
     ]
 
-    with pytest.raises(HistoryError, match=r"the host web-2 has read version 7.*\(and 1 more hosts\).*--despite-hosts"):
-        CHAIN.check_reports(reports)
+    text = CHAIN.find_host_contradiction(reports)
+
+    assert re.search(r"the host web-2 has read version 7.*\(and 1 more hosts\).*--despite-hosts", text or "")
+    assert CHAIN.find_host_contradiction(reports[:1]) is None
 
 
 # -- what comes next ---------------------------------------------------------------------------------------------------

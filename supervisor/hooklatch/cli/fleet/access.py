@@ -1,6 +1,7 @@
 """The access of commands to a fleet's engine: its address, the keys that are believed, and the exit codes of errors.
 
-The engine and the fleet are those of the command line, or else of [fleet] in the file of hooks.
+The engine and the fleet are those of the command line, or else of [fleet] in the file of hooks.  If a part of that is
+missing, invalid or refused, each function raises CommandError, with what to do.
 
     versions = run_publisher(read_engine_access(arguments), work)
 """
@@ -67,11 +68,7 @@ class EngineAccess(msgspec.Struct, frozen=True):
 
     @property
     def signing_key(self) -> PrivateKey:
-        """Return the key to sign with.
-
-        Raises:
-            CommandError: none was given.
-        """
+        """Return the key to sign with."""
         if self.key is None:
             raise CommandError(Exit.USAGE, "name your private key with --key FILE (hooklatch fleet keygen makes one)")
         return self.key
@@ -103,11 +100,7 @@ def add_despite_hosts(parser: Parser) -> None:
 
 
 def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
-    """Return the access to the fleet that the options and [fleet] give.
-
-    Raises:
-        CommandError: a part of it is missing or cannot be used.
-    """
+    """Return the access to the fleet that the options and [fleet] give."""
     named = bool(arguments.to and arguments.fleet)
     settings = None if named else read_own_settings(arguments)
     url: str | None = arguments.to or (settings.url if settings is not None else None)
@@ -142,11 +135,7 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
 
 
 def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
-    """Return the [fleet] table of this machine's file of hooks; None if it has none.
-
-    Raises:
-        CommandError: the file cannot be read, is invalid, or another user could have written it.
-    """
+    """Return the [fleet] table of this machine's file of hooks; None if it has none."""
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     return read_fleet(config) if os.path.lexists(config) else None
 
@@ -164,11 +153,7 @@ def list_trusted_keys(texts: list[str], key: PrivateKey | None, settings: FleetS
 
 
 def read_private_key(name: str) -> PrivateKey:
-    """Read the key to sign with, from a file that no other user can read.
-
-    Raises:
-        CommandError: the file does not exist, or others may have read or written it.
-    """
+    """Read the key to sign with, from a file that no other user can read."""
     path = os.path.abspath(os.path.expanduser(name))
     try:
         with open(path, "rb") as file:
@@ -200,11 +185,7 @@ def find_publisher_name() -> str:
 
 
 def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]) -> T:
-    """Open the engine, do the work there, and return its result.
-
-    Raises:
-        CommandError: the engine refuses it or is away, or the versions in it are invalid.
-    """
+    """Open the engine, do the work there, and return its result."""
 
     async def run_connected() -> T:
         opened = open_engine(access.url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT)
@@ -263,11 +244,7 @@ def add_hosts(parser: Parser) -> None:
 
 
 async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
-    """Return the hosts that were named, or all that have a log or a report.
-
-    Raises:
-        CommandError: one that was named has neither.
-    """
+    """Return the hosts that were named, or all that have a log or a report."""
     known = {host async for host, _ in engine.logs()} | {report.host async for report in engine.reports()}
     for name in names:
         if name not in known:
@@ -280,9 +257,8 @@ async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
 def read_fleet(config: str) -> FleetSettings | None:
     """Return the [fleet] table; None if there is none.
 
-    Raises:
-        CommandError: the file does not exist, is invalid, or another user could have written it.  Its `fields`, `url`
-            and `keys` decide what leaves the machine, where to, and whose signatures count.
+    Its `fields`, `url` and `keys` decide what leaves the machine, where to, and whose signatures count: so a file that
+    another user could have written is refused.
     """
     try:
         data = read_safely(config)

@@ -48,18 +48,14 @@ def run_fleet_history(arguments: argparse.Namespace) -> int:
 
 async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> list[str]:
     """Return where the versions contradict those that this machine and the hosts have seen."""
-    findings: list[str] = []
     hosts = await publisher.hosts()
     await publisher.read()  # again, since a host may have read a version that was pushed in the meantime
     try:
-        publisher.history.check_seen(memory.read_head(), by="this machine")
+        own = publisher.history.find_contradiction(memory.read_head(), by="this machine")
     except FleetError as error:
-        findings.append(str(error))
-    try:
-        publisher.history.check_reports([heard.report for heard in hosts.values()])
-    except FleetError as error:
-        findings.append(str(error))
-    return findings
+        own = str(error)
+    of_hosts = publisher.history.find_host_contradiction(received.report for received in hosts.values())
+    return [text for text in (own, of_hosts) if text is not None]
 
 
 def version_row(entry: StoredVersion) -> tuple[object, ...]:

@@ -87,11 +87,7 @@ class CaseTrial(CaseRunner):
         await host.layer.apply(1, data, swap)
 
     def check(self) -> None:
-        """Refuse a bundle that does not build, or that fails a case.
-
-        Raises:
-            CommandError: the bundle is refused.
-        """
+        """Refuse a bundle that does not build, or that fails a case."""
         if self.diagnostics:
             for text in self.diagnostics:
                 output.print_error(f"wrong with the hooks: {text}")
@@ -109,11 +105,7 @@ class CaseTrial(CaseRunner):
 
 
 def try_out(bundle: Bundle, cases: list[Case], report: Callable[[CaseResult], None]) -> CaseTrial:
-    """Build the hooks of a bundle, and fire cases at them.
-
-    Raises:
-        CommandError: hooks cannot be run here.
-    """
+    """Build the hooks of a bundle, and fire cases at them."""
     try:
         key = make_key()
     except NoLibraryError as error:

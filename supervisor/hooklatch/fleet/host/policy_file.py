@@ -5,6 +5,7 @@
     STATE/fleet/SHA256/         its files, from which workers load
 
 Each is written under a temporary name, synced and renamed: after a crash there is the old file or the new one.
+Writers raise OSError if a change is not on the disk, and UnsafeFileError where another user could write too.
 """
 
 from __future__ import annotations
@@ -84,22 +85,13 @@ def read_policy(folder: str) -> PolicyFile | None:
 
 
 def write_policy(folder: str, policy: PolicyFile) -> None:
-    """Write policy.json.
-
-    Raises:
-        UnsafeFileError: another user could write there.
-        OSError: it is not on the disk; the file before still is.
-    """
+    """Write policy.json."""
     make_private(folder)
     replace_file(os.path.join(folder, NAME), msgspec.json.encode(policy))
 
 
 def remove_policy(folder: str) -> None:
-    """Remove policy.json.
-
-    Raises:
-        OSError: it may still be there.
-    """
+    """Remove policy.json."""
     path = os.path.join(folder, NAME)
     if os.path.lexists(path):
         os.unlink(path)
@@ -115,12 +107,7 @@ def policy_root(folder: str, digest: str) -> str:
 
 
 def unpack_bundle(folder: str, digest: str, data: bytes, files: Mapping[str, bytes]) -> None:
-    """Write a bundle's document and its files; `digest` is the document's sha256.
-
-    Raises:
-        UnsafeFileError: another user could write there.
-        OSError: it is not on the disk.
-    """
+    """Write a bundle's document and its files; `digest` is the document's sha256."""
     make_private(folder)
     root, document = policy_root(folder, digest), policy_document_path(folder, digest)
     new, old = f"{root}.new", f"{root}.old"

@@ -5,7 +5,7 @@
               │                                             └─ reporting  how this host is
               └─ telling     what was shipped, to the daemon
 
-A failure ends the connection, never the link.
+A failure ends the connection, and each task with the EngineError of that; never the link.
 """
 
 from __future__ import annotations
@@ -93,11 +93,7 @@ class Link:
             await trio.sleep(pauses.next())
 
     async def _run_session(self) -> None:
-        """Use one connection until it ends.
-
-        Raises:
-            EngineError: the reason of its end.
-        """
+        """Use one connection until it ends."""
         failures: list[EngineError] = []
         with trio.CancelScope(deadline=trio.current_time() + OPENING) as scope:
             async with self._open_engine() as engine:
@@ -127,11 +123,7 @@ class Link:
             scope.cancel()
 
     async def _run_forever(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a task again and again, also after any fault of its own.
-
-        Raises:
-            EngineError: the connection that it uses has ended.
-        """
+        """Run a task again and again, also after any fault of its own."""
         pauses = Backoff(LONGEST_FAILURE, first=0.5)
         while True:
             try:

@@ -30,7 +30,8 @@ class ShippingReader:
     An entry that a power cut takes back must not have been shipped: the record would look truncated.  So an entry waits
     until the anchor says that it is on the disk, but `SYNC` seconds at most.
     `lost` counts the entries that are missing up to the last batch, and `findings` describe them.  The caller clears
-    both, the count once that batch is acknowledged: a batch that is packed again counts them again.
+    both, the count once that batch is acknowledged: a batch that is packed again counts them again.  Each method may
+    raise OSError: the record cannot be read.
     """
 
     def __init__(
@@ -52,41 +53,25 @@ class ShippingReader:
         self._unsynced_since = 0.0
 
     def compare(self, shipped: ShippedHead | None) -> Resume:
-        """Return where shipping continues after this entry in the engine.
-
-        Raises:
-            OSError: the record cannot be read.
-        """
+        """Return where shipping continues after this entry in the engine."""
         return compare_records(shipped, self._read_around(shipped.seq if shipped is not None else 0))
 
     def newest(self) -> ChainLink | None:
-        """Return the newest entry; None if there is none yet.
-
-        Raises:
-            OSError: the record cannot be read.
-        """
+        """Return the newest entry; None if there is none yet."""
         try:
             return find_newest_link(self.folder)
         except FileNotFoundError:
             return None
 
     def seek(self, resume: Resume) -> None:
-        """Go to the place where shipping continues.
-
-        Raises:
-            OSError: the record cannot be read.
-        """
+        """Go to the place where shipping continues."""
         self._cursor.seek(resume.after)
         self._epoch, self._seq, self._hash = resume.epoch, resume.after, resume.hash
         self._lines, self._taken, self._unsynced = [], 0, []
         self.lost = resume.lost
 
     def has_more(self) -> bool:
-        """Return whether `next` may have a batch; it is cheap, since it is called often.
-
-        Raises:
-            OSError: the record cannot be read.
-        """
+        """Return whether `next` may have a batch; it is cheap, since it is called often."""
         return self._taken < len(self._lines) or bool(self._unsynced) or self._cursor.has_more()
 
     def next(self) -> PackedBatch | None:

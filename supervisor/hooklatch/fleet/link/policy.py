@@ -59,11 +59,7 @@ class PolicyFollower:
         self._refused_bundle: tuple[WantedBundle, float] | None = None  # and when it may be offered again
 
     async def run(self, engine: Engine) -> None:
-        """Follow until the connection to the engine ends.
-
-        Raises:
-            EngineError: the connection has ended.
-        """
+        """Follow until the connection to the engine ends."""
         while True:
             pauses = self._pauses
             try:

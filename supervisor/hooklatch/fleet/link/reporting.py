@@ -80,9 +80,6 @@ def find_effective_seq(folder: str, bundle: str) -> int | None:
     """Return the number of the entry with which a bundle took effect, None if there is none.
 
     Of several such entries in a row it is the first: a version with the active bundle changes nothing.
-
-    Raises:
-        OSError: the record cannot be read.
     """
     since = None
     for record in read_entries_of_kind(list_segments(folder), "fleet", since=0):
@@ -111,11 +108,7 @@ class HostReporter:
         self._change.set()
 
     async def run(self, engine: Engine) -> None:
-        """Report until the connection ends.
-
-        Raises:
-            EngineError: the connection has ended.
-        """
+        """Report until the connection ends."""
         while True:
             self._change = trio.Event()
             await in_thread(self._gauge.measure)

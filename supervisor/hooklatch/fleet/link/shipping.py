@@ -44,11 +44,7 @@ class RecordShipper:
         self._hole: str | None = None  # the loss, in words, of entries that cannot be appended to this epoch again
 
     async def run(self, engine: Engine) -> None:
-        """Ship until the connection ends; begin anew where the engine may have lost something.
-
-        Raises:
-            EngineError: the connection has ended.
-        """
+        """Ship until the connection ends; begin anew where the engine may have lost something."""
         while True:
             try:
                 resume = await self._resume(engine)

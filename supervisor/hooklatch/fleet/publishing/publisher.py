@@ -188,22 +188,18 @@ class Publisher:
         if hosts is None:  # before the history: the engine had every version that a host reports to have read
             hosts = await self.hosts() if self._heeds_hosts else {}
         history = await read_history(self.engine, self.history, self._keys)
-        if self._memory is not None:
-            self._check_last_seen(history, self._memory)
-        if self._heeds_hosts:
-            history.check_reports([received.report for received in hosts.values()])
-        if self._memory is not None:
-            self._memory.write_head(history.head)
+        memory = self._memory
+        if memory is not None and (text := history.find_contradiction(memory.read_head(), by="this machine")):
+            raise HistoryError(
+                f"{text}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
+            )
+        reports = [received.report for received in hosts.values()]
+        if self._heeds_hosts and (text := history.find_host_contradiction(reports)):
+            raise HistoryError(text)
+        if memory is not None:
+            memory.write_head(history.head)
         self.history = history
         return history
-
-    def _check_last_seen(self, history: VersionHistory, memory: LastSeenHead) -> None:
-        try:
-            history.check_seen(memory.read_head(), by="this machine")
-        except HistoryError as error:
-            raise HistoryError(
-                f"{error}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
-            ) from None
 
     async def hosts(self) -> dict[str, ReceivedReport]:
         """Return each host's last report; an unreadable report is noted and left out."""

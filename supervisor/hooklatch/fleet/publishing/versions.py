@@ -5,7 +5,7 @@ VersionHistory   all versions of a fleet, from 1 on, with every link of the chai
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -124,43 +124,32 @@ class VersionHistory(msgspec.Struct, frozen=True):
         ]
         return VersionHistory(self.fleet, (*self.entries, *added))
 
-    def check_seen(self, seen: PolicyHead, *, by: str) -> None:
-        """Compare with a head that a host or this machine has read; `by` names it.
-
-        Raises:
-            HistoryError: versions are missing now, or are other ones.
-        """
+    def find_contradiction(self, seen: PolicyHead, *, by: str) -> str | None:
+        """Return how the history contradicts a head that a host or this machine has read; `by` names it."""
         if seen.version > self.head.version:
-            raise HistoryError(
+            return (
                 f"the engine's newest version is {self.head.version}, but {by} has read version {seen.version}:"
                 " versions were lost, as when an engine is restored from an old backup. Restore them: every host that"
                 " has read more would refuse a version that is pushed now"
             )
         if seen.version and self.entries[seen.version - 1].head != seen:
-            raise HistoryError(
+            return (
                 f"version {seen.version} in the engine is not the one that {by} has read: the history was rewritten."
                 " Find out who wrote it, and restore the versions; hosts refuse to follow it"
             )
+        return None
 
-    def check_reports(self, reports: Collection[HostReport]) -> None:
-        """Compare with the heads of hosts, whose reports were read before this history was.
-
-        Raises:
-            HistoryError: a host has read a version that the engine does not have.
-        """
-        errors: dict[str, HistoryError] = {}
-        for report in reports:
-            try:
-                self.check_seen(report.head, by=f"the host {report.host}")
-            except HistoryError as error:
-                errors[report.host] = error
-        if errors:
-            first = next(iter(errors.values()))
-            others = f" (and {len(errors) - 1} more hosts)" if len(errors) > 1 else ""
-            raise HistoryError(
-                f"{first}{others}. If they cannot be restored: push with --despite-hosts, and run `hooklatch fleet"
-                " reset` on each host"
-            )
+    def find_host_contradiction(self, reports: Iterable[HostReport]) -> str | None:
+        """Return how the history contradicts the heads of hosts, whose reports were read before this history was."""
+        by_host = (self.find_contradiction(report.head, by=f"the host {report.host}") for report in reports)
+        texts = [text for text in by_host if text is not None]
+        if not texts:
+            return None
+        others = f" (and {len(texts) - 1} more hosts)" if len(texts) > 1 else ""
+        return (
+            f"{texts[0]}{others}. If they cannot be restored: push with --despite-hosts, and run `hooklatch fleet"
+            " reset` on each host"
+        )
 
 
 class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
