@@ -1,7 +1,7 @@
 """A bundle: the files of a version, as one document named by its sha256.
 
 The document is JSON, `{"files": {"guards.py": "<base64>", …}, "suspendable": false}`, compact and with sorted names, so
-equal folders give equal bundles.
+equal folders give equal bundles.  Writers and readers raise FleetError for what may not be in one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
-    """Return the document of a bundle.
-
-    Raises:
-        FleetError: a name or the size is not allowed.
-    """
+    """Return the document of a bundle."""
     validate_bundle(bundle.files)
     sorted_files = dict(sorted(bundle.files.items()))
     data = msgspec.json.encode(Bundle(sorted_files, bundle.suspendable))
@@ -44,11 +40,7 @@ def encode_bundle(bundle: Bundle) -> bytes:
 
 
 def read_bundle(data: bytes, manifest: Manifest) -> Bundle:
-    """Read the bundle that a manifest names.
-
-    Raises:
-        FleetError: these are other bytes, or not a bundle.
-    """
+    """Read the bundle that a manifest names."""
     # The digest comes first: only signed bytes are parsed.
     digest = hashlib.sha256(data).hexdigest()
     if digest != manifest.bundle or len(data) != manifest.size:

@@ -134,11 +134,7 @@ class ShownLog:
         )  # fmt: skip
 
     async def _check_names(self, engine: Engine) -> None:
-        """Reject a filter by a name that no record has.
-
-        Raises:
-            CommandError: a filter has such a name.
-        """
+        """Reject a filter by a name that no record has."""
         known_by_name = {name: set[str]() for name in list_asked_names(self._filters)}
         present: set[object] = set()
         count = 0

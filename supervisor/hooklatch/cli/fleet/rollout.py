@@ -136,11 +136,7 @@ async def roll_out(
     publisher: Publisher, key: PrivateKey, goal: Goal, draft: VersionDraft, *, message: str,
     report: Callable[[str], None], progress: RolloutProgress,
 ) -> tuple[Manifest, bool]:  # fmt: skip
-    """Make a draft the newest version, as wide as the goal has it; return it, and whether it is new.
-
-    Raises:
-        FleetError, EngineError: it is not, or not for as many hosts as the goal has.
-    """
+    """Make a draft the newest version, as wide as the goal has it; return it, and whether it is new."""
     labels = draft.rollout.labels
     standing = find_standing_version(publisher.history, draft.bundle, labels)
     reached = standing.rollout.percent if standing is not None else 0.0

@@ -69,11 +69,7 @@ def run_fleet_verify(arguments: argparse.Namespace) -> int:
 
 
 def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tuple[str, str] | None:
-    """Return the name of this host and the folder of its record; None if it is not one of the hosts to verify.
-
-    Raises:
-        CommandError: a record was named without its host.
-    """
+    """Return the name of this host and the folder of its record; None if it is not one of the hosts to verify."""
     settings = read_own_settings(arguments)
     # The machine's own [fleet] has its name, if it is about the fleet that is verified.
     host = settings.host if settings is not None and settings.name == access.fleet else None

@@ -98,11 +98,7 @@ class RedisEngine:
         self._known_epochs: set[tuple[str, int]] = set()  # that were there when a log's end was read or written
 
     async def connect(self) -> None:
-        """Connect, and check this server.
-
-        Raises:
-            EngineError: it is away, refuses us, is too old, or is a replica or part of a cluster.
-        """
+        """Connect, and check this server."""
         await self._pool.connection("asking")
 
     # -- policy --------------------------------------------------------------------------------------------------------

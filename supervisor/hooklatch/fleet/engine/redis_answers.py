@@ -1,6 +1,6 @@
 """The answers of Redis as values of ours: of version 3 of its protocol, as coredis reads it.
 
-An answer of a shape that no Redis sends is refused: the server may be another program.
+An answer of a shape that no Redis sends is an EngineRefusedError: the server may be another program.
 """
 
 from __future__ import annotations
@@ -67,11 +67,7 @@ def convert_answer(command: str, answer: object) -> Any:
 
 
 def read_entries(entries: Sequence[StoredEntry]) -> list[Entry]:
-    """Return the entries of a stream.
-
-    Raises:
-        EngineRefusedError: they are not entries.
-    """
+    """Return the entries of a stream."""
     try:
         return [
             (parse_stream_id(stream_id), dict(zip(fields[::2], fields[1::2], strict=True)))
@@ -89,11 +85,7 @@ def parse_stream_id(stream_id: bytes) -> tuple[int, int]:
 
 
 def read_stream_info(facts: Mapping[bytes, Any]) -> StreamInfo:
-    """Return the facts of an answer of XINFO STREAM.
-
-    Raises:
-        EngineRefusedError: it lacks some, or they are not of their kind.
-    """
+    """Return the facts of an answer of XINFO STREAM."""
     try:
         last = facts[b"last-entry"]
         newest = None if last is None else parse_stream_id(last[0])

@@ -1,6 +1,7 @@
 """The versions of the fleet's policy that were read, the one that this host wants, and the proof of the active one.
 
-A policy on the disk that is not what the fleet's publisher signed has a `fault`, and denies on every gate.
+A policy on the disk that is not what the fleet's publisher signed has a `fault`, and denies on every gate.  Versions
+that listed keys do not vouch for are a FleetError; a NoLibraryError says that signatures cannot be checked here.
 """
 
 from __future__ import annotations
@@ -42,12 +43,7 @@ __all__ = [
 
 
 def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
-    """Return public keys by their id.
-
-    Raises:
-        FleetError: one of the texts is not a key.
-        NoLibraryError: signatures cannot be checked here.
-    """
+    """Return public keys by their id."""
     try:
         return {key.id: key for key in map(read_public, texts)}
     except KeyFormatError as error:
@@ -55,12 +51,7 @@ def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
 
 
 def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) -> tuple[Manifest, str]:
-    """Return the manifest of an envelope, and the text of the key that has signed it.
-
-    Raises:
-        FleetError: none of these keys has signed it, or it is of another fleet.
-        NoLibraryError: signatures cannot be checked here.
-    """
+    """Return the manifest of an envelope, and the text of the key that has signed it."""
     manifest = read_manifest(fleet, envelope)
     key = find_signer(manifest, envelope, index_keys(keys))
     if key is None:
@@ -146,11 +137,7 @@ def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> 
 
 
 def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[str]) -> PolicyFile:
-    """Return the policy file once the manifests of `texts` are read too; runs in a thread, since signatures take time.
-
-    Raises:
-        FleetError: they do not follow the head, or no listed key has signed them.
-    """
+    """Return the policy file once these manifests are read too; runs in a thread, since signatures take time."""
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
     walked = verify_manifests(settings.name, policy.head, envelopes, index_keys(settings.keys))
     newest = select_newest(walked.manifests, settings.host, settings.labels)

@@ -110,12 +110,7 @@ class DaemonSocket:
             self._connection.close()
 
     async def _request(self, method: str, shape: type[T], *, timeout: float = 0.0, **params: object) -> T:
-        """Send a request, over a new connection if there is none, and return the result.
-
-        Raises:
-            DaemonAbsentError: there is no answer.
-            DaemonRefusedError: the answer is an error.
-        """
+        """Send a request, over a new connection if there is none, and return the result."""
         async with self._requesting:
             connection = await self._connect()
             try:

@@ -31,7 +31,7 @@ class ShippingReader:
     until the anchor says that it is on the disk, but `SYNC` seconds at most.
     `lost` counts the entries that are missing up to the last batch, and `findings` describe them.  The caller clears
     both, the count once that batch is acknowledged: a batch that is packed again counts them again.  Each method may
-    raise OSError: the record cannot be read.
+    raise OSError: the record cannot be read; `next` and `check` also RecordChangedError: compare again.
     """
 
     def __init__(
@@ -75,12 +75,7 @@ class ShippingReader:
         return self._taken < len(self._lines) or bool(self._unsynced) or self._cursor.has_more()
 
     def next(self) -> PackedBatch | None:
-        """Return the next batch; None if there is nothing to ship yet.
-
-        Raises:
-            RecordChangedError: the record was changed before our position; compare again.
-            OSError: it cannot be read.
-        """
+        """Return the next batch; None if there is nothing to ship yet."""
         while True:
             begin, missed = self._taken, self._cursor.missed
             packed = pack_batch(self._host, self._epoch, self._take_lines(), self._fields)
@@ -92,12 +87,7 @@ class ShippingReader:
                 return None
 
     def check(self) -> None:
-        """Check that the record still has the entry that was read last.
-
-        Raises:
-            RecordChangedError: it does not; compare again.
-            OSError: it cannot be read.
-        """
+        """Check that the record still has the entry that was read last."""
         self._cursor.check()
 
     def _take_lines(self) -> Iterator[bytes]:

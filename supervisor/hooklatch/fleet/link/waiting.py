@@ -23,12 +23,7 @@ FIRST = 0.05  # seconds
 
 
 async def await_answer(answer: Awaitable[T], seconds: float = TIMEOUT) -> T:
-    """Return an engine's answer.
-
-    Raises:
-        UnreachableError: it did not come in time.
-        EngineError: the engine raises it.
-    """
+    """Return an engine's answer, or raise UnreachableError: it did not come in time."""
     with trio.move_on_after(seconds):
         return await answer
     raise UnreachableError(f"the engine did not answer within {format_duration(seconds)}")

@@ -52,7 +52,10 @@ class LocalReport(msgspec.Struct):
 
 
 class LocalComparison:
-    """The comparison of shipped entries, in the order of their numbers, with the lines of the local record."""
+    """The comparison of shipped entries, in the order of their numbers, with the lines of the local record.
+
+    Without such a record `take` and `end` raise NoRecordError.
+    """
 
     def __init__(self, folder: str) -> None:
         self.report = LocalReport(folder)
@@ -63,11 +66,7 @@ class LocalComparison:
         self._current: tuple[ChainLink, bytes] | None = None
 
     def take(self, entries: Sequence[FleetLogEntry], *, is_current: bool) -> None:
-        """Compare the records of a batch.
-
-        Raises:
-            NoRecordError: there is no local record.
-        """
+        """Compare the records of a batch."""
         for entry in entries:
             if entry.epoch != self._epoch or entry.record.seq < self._last:
                 self._epoch, self._lines, self._current = entry.epoch, read_forwards(self._folder), None
@@ -108,11 +107,7 @@ class LocalComparison:
                 )
 
     def end(self, heads: Sequence[ChainWitness]) -> LocalReport:
-        """Check the local files, with the heads that the engine has as witnesses, when all batches were taken.
-
-        Raises:
-            NoRecordError: there is no local record.
-        """
+        """Check the local files, with the heads that the engine has as witnesses, when all batches were taken."""
         self.report.record = verify_record(self._folder, heads)
         return self.report
 

@@ -190,11 +190,7 @@ class ExportCursor:
         self.positions = {(host, epoch): seq for host, logs in content.logs.items() for epoch, seq in logs.items()}
 
     def advance(self, key: LogKey, seq: int) -> None:
-        """Write that a log was exported through a number, 0 if it begins anew.
-
-        Raises:
-            CursorError: the file cannot be written.
-        """
+        """Write that a log was exported through a number, 0 if it begins anew."""
         self.positions[key] = seq
         logs: dict[str, dict[int, int]] = {}
         for (host, epoch), last in sorted(self.positions.items()):

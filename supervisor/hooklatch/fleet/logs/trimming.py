@@ -88,9 +88,6 @@ async def trim_hosts(
     """Remove batches that arrived more than `older` seconds ago, by the engine's clock.
 
     Return the notes and a text for each log that was kept though it is old enough.
-
-    Raises:
-        EngineError: the engine does not allow it.
     """
     now = int((await engine.facts())["clock"])
     chosen_hosts = set(hosts)

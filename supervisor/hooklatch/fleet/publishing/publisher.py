@@ -59,7 +59,7 @@ class SeenHeadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LastSeenHead:
-    """The head that was last seen of one fleet at one URL."""
+    """The head that was last seen of one fleet at one URL; a file that cannot be used is a FleetError."""
 
     def __init__(self, folder: str, fleet: str, url: str) -> None:
         self.path = os.path.join(folder, f"{hashlib.sha256(f'{fleet} {url}'.encode()).hexdigest()[:16]}.json")
@@ -67,11 +67,7 @@ class LastSeenHead:
         self._url = url
 
     def read_head(self) -> PolicyHead:
-        """Return the head, START if there is no file.
-
-        Raises:
-            FleetError: the file cannot be read.
-        """
+        """Return the head, START if there is no file."""
         try:
             with open_regular_file(self.path) as file:
                 return msgspec.json.decode(file.read(MAX_FILE), type=SeenHeadFile).head
@@ -85,11 +81,7 @@ class LastSeenHead:
             ) from None
 
     def write_head(self, head: PolicyHead) -> None:
-        """Write the head, whole or not at all, if it is newer than the head in the file.
-
-        Raises:
-            FleetError: it cannot be written.
-        """
+        """Write the head, whole or not at all, if it is newer than the head in the file."""
         if head.version <= self.read_head().version:
             return
         folder = os.path.dirname(self.path)
@@ -158,7 +150,8 @@ class PushOutput(msgspec.Struct, frozen=True, kw_only=True):
 class Publisher:
     """One fleet's versions, as one publisher sees them; `keys` are those that it trusts, by id.
 
-    `memory` is the head that it saw last time.  Without `heeds_hosts` the hosts' heads are not compared.
+    `memory` is the head that it saw last time.  Without `heeds_hosts` the hosts' heads are not compared.  What is not
+    valid in the engine is a FleetError.
     """
 
     def __init__(
@@ -179,12 +172,7 @@ class Publisher:
         self._heeds_hosts = heeds_hosts
 
     async def read(self, hosts: Mapping[str, ReceivedReport] | None = None) -> VersionHistory:
-        """Read the versions that are new, and check all of them; `hosts` are reports that were read just now, if any.
-
-        Raises:
-            FleetError: they are not valid.
-            EngineError: they cannot be read.
-        """
+        """Read the versions that are new, and check all of them; `hosts` are reports that were just read, if any."""
         if hosts is None:  # before the history: the engine had every version that a host reports to have read
             hosts = await self.hosts() if self._heeds_hosts else {}
         history = await read_history(self.engine, self.history, self._keys)
@@ -213,11 +201,7 @@ class Publisher:
         return reports
 
     async def bundle(self, manifest: Manifest) -> Bundle:
-        """Return the bundle of a version.
-
-        Raises:
-            FleetError: the engine does not have it, or has other bytes.
-        """
+        """Return the bundle of a version."""
         data = await self.engine.bundle(manifest.bundle)
         if data is None:
             raise FleetError(
@@ -226,11 +210,7 @@ class Publisher:
         return read_bundle(data, manifest)
 
     async def put(self, data: bytes) -> str:
-        """Store a bundle and return its digest.
-
-        Raises:
-            FleetError: other bytes are there.
-        """
+        """Store a bundle and return its digest."""
         digest = hashlib.sha256(data).hexdigest()
         await self.engine.put_bundle(digest, data)
         if await self.engine.bundle(digest) != data:
@@ -296,11 +276,7 @@ class Publisher:
 
 
 async def read_history(engine: Engine, history: VersionHistory, keys: Mapping[str, PublicKey]) -> VersionHistory:
-    """Return a history with all versions that follow it in the engine.
-
-    Raises:
-        FleetError: they do not follow it, or no key of `keys` has signed the last.
-    """
+    """Return a history with all versions that follow it in the engine."""
     envelopes: list[SignedManifest] = []
     last = history.head.version
     while page := await engine.versions(last):

@@ -1,5 +1,7 @@
 """The drafts of the next version of a policy: a push, a wider rollout, a rollback.  Pure; knows versions and keys.
 
+A version that no host would take, and one that an operator cannot mean, is a FleetError.
+
 VersionHistory   all versions of a fleet, from 1 on, with every link of the chain checked
 """
 
@@ -110,11 +112,7 @@ class VersionHistory(msgspec.Struct, frozen=True):
         return entry.manifest
 
     def followed_by(self, envelopes: Sequence[SignedManifest], keys: Mapping[str, PublicKey]) -> VersionHistory:
-        """Return the history with these versions at its end.
-
-        Raises:
-            FleetError: they do not follow it, or the last one is not signed by a key of `keys`.
-        """
+        """Return the history with these versions at its end."""
         verified: VerifiedManifests = verify_manifests(self.fleet, self.head, envelopes, keys)
         trusted_versions = {manifest.version for manifest in verified.manifests}
         manifests = [read_payload(envelope) for envelope in envelopes]
@@ -285,11 +283,7 @@ def format_percent(percent: float) -> str:
 
 
 def check_labels(labels: Collection[str]) -> tuple[str, ...]:
-    """Return labels in order, each once.
-
-    Raises:
-        FleetError: one cannot be a label.
-    """
+    """Return labels in order, each once."""
     for label in labels:
         if NAME.fullmatch(label) is None:
             raise FleetError(f"{label!r} cannot be a label: letters, digits, '.', '_' and '-', at most 63")
@@ -299,11 +293,7 @@ def check_labels(labels: Collection[str]) -> tuple[str, ...]:
 def sign_version(
     history: VersionHistory, plan: VersionDraft, key: PrivateKey, *, created: str, publisher: str, message: str
 ) -> tuple[Manifest, SignedManifest]:
-    """Return the version that follows a history, and its signed form.
-
-    Raises:
-        FleetError: it would be too long.
-    """
+    """Return the version that follows a history, and its signed form."""
     if len(message) > MAX_MESSAGE:
         raise FleetError(f"the message has {len(message)} characters; the most is {MAX_MESSAGE}")
     if not is_unicode(message):
@@ -320,11 +310,7 @@ def sign_version(
 
 
 def encode_envelope(envelope: SignedManifest) -> bytes:
-    """Return an envelope as it is stored.
-
-    Raises:
-        FleetError: it is too long.
-    """
+    """Return an envelope as it is stored."""
     data = msgspec.json.encode(envelope)
     if len(data) > MAX_ENVELOPE:
         raise FleetError(f"the version has {len(data)} bytes; the most is {MAX_ENVELOPE}: give it a shorter --message")
