@@ -55,7 +55,6 @@ def add_completion(parser: Parser) -> None:
 
 
 def run_completion(arguments: argparse.Namespace) -> int:
-    """Print a script, or the words that a script asks for."""
     if arguments.words is not None:
         words = sorted({word for word in list_completion_words(arguments) if SAFE.fullmatch(word)})
         output.say_json(words) if arguments.json else output.say_text("\n".join(words))

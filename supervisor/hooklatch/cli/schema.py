@@ -102,7 +102,6 @@ def add_schema(parser: Parser) -> None:
 
 
 def run_schema(arguments: argparse.Namespace) -> int:
-    """Print a schema, or the names of all."""
     name = " ".join(arguments.name)
     if arguments.all is not None:
         return write_schemas(arguments.all)

@@ -104,7 +104,6 @@ def is_single(dialect: Dialect, table: dict[str, Any]) -> bool:
 
 
 def find_native_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:
-    """Return the native key for the canonical key `ours`."""
     native_keys = (native for native, own in dialect.registration.items() if own == ours and native in table)
     return next(native_keys, ours)
 

@@ -165,7 +165,6 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
 
 
 def list_word_hosts(name: str, word: Word) -> Iterator[str | None]:
-    """Yield the hosts that one word of a program names."""
     found = [hostname_of(url) for url in URL.findall(word.text)]
     if found:
         yield from (host if word.is_known else None for host in found)

@@ -43,7 +43,6 @@ def add_dashboard(parser: Parser) -> None:
 
 
 def run_dashboard(arguments: argparse.Namespace) -> int:
-    """Serve the pages until a signal ends the process."""
     try:
         import trio
 

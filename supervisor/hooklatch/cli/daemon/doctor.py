@@ -83,7 +83,6 @@ def add_doctor(parser: Parser) -> None:
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
-    """Check everything, and print each finding with its remedy."""
     with look.Spinner("a call that has to be refused goes through each agent's settings"):
         hosts = check_hosts()
     try:

@@ -65,7 +65,6 @@ def add_init(parser: Parser) -> None:
 
 
 def run_init(arguments: argparse.Namespace) -> int:
-    """Write the configuration and a first guard with its cases, or nothing."""
     config = os.path.abspath(find_config_file(arguments.config, os.environ))
     folder = os.path.dirname(config)
     files = {**guard_files(os.path.join(folder, "hooks.d"), FIRST), **make_schema_file(folder), config: CONFIG_TEXT}

@@ -42,7 +42,6 @@ def add_link(parser: Parser) -> None:
 
 
 def run_link(arguments: argparse.Namespace) -> int:
-    """Run the link until a signal ends it."""
     # As process 1 of a container, SIGTERM has no default action: handle it until the link does.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     import trio

@@ -91,7 +91,6 @@ def add_place(parser: Parser) -> None:
 
 
 def run_log(arguments: argparse.Namespace) -> int:
-    """Print entries of the record, the oldest first."""
     filters = read_filters(arguments)
     folder = record_folder(arguments)
     is_empty = True
@@ -161,7 +160,6 @@ def verify_log(arguments: argparse.Namespace) -> int:
 
 
 def run_acknowledge(arguments: argparse.Namespace) -> int:
-    """Acknowledge the record's faults."""
     with connect_administrator(arguments) as link:
         result: AcknowledgeAnswer = link.ask("acknowledge", reason=arguments.reason)
     if arguments.json:

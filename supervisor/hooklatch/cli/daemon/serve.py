@@ -41,7 +41,6 @@ def add_serve(parser: Parser) -> None:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
-    """Run the daemon, and print a line when it is ready."""
     folders = [os.path.abspath(folder) for folder in paths.list_runtime_dirs(arguments.runtime_dir, os.environ)]
     if not folders:
         raise CommandError(Exit.UNAVAILABLE, "there is no directory for the sockets; name one with --runtime-dir")

@@ -29,7 +29,6 @@ def add_accept(parser: Parser) -> None:
 
 
 def run_state_accept(arguments: argparse.Namespace) -> int:
-    """Accept the state file."""
     with connect_administrator(arguments) as link, look.Spinner("the daemon loads what is there"):
         result: AcceptedState = link.ask("accept_state")
     if arguments.json:

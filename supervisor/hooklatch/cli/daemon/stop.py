@@ -36,7 +36,6 @@ def add_stop(parser: Parser) -> None:
 
 
 def run_stop(arguments: argparse.Namespace) -> int:
-    """Stop the daemon, and wait until it has ended."""
     begun = time.monotonic()
     # Watched before the request, since a pidfd can only be opened while the process is there.
     with connect_administrator(arguments) as link, DaemonExit(link.stream) as end:

@@ -97,7 +97,6 @@ def print_asks(arguments: argparse.Namespace) -> int:
 
 
 def answer_ask(arguments: argparse.Namespace) -> int:
-    """Answer one ask."""
     by = arguments.by or find_user_name()
     with connect_administrator(arguments) as link:
         result: AskAnswer = link.ask(

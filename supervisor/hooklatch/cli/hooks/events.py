@@ -31,7 +31,6 @@ def add_events(parser: Parser) -> None:
 
 
 def run_events(arguments: argparse.Namespace) -> int:
-    """Show the catalogue, or one event."""
     try:
         with connect_administrator(arguments) as link:
             known: list[EventStatus] = link.ask("events")["events"]

@@ -268,7 +268,6 @@ def add_explain(parser: Parser) -> None:
 
 
 def run_hooks_explain(arguments: argparse.Namespace) -> int:
-    """Print which hooks would be called, and why the others would not."""
     payload = read_piped_payload() or b"{}" if arguments.payload is None else read_payload(arguments.payload)
     params = add_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with connect_administrator(arguments) as link:
@@ -349,7 +348,6 @@ def add_id(parser: Parser) -> None:
 
 
 def run_hooks_add(arguments: argparse.Namespace) -> int:
-    """Register a global hook."""
     run = make_target_absolute(arguments.target)
     definition: dict[str, object] = {
         "id": arguments.id or derive_target_id(run),
@@ -415,7 +413,6 @@ def run_hooks_remove(arguments: argparse.Namespace) -> int:
 
 
 def run_hooks_switch(arguments: argparse.Namespace) -> int:
-    """Enable or disable a global hook."""
     method: str = arguments.command
     with connect_administrator(arguments) as link:
         result: ChangeAnswer = link.ask(method, id=arguments.id, scope="global")

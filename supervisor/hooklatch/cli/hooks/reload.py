@@ -33,7 +33,6 @@ def add_reload(parser: Parser) -> None:
 
 
 def run_reload(arguments: argparse.Namespace) -> int:
-    """Reload, and print what changed."""
     params = {"accept_removed": True} if arguments.accept_removed else {}
     with connect_administrator(arguments) as link, look.Spinner("the daemon loads its files"):
         result: ReloadAnswer = link.ask("reload", id=make_path_absolute(arguments.id), **params)

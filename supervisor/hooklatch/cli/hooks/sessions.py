@@ -27,7 +27,6 @@ def add_sessions(parser: Parser) -> None:
 
 
 def run_sessions(arguments: argparse.Namespace) -> int:
-    """List live sessions."""
     with connect_administrator(arguments) as link:
         result: SessionsAnswer = link.ask("sessions")
     if arguments.json:

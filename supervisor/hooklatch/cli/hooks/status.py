@@ -56,7 +56,6 @@ def add_status(parser: Parser) -> None:
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    """Print the daemon's status, or how the last daemon ended."""
     try:
         with connect_administrator(arguments) as link:
             result: StatusAnswer = link.ask("status")

@@ -45,7 +45,6 @@ def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run_suspend(arguments: argparse.Namespace) -> int:
-    """Suspend a hook, a plugin or all hooks."""
     with connect_administrator(arguments) as link:
         result: SuspendAnswer = link.ask(
             "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=arguments.reason
@@ -61,7 +60,6 @@ def run_suspend(arguments: argparse.Namespace) -> int:
 
 
 def run_resume(arguments: argparse.Namespace) -> int:
-    """End the suspension of a hook or a plugin, or all suspensions."""
     with connect_administrator(arguments) as link:
         result: ResumeAnswer = link.ask("resume", id=arguments.id, all=arguments.all)
     if not result["was_suspended"] and arguments.id is not None:

@@ -32,7 +32,6 @@ def add_trust(parser: Parser) -> None:
 
 
 def run_trust(arguments: argparse.Namespace) -> int:
-    """Trust a project, revoke that, or list what is trusted."""
     if arguments.list:
         return show_list(arguments)
     folder = find_project_folder(arguments.folder)

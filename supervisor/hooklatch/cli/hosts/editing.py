@@ -211,7 +211,6 @@ def append_to_list(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def insert_value(text: str, path: Sequence[str], value: Any, *, is_list: bool) -> str:
-    """Return the text with a value in the list at `path`, or as the value of that key."""
     root = parse_jsonc(text)
     if root is None:
         return start_document(text, path, [value] if is_list else value)

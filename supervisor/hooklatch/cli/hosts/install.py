@@ -109,7 +109,6 @@ def add_common(parser: Parser) -> None:
 
 
 def run_install(arguments: argparse.Namespace) -> int:
-    """Write an entry for each event into the host's settings."""
     host, layout = find_layout(arguments.host)
     if arguments.accept:
         return accept_others(host, layout, arguments)
@@ -229,7 +228,6 @@ def list_other_notes(host: Host, layout: SettingsLayout, adopted: set[str]) -> I
 
 
 def run_uninstall(arguments: argparse.Namespace) -> int:
-    """Take every entry of ours out of the host's settings."""
     host, layout = find_layout(arguments.host)
     if arguments.managed:
         return uninstall_managed(host, layout, arguments)

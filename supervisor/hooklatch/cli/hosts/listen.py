@@ -51,7 +51,6 @@ def add_listen(parser: Parser) -> None:
 
 
 def run_listen(arguments: argparse.Namespace) -> int:
-    """Listen until a signal ends the process."""
     try:
         import trio
 

@@ -69,7 +69,6 @@ def add_top(parser: Parser) -> None:
 
 
 def run_top(arguments: argparse.Namespace) -> int:
-    """Show the table until a key ends it, or once."""
     view = TopDisplay(sort=arguments.sort)
     with connect_administrator(arguments) as link:
         first = fetch_top_report(link, arguments.session)

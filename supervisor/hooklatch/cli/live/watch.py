@@ -290,7 +290,6 @@ def parse_positive_count(text: str) -> int:
 
 
 def run_watch(arguments: argparse.Namespace) -> int:
-    """Print each announcement that matches the filters, until interrupted or until the output is closed."""
     filters = read_filters(arguments)
     shown = 0
     try:

@@ -81,7 +81,6 @@ def add_check(parser: Parser) -> None:
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Load everything that is named, and print the findings."""
     from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 
     for name in arguments.paths:  # a misspelt one would be checked as a configuration of hooks.d alone

@@ -203,7 +203,6 @@ def stamp_paths(paths: Iterable[str]) -> dict[str, Stamp]:
 
 
 def run_dev(arguments: argparse.Namespace) -> int:
-    """Run the hooks of a file, and again on each save."""
     path, function = split_target(arguments.file)
     file = os.path.abspath(path)
     if not os.path.isfile(file):

@@ -63,7 +63,6 @@ def add_test(parser: Parser) -> None:
 
 
 def run_test(arguments: argparse.Namespace) -> int:
-    """Run all cases of all files."""
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     folder = os.path.dirname(config)
     check_arguments(arguments)

@@ -60,7 +60,6 @@ def parse_seq_range(text: str) -> range:
 
 
 def run_record_cases(arguments: argparse.Namespace) -> int:
-    """Write a file of cases."""
     if not arguments.to.endswith(".jsonl"):
         raise CommandError(
             Exit.USAGE, f"{arguments.to}: cases are written as JSON lines; name a file that ends with .jsonl"

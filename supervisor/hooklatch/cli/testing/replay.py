@@ -158,7 +158,6 @@ def add_replay(parser: Parser) -> None:
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
-    """Fire kept payloads at other hooks, and show which decisions would change."""
     config = replay_config_path(arguments.against)
     if arguments.since is None:
         arguments.since = parse_record_time(SINCE)
