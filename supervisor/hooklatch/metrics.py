@@ -32,7 +32,7 @@ from hooklatch.disks import limit_look
 from hooklatch.errors import format_install_command
 from hooklatch.files import create_anew
 from hooklatch.record.storage.disk_space import DiskStage
-from hooklatch.service.api.contributions import Contribution
+from hooklatch.service.api.methods import Contribution
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.logs import LogHandler

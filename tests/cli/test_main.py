@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from hooklatch.cli.commands import COMMANDS, build_command_line
-from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Exit, Parser
 from support.commands import PROGRAM, Place
 from support.tables import table
 from support.terminals import shown_at, terminal

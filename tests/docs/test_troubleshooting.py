@@ -46,7 +46,7 @@ def test_each_finding_of_doctor_has_an_entry() -> None:
 
 
 def test_what_became_of_a_daemon_is_said_so() -> None:
-    files = ("cli/terminal/last_signs.py", "errors.py")
+    files = ("cli/terminal/requests.py", "errors.py")
     source = "".join((ROOT / "supervisor/hooklatch" / name).read_text() for name in files)
 
     said = entries("No daemon listens")

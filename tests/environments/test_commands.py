@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hooklatch.environments.commands import MAX_OUTPUT, run_program
+from hooklatch.environments.interpreter import MAX_OUTPUT, run_program
 from support.daemons import nothing_left
 
 

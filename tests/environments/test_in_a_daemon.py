@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from hooklatch.environments import environments, making
-from hooklatch.environments.commands import ProgramOutput
+from hooklatch.environments.interpreter import ProgramOutput
 from support.daemons import Client, Daemon, running_daemon
 from support.pools import until
 from support.survivors import nobody_survives

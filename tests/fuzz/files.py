@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fuzz.checks import document, said
-from hooklatch.cli.terminal.exits import CommandError
+from hooklatch.cli.terminal.parser import CommandError
 from hooklatch.cli.testing.cases import read_cases
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.core.hooks.conditions import InvalidConditionError, PayloadFacts, UnreadableFieldError, compile_where

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hooklatch.cli.terminal.exits import CommandError
+from hooklatch.cli.terminal.parser import CommandError
 from hooklatch.cli.testing.cases import Case, read_cases
 from support.repository import ROOT
 

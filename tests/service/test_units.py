@@ -14,7 +14,7 @@ import pytest
 
 from hooklatch import paths
 from hooklatch.cli.commands import build_command_line
-from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Exit
 from hooklatch.processes.guardian import STOP_TIMEOUT
 from hooklatch.service.folders import SUCCESSION
 from hooklatch.service.lifecycle import DRAIN_TIMEOUT, FLUSH_TIMEOUT

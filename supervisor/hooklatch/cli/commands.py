@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import PROGRAM, Parser
+from hooklatch.cli.terminal.parser import PROGRAM, CommandError, Exit, Parser
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
 
@@ -29,20 +28,20 @@ COMMANDS = {
         ),
         ("uninstall", "hosts.install", "take hooklatch out of an agent's settings, and nothing else"),
         ("import", "hooks.import_hooks", "convert hooks of Claude Code, Reasonix or Radium for hooks.d"),
-        ("trust", "hooks.trust", "let the hooks of a project run, exactly as they are now"),
+        ("trust", "hooks.suspend", "let the hooks of a project run, exactly as they are now"),
         ("doctor", "daemon.doctor", "say what is wrong and how to fix it"),
     ),
     "the daemon": (
         ("serve", "daemon.serve", "run the daemon until Ctrl-C, or in the background: --detach"),
         ("stop", "daemon.stop", "let it answer what is in flight, and wait until it is gone"),
-        ("reload", "hooks.reload", "have it load its files now, and build its sources afresh"),
-        ("state", "daemon.state", "accept a state file that was lost or is not the one written last"),
+        ("reload", "hooks.suspend", "have it load its files now, and build its sources afresh"),
+        ("state", "daemon.stop", "accept a state file that was lost or is not the one written last"),
         ("status", "hooks.status", "say whether all is well, and what to do if it is not"),
-        ("health", "daemon.health", "say in a word whether it is ready, over the agents' socket"),
+        ("health", "daemon.stop", "say in a word whether it is ready, over the agents' socket"),
     ),
     "hooks": (
         ("hooks", "hooks.hooks", "list hooks in firing order, show one, or change them"),
-        ("events", "hooks.events", "list the events that can be fired, or show one with its fields"),
+        ("events", "hooks.hooks", "list the events that can be fired, or show one with its fields"),
         ("guards", "hooks.guards", "a gallery of guards: list, show, add to yours, test"),
         ("suspend", "hooks.suspend", "break-glass: leave a hook out of every fire for a limited time"),
         ("resume", "hooks.suspend", "end a suspension early"),
@@ -51,7 +50,7 @@ COMMANDS = {
         ("watch", "live.watch", "show decisions, changes and suspensions as they happen"),
         ("top", "live.top", "show what each hook does, live: calls, times, failures, workers"),
         ("asks", "hooks.asks", "list asks of hooks that wait for a person, and answer them"),
-        ("sessions", "hooks.sessions", "list the agents that are connected"),
+        ("sessions", "hooks.status", "list the agents that are connected"),
         ("log", "daemon.log", "show the decision record, or verify that nobody changed it"),
         ("dashboard", "daemon.dashboard", "show it all as pages in a browser; needs hooklatch[dashboard]"),
     ),
@@ -61,7 +60,7 @@ COMMANDS = {
         ("check", "testing.check", "load configurations and sources, and say what is wrong with them"),
         ("test", "testing.policy_tests", "fire recorded payloads at the hooks, and compare the decisions"),
         ("replay", "testing.replay", "fire what was kept at other hooks, and show what would change"),
-        ("record", "testing.record_cases", "turn decisions on record into cases for `hooklatch test`"),
+        ("record", "testing.replay", "turn decisions on record into cases for `hooklatch test`"),
     ),
     "beside the daemon": (
         ("mcp", "hosts.mcp", "start an MCP server whose every tool call is judged first"),

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import PROGRAM, Parser
+from hooklatch.cli.terminal.parser import PROGRAM, Exit, Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.errors import HooklatchError

@@ -18,8 +18,7 @@ from importlib import import_module
 from typing import Any, Literal, TypedDict
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.answers import EventStatus, HookLoad
 from hooklatch.core.hooks.registry import HookState
 from hooklatch.core.status_answers import ChildStatus, HealthFinding, ProjectStatus

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from hooklatch.environments.commands import ProgramOutput
-from hooklatch.environments.interpreter import Mark, examine_interpreter, stamp_interpreter_file
+from hooklatch.environments.interpreter import Mark, ProgramOutput, examine_interpreter, stamp_interpreter_file
 from hooklatch.environments.making import EnvironmentRecipe, find_python, make_environment
 from hooklatch.environments.requirements import add_lock_file, read_requirements
 from hooklatch.environments.store import (

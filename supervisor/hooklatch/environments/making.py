@@ -16,8 +16,7 @@ from importlib.util import find_spec
 
 import msgspec
 
-from hooklatch.environments.commands import CommandExit, ProgramOutput, run_program
-from hooklatch.environments.interpreter import SPARES, inspect_in_thread
+from hooklatch.environments.interpreter import SPARES, CommandExit, ProgramOutput, inspect_in_thread, run_program
 from hooklatch.environments.store import READY
 from hooklatch.processes.environment_slot import EnvironmentFaultError, Requirements
 from hooklatch.threads import in_thread

@@ -19,9 +19,17 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.administration import Administration
-from hooklatch.service.api.contributions import Contribution, ContributionSlot, PolicyContribution, PolicySlot
 from hooklatch.service.api.hook_methods import HookMethods
-from hooklatch.service.api.methods import ApiMethods, MethodTable, Operations, load_later
+from hooklatch.service.api.methods import (
+    ApiMethods,
+    Contribution,
+    ContributionSlot,
+    MethodTable,
+    Operations,
+    PolicyContribution,
+    PolicySlot,
+    load_later,
+)
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.status_report import StatusReport

@@ -11,7 +11,7 @@ import pytest
 
 from hooklatch.cli.hooks import guards
 from hooklatch.cli.hooks.guards import write_new
-from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import CommandError, Exit
 from support.tables import table
 
 

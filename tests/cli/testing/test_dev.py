@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.cli.terminal.exits import CommandError
+from hooklatch.cli.terminal.parser import CommandError
 from hooklatch.cli.testing.payloads import read_payloads
 from hooklatch.testing.events import list_recorded_events
 from support.commands import Place, Started, new_place

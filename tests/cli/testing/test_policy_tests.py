@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.cli.terminal.exits import CommandError
+from hooklatch.cli.terminal.parser import CommandError
 from hooklatch.cli.testing.cases import Case, ExpectedDecision, find_case_problem, read_cases
 from hooklatch.cli.testing.running import report_waiting
 from hooklatch.core.hooks.catalogue import Catalogue

@@ -18,8 +18,7 @@ from typing import Literal, TypedDict
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser, parse_port
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_port
 from hooklatch.errors import explain_error, format_install_command
 
 __all__ = ["add_dashboard"]

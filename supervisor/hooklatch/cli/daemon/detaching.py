@@ -17,7 +17,7 @@ from typing import BinaryIO, NoReturn
 import msgspec
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.core.status_answers import DaemonReady
 
 __all__ = ["StartReport", "await_start", "detach_process", "open_log"]

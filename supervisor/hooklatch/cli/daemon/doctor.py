@@ -22,10 +22,8 @@ from hooklatch.cli.hooks.status import format_failing_hook
 from hooklatch.cli.hosts.checking import SettingsFileCheck, check_hosts
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.last_signs import NobodyListensError, suggest_waiting
-from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.parser import Exit, Parser
+from hooklatch.cli.terminal.requests import NobodyListensError, connect_administrator, suggest_waiting
 from hooklatch.core.text import format_count
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, describe_error
 from hooklatch.hosts.find import find_host, list_hosts

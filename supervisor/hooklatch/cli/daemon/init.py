@@ -13,8 +13,7 @@ from typing import TypedDict
 from hooklatch.cli.hooks.guards import guard_files, write_new
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.paths import find_config_file
 
 __all__ = ["add_init"]

@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from hooklatch.cli.fleet.access import read_fleet
-from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.errors import format_install_command
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, add_user
 from hooklatch.fleet.engine.opening import open_engine, read_password

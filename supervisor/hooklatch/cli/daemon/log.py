@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import (
     LABELS,
     SUGGESTION_RECORDS,

@@ -14,8 +14,7 @@ from typing import Any
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser, add_log_options
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, add_log_options
 from hooklatch.core.status_answers import DaemonReady
 from hooklatch.errors import locate_error
 

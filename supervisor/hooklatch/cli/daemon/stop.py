@@ -1,6 +1,6 @@
-"""The command `stop`: let the daemon drain and exit, and wait for that.
+"""The commands that ask a running daemon for one thing: `stop`, `health`, `state accept` and `fleet reset`.
 
-It sends no signal, since the pid may have been reused.
+`stop` lets it drain and exit, and waits for that.  It sends no signal, since the pid may have been reused.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import select
 import time
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
+from hooklatch.cli.terminal.requests import connect_administrator, connect_agent_once
 from hooklatch.credentials import read_credentials
+from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket as sockets
 
     from hooklatch.cli.schema import StopOutput
-    from hooklatch.core.status_answers import StopAnswer
+    from hooklatch.core.status_answers import AcceptedState, FleetReportAnswer, HealthAnswer, StopAnswer
 
-__all__ = ["add_stop"]
+__all__ = ["add_stop", "add_health", "add_accept", "add_state", "add_reset"]
 
 NOTICE_AFTER = 1.0  # seconds before the user is told what is being waited for
 DEAD_CHECK = 0.5  # seconds between two checks of a process that does not end
@@ -117,3 +117,93 @@ def process_behind(stream: sockets.socket) -> tuple[int, int] | None:
         return (pid, os.pidfd_open(pid)) if pid > 0 else None
     except (OSError, AttributeError):  # it has ended, or this is not Linux
         return None
+
+
+PAUSE = 0.1  # seconds between two requests
+CODES = {"ready": Exit.OK, "red": Exit.FINDINGS, "draining": Exit.UNAVAILABLE}
+
+
+def add_health(parser: Parser) -> None:
+    parser.runs(run_health, example="hooklatch health --wait 10", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.prints("core.status_answers:HealthAnswer")
+    parser.add_argument(
+        "--wait", metavar="TIME", type=parse_duration, default=0.0, help="keep asking for this long until it is"
+    )
+
+
+def run_health(arguments: argparse.Namespace) -> int:
+    """Print the health of the daemon; return the matching exit code."""
+    deadline = time.monotonic() + arguments.wait
+    while True:
+        try:
+            with connect_agent_once(arguments) as link:
+                report: HealthAnswer = link.ask("health")
+            code = CODES.get(report["health"], Exit.PROTOCOL)
+        except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError):
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            if code is Exit.OK or time.monotonic() >= deadline:
+                print_health(arguments, report)
+                return code
+        time.sleep(min(PAUSE, max(0.0, deadline - time.monotonic())))
+
+
+def print_health(arguments: argparse.Namespace, report: HealthAnswer) -> None:
+    if arguments.json:
+        output.say_json(report)
+        return
+    reasons = f": {', '.join(report['reasons'])} (see: hooklatch status)" if report["reasons"] else ""
+    output.print_line(look.paint_text(report["health"], "good" if report["health"] == "ready" else "bad"), reasons)
+
+
+BELOW = (("accept", "daemon.stop", "believe what is there; this is recorded, and what it replaces is moved aside"),)
+
+
+def add_state(parser: Parser) -> None:
+    parser.explain(example="hooklatch state accept")
+    parser.add_commands(BELOW, required=True)
+
+
+def add_accept(parser: Parser) -> None:
+    parser.runs(run_state_accept, example="hooklatch state accept", exits=(Exit.UNAVAILABLE,))
+    parser.prints("core.status_answers:AcceptedState")
+
+
+def run_state_accept(arguments: argparse.Namespace) -> int:
+    with connect_administrator(arguments) as link, look.Spinner("the daemon loads what is there"):
+        result: AcceptedState = link.ask("accept_state")
+    if arguments.json:
+        output.say_json(result)
+    elif result["fault"] is None:
+        output.print_line("the state is the one that was written last; there is nothing to accept")
+    else:
+        copy = f"; a copy is in {result['moved_to']}" if result["moved_to"] is not None else ""
+        output.print_line(
+            f"the state is accepted as it is{copy} (revision {look.shorten_revision(result['revision'])})"
+        )
+    for warning in result.get("warnings", []):
+        output.print_error(warning)
+    return Exit.OK
+
+
+def add_reset(parser: Parser) -> None:
+    example = 'hooklatch fleet reset --reason "the engine was set up anew on Monday"'
+    parser.runs(run_fleet_reset, example=example, exits=(Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
+    parser.prints("core.status_answers:FleetReportAnswer")
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
+
+
+def run_fleet_reset(arguments: argparse.Namespace) -> int:
+    """Have the daemon forget which versions it has read; the active one stays."""
+    with connect_administrator(arguments) as link:
+        result: FleetReportAnswer = link.ask("fleet_reset", reason=arguments.reason)
+    if arguments.json:
+        output.say_json(result)
+        return Exit.OK
+    applied = result["applied"]
+    active = f"version {applied['version']} stays active" if applied is not None else "no version is active"
+    output.print_line(f"this host follows from version 1 again; {active} until the link brings the one that is wanted")
+    if result["problem"] is not None:
+        output.print_error(result["problem"])
+    return Exit.OK

@@ -21,8 +21,7 @@ import trio
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.text import suggest_name
 from hooklatch.fleet.engine.engine import AddressError, Engine, EngineError, UnreachableError, add_user
 from hooklatch.fleet.engine.opening import open_engine, read_password

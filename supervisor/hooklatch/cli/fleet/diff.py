@@ -11,8 +11,7 @@ import msgspec
 
 from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.fleet.bundles import Bundle
 from hooklatch.fleet.publishing.folder import read_folder
 from hooklatch.fleet.publishing.publisher import Publisher

@@ -20,8 +20,7 @@ from hooklatch.cli.fleet.access import (
     select_hosts,
 )
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.text import format_count
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.exporting import (

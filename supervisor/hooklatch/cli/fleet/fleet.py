@@ -12,7 +12,7 @@ BELOW = (
     ("rollout", "fleet.rollout", "give a version to more hosts, at once or in steps that hold"),
     ("rollback", "fleet.rollout", "make an earlier bundle the newest version again"),
     ("diff", "fleet.diff", "show what two versions differ in, or a version and a folder"),
-    ("reset", "daemon.state", "let this host read all versions from the first one again; this is recorded"),
+    ("reset", "daemon.stop", "let this host read all versions from the first one again; this is recorded"),
     ("history", "fleet.history", "list all versions, verified"),
     ("status", "fleet.status", "list the hosts: which version each has, when it was last seen, and what is wrong"),
     ("log", "fleet.log", "show the decisions of all hosts, as `hooklatch log` shows those of one"),

@@ -6,8 +6,7 @@ import argparse
 
 from hooklatch.cli.fleet.access import EXITS, add_access, open_seen_heads, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.publishing.versions import HistoryReport, StoredVersion

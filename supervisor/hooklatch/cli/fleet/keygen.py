@@ -7,8 +7,7 @@ import os
 from typing import TypedDict
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.fleet.signing import NoLibraryError, make_key
 
 __all__ = ["add_keygen"]

@@ -19,8 +19,7 @@ from hooklatch.cli.fleet.access import (
     select_hosts,
 )
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import (
     SUGGESTION_RECORDS,
     add_filters,

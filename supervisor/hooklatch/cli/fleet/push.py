@@ -22,8 +22,7 @@ from hooklatch.cli.fleet.access import (
 from hooklatch.cli.fleet.rollout import add_pace, read_rollout_goal, report_interruption, roll_out
 from hooklatch.cli.fleet.trial import try_out
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.testing.cases import Case, read_cases
 from hooklatch.cli.testing.running import CaseResult
 from hooklatch.core.text import format_count

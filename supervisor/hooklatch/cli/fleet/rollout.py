@@ -21,8 +21,7 @@ from hooklatch.cli.fleet.access import (
     run_publisher,
 )
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser, parse_duration
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.fleet.manifests import Manifest, RolloutTarget
 from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import Publisher

@@ -8,8 +8,7 @@ from typing import Any
 
 from hooklatch.cli.fleet.access import EXITS, add_access, add_hosts, read_engine_access, run_with_engine, select_hosts
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser, parse_duration
+from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.statuses import FleetHosts, HostStatus, list_host_statuses

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.cli.testing.cases import Case
 from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
 from hooklatch.core.hooks.registry import Hook
@@ -23,7 +23,7 @@ from hooklatch.fleet.host.host import FleetHost
 from hooklatch.fleet.manifests import RolloutTarget
 from hooklatch.fleet.publishing.versions import VersionDraft, VersionHistory, encode_envelope, sign_version
 from hooklatch.fleet.signing import NoLibraryError, PrivateKey, make_key
-from hooklatch.service.api.contributions import PolicyRejectedError
+from hooklatch.service.api.methods import PolicyRejectedError
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.parts import DaemonComponents
 from hooklatch.testing.daemon import make_daemon_options

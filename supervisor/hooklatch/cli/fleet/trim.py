@@ -14,8 +14,7 @@ from hooklatch.cli.fleet.access import (
     select_hosts,
 )
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Parser, parse_duration
+from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.core.text import format_duration
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.trimming import TrimmedHost, trim_hosts

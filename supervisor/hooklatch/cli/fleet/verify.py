@@ -18,8 +18,7 @@ from hooklatch.cli.fleet.access import (
     select_hosts,
 )
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import LABELS, parse_witness
 from hooklatch.core.text import format_count
 from hooklatch.fleet.engine.engine import Engine

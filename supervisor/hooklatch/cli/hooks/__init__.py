@@ -1,4 +1,1 @@
-"""The commands about hooks, asks, events, sessions and status.
-
-One module per command.  Each sends requests to the daemon, which decides whether they are permitted.
-"""
+"""The commands about hooks, asks, events, sessions and status.  The daemon decides whether each is permitted."""

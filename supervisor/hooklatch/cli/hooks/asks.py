@@ -22,9 +22,8 @@ from datetime import datetime
 from typing import Any, cast
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import paint_text, terminal_width
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, format_duration

@@ -19,8 +19,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.errors import format_install_command
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders

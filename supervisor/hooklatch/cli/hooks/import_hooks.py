@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import TypedDict
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.text import format_count
 from hooklatch.errors import explain_error
 from hooklatch.importing import ImportResult, UnreadableFileError, read_hooks

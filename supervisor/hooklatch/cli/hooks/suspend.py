@@ -1,22 +1,26 @@
-"""The commands `suspend` and `resume`: break-glass, for a limited time and with a reason."""
+"""The commands `suspend`, `resume`, `trust` and `reload`: the operator's own word on what is in force.
+
+Break-glass is for a limited time and with a reason.  A project's hooks are trusted as they are now: their content is
+pinned.  A reload builds the sources afresh, and prints what changed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 
-from hooklatch.cli.hooks.status import format_suspension
-from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser, parse_duration
+from hooklatch.cli.hooks.status import format_diagnostic_place, format_suspension
+from hooklatch.cli.terminal import look, output
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import suggest_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hooklatch.core.answers import ResumeAnswer, SuspendAnswer
-    from hooklatch.core.status_answers import SuspensionStatus
+    from hooklatch.core.answers import ResumeAnswer, SuspendAnswer, TrustAnswer
+    from hooklatch.core.status_answers import ProjectStatus, ReloadAnswer, SuspensionStatus
 
-__all__ = ["add_resume", "add_suspend"]
+__all__ = ["add_resume", "add_suspend", "add_trust", "add_reload"]
 
 EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
 
@@ -73,3 +77,109 @@ def run_resume(arguments: argparse.Namespace) -> int:
     else:
         output.print_line("no hook was suspended")
     return Exit.OK
+
+
+TITLES = ("FOLDER", "STATE", "FILES", "HOOKS", "SESSIONS")
+
+
+def add_trust(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
+    parser.runs(run_trust, example="hooklatch trust --list", exits=exits)
+    parser.prints("core.answers:TrustAnswer", "core.answers:UntrustAnswer", "cli.schema:TrustedProjects")
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this folder)")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--revoke", action="store_true", help="ignore its hooks again")
+    action.add_argument("--list", action="store_true", help="show what is trusted")
+
+
+def run_trust(arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        return show_list(arguments)
+    folder = find_project_folder(arguments.folder)
+    with connect_administrator(arguments) as link, look.Spinner("the daemon loads the project's files"):
+        result = link.ask("untrust" if arguments.revoke else "trust", folder=folder)
+    if arguments.json:
+        output.say_json(result)
+    elif arguments.revoke:
+        text = "is not trusted any more" if result["was_trusted"] else "was not trusted"
+        output.print_line(f"{result['folder']} {text} (revision {result['revision']})")
+    else:
+        print_trust(result)
+    return Exit.FINDINGS if result.get("diagnostics") else Exit.OK
+
+
+def find_project_folder(named: str | None) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(named or "."))
+    except OSError:  # the working directory was removed
+        raise CommandError(Exit.NO_INPUT, "the current directory is gone; name a project") from None
+
+
+def print_trust(result: TrustAnswer) -> None:
+    output.print_line(f"trusted {result['folder']}, with these files and no others:")
+    for name, digest in result["files"].items():
+        output.print_line(f"  {digest[:12]}  {name}")
+    output.print_line("and these hooks:" if result["hooks"] else "and no hooks")
+    for hook in result["hooks"]:
+        inactive = f" is inactive: {hook['problem']}" if hook["problem"] else ""
+        output.print_line(f"  {hook['id']} on {hook['event']}{inactive}")
+    for diagnostic in result["diagnostics"]:
+        output.print_line(look.paint_text("wrong", "bad"), f": {format_diagnostic_place(diagnostic)}")
+    output.print_line(f"revision {look.shorten_revision(result['revision'])}")
+
+
+def show_list(arguments: argparse.Namespace) -> int:
+    with connect_administrator(arguments) as link:
+        projects: list[ProjectStatus] = link.ask("status")["projects"]
+    if arguments.json:
+        output.say_json({"projects": projects})
+    elif projects:
+        ordered = output.order_failures_first(projects, lambda project: project["state"] == "changed")
+        output.say_table(TITLES, [project_row(project) for project in ordered], drop=("FILES", "SESSIONS"))
+    else:
+        output.print_line("no project is trusted")
+    return Exit.OK
+
+
+def project_row(project: ProjectStatus) -> tuple[object, ...]:
+    hooks = ", ".join(project["hooks"]) or None
+    state = project["state"]
+    # "changed": a file is no longer as it was when it was trusted, so its hooks do not run.
+    painted = look.paint_text(state, "warning") if state == "changed" else state
+    return (project["folder"], painted, project["files"], hooks, project["sessions"])
+
+
+def add_reload(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE)
+    parser.runs(run_reload, example="hooklatch reload", exits=exits)
+    parser.prints("core.status_answers:ReloadAnswer")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
+        "id",
+        metavar="ID",
+        nargs="?",
+        help="build this source alone afresh: a hook's id, or a file's path (default: all)",
+    )
+    choice.add_argument("--accept-removed", action="store_true", help="remove the hooks of what has vanished")
+
+
+def run_reload(arguments: argparse.Namespace) -> int:
+    params = {"accept_removed": True} if arguments.accept_removed else {}
+    with connect_administrator(arguments) as link, look.Spinner("the daemon loads its files"):
+        result: ReloadAnswer = link.ask("reload", id=make_path_absolute(arguments.id), **params)
+    diagnostics = result["diagnostics"]
+    if arguments.json:
+        output.say_json(result)
+    else:
+        same = result["previous"] == result["revision"]
+        previous = ", nothing changed" if same else f", was {look.shorten_revision(result['previous'])}"
+        output.print_line(f"revision {look.shorten_revision(result['revision'])}{previous}")
+        output.say_lines(*((key, ", ".join(result[key])) for key in ("added", "removed", "changed")))
+        output.say_lines(*(("accepted", f"{origin} is gone") for origin in result["accepted"]))
+        output.say_lines(*(("wrong", format_diagnostic_place(diagnostic)) for diagnostic in diagnostics))
+    return Exit.FINDINGS if diagnostics else Exit.OK
+
+
+def make_path_absolute(name: str | None) -> str | None:
+    """Return a file's path for the daemon, which has another working directory; any other name as it is."""
+    return os.path.abspath(os.path.expanduser(name)) if name is not None and name.endswith(".py") else name

@@ -17,7 +17,7 @@ from hooklatch.cli.hosts.entries import find_entries
 from hooklatch.cli.hosts.install_record import AdoptedHandler
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.others import OtherHook
-from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.errors import HooklatchError
 from hooklatch.hosts.adopted import AdoptedHook

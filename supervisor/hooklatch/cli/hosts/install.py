@@ -28,8 +28,7 @@ from hooklatch.cli.hosts.plugin import make_plugin
 from hooklatch.cli.hosts.programs import find_program, read_program_version
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import connect_agent_once
 from hooklatch.entry.building import BuildError, build_program, entries_folder
 from hooklatch.entry.commands import make_entry_command, python_form

@@ -15,8 +15,7 @@ import trio
 
 from hooklatch.bridges.guard import open_guard
 from hooklatch.bridges.mcp import run_proxy
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 
 __all__ = ["add_mcp"]
 

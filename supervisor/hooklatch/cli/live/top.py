@@ -27,9 +27,8 @@ from hooklatch.cli.live.feed import (
     fetch_top_report,
 )
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import terminal_width
-from hooklatch.cli.terminal.parser import Parser, parse_duration
+from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from hooklatch.cli.hooks.hooks import check_event
 from hooklatch.cli.hooks.status import format_diagnostic_place
 from hooklatch.cli.live.feed import RETRY_INTERVAL, is_transient
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import VERDICTS, paint_text, shorten_revision, terminal_width
 from hooklatch.cli.terminal.output import escape_invisible
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.cli.terminal.records import add_choices, read_filters
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection

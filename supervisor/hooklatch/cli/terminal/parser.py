@@ -1,19 +1,20 @@
-"""The grammar of the command line: options, help and suggestions.
+"""The grammar of the command line: options, help, suggestions and exit codes.
 
 A command is a row of a table: its name, the module that declares it, and its help.  The module is imported when the
 command is chosen, so that no command pays for the imports of another one.  Every command takes the same options before
 its name or after it.  A misspelt word gets the nearest name as a suggestion.  A command that only has commands below it
 prints its help and ends with 64: nothing was done, and a script must not take that for success.
+
+Below 64 a command did its work and the code is its result; from 64 on it failed, with the codes of sysexits(3).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from enum import IntEnum
 from functools import partial
 from importlib import import_module
-
-from hooklatch.cli.terminal.exits import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,48 @@ if TYPE_CHECKING:
 
     Row = tuple[str, str, str]  # a command, its module below `hooklatch.cli`, and its help
 
-__all__ = ["PROGRAM", "Parser", "add_log_options", "parse_duration", "parse_port"]
+__all__ = ["CommandError", "Exit", "PROGRAM", "Parser", "add_log_options", "parse_duration", "parse_port"]
+
+
+class Exit(IntEnum):
+    """An exit code, with its meaning."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Exit:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    OK = 0, "done"
+    FINDINGS = 1, "something is wrong, and printed: health is red, a file or hook was rejected, a case failed"
+    REFUSED = 2, "deny or halt; for hook: refused, and every usage error"
+    ASKS = 3, "ask: a person must approve it"
+    FAILED = 4, "refused because something failed (any cause but policy)"
+    USAGE = 64, "usage error: an unknown option or event, a bad value"
+    BAD_DATA = 65, "invalid data: a payload that is not a JSON object, an invalid file of hooks or of cases"
+    NO_INPUT = 66, "what was named does not exist: a file, a hook, a session"
+    UNAVAILABLE = (
+        69,
+        "no daemon, or for fleet no engine, is reachable, or it is draining; for serve and test: it cannot start here",
+    )
+    SOFTWARE = 70, "a bug in hooklatch"
+    CANNOT_CREATE = 73, "a file exists already and was left unchanged, or cannot be created"
+    IO_ERROR = 74, "standard output cannot be written"
+    CONFLICT = 75, "another publisher was first, and nothing was written: look at what it did, and run it again"
+    PROTOCOL = 76, "the process listening there does not speak this protocol"
+    NOT_PERMITTED = 77, "the daemon, the engine, or the mode of a file or directory, does not permit it"
+    INTERRUPTED = 130, "interrupted by Ctrl-C"
+
+
+class CommandError(Exception):
+    """An error that ends a command with an exit code; its text has the fault and the remedy."""
+
+    def __init__(self, code: Exit, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 PROGRAM = "hooklatch"
 GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # common to all commands

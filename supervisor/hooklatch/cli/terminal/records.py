@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast, get_args
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.output import print_error
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.core.hooks.catalogue import Catalogue

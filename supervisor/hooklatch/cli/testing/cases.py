@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
 import msgspec
 from msgspec import Meta
 
-from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.cli.testing.fire import read_payload
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import Catalogue

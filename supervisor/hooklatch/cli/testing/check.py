@@ -14,9 +14,8 @@ import msgspec
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.look import paint_text, shorten_path
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.testing.running import make_own_folder, report_waiting, run_async
 from hooklatch.core.hooks.registry import DeclarationSite, Hook
 from hooklatch.core.text import format_count

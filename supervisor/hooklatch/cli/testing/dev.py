@@ -14,9 +14,8 @@ from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.look import VERDICTS, paint_text, shorten_path
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.testing.running import make_own_folder, run_async
 from hooklatch.client.protocol.decisions import Decision
 from hooklatch.core.text import format_count

@@ -9,8 +9,7 @@ import stat
 import sys
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser, parse_duration
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_agent_once
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.client.protocol.decision_table import DecisionTable, format_decision_table

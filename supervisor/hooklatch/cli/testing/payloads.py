@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import (
     CHOICES,
     FILTERS,

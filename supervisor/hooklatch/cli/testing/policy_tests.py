@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.look import paint_text
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.text import format_count

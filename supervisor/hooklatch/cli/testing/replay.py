@@ -1,21 +1,23 @@
-"""The command `replay`: fire kept payloads at another set of hooks, and show which decisions would change.
+"""The commands that use payloads which the record kept whole: `replay`, and `record cases`.
 
-The daemon runs in this process, in temporary directories, as for `test`: no agent gets an answer, and no other daemon's
-state is read or changed.  The effects of hooks besides their answers are real.
+`replay` fires them at another set of hooks, and shows which decisions would change.  The daemon runs in this process,
+in temporary directories, as for `test`: no agent gets an answer, and no other daemon's state is read or changed.  The
+effects of hooks besides their answers are real.  `record cases` writes them as cases for `hooklatch test`, and
+overwrites nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import parse_record_time
 from hooklatch.cli.testing.payloads import (
     LOST,
@@ -29,12 +31,13 @@ from hooklatch.cli.testing.running import FireRunner, decide_fire, make_own_fold
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.protocol import RpcError
 from hooklatch.core.text import format_count
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
 if TYPE_CHECKING:
     from hooklatch.core.messages import FireDecision
     from hooklatch.service.parts import DaemonComponents
 
-__all__ = ["ReplayReport", "add_replay"]
+__all__ = ["add_replay", "add_cases", "add_record"]
 
 SINCE = "7d"
 SHOWN = 30  # changed decisions that are shown; --json has all
@@ -261,3 +264,101 @@ def describe_replay(run: Replay, selected: SelectedFires) -> ReplayReport:
         changes=count_verdict_changes(run),
         fires=fires,
     )
+
+
+NUMBERS = re.compile(r"([1-9]\d*)(?:-([1-9]\d*))?")
+BELOW = (("cases", "testing.replay", "write decisions as cases for `hooklatch test`"),)
+
+
+class CasesWritten(msgspec.Struct, frozen=True):
+    """`record cases`: the number of cases in the file, and of those with a redacted payload."""
+
+    cases: int
+    file: str
+    redacted: int
+
+
+def add_record(parser: Parser) -> None:
+    parser.explain(example="hooklatch record cases --seq 4711 --to policy-tests.jsonl")
+    parser.add_commands(BELOW, required=True)
+
+
+def add_cases(parser: Parser) -> None:
+    exits = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.IO_ERROR)
+    parser.runs(run_record_cases, example="hooklatch record cases --seq 4711 --to policy-tests.jsonl", exits=exits)
+    parser.prints("cli.testing.replay:CasesWritten")
+    parser.add_argument("--to", metavar="FILE", required=True, help="a new file of JSON lines, such as cases.jsonl")
+    parser.add_argument(
+        "--seq", metavar="N[-M]", action="append", type=parse_seq_range, default=[],
+        help="only this record, or those from N to M; may be repeated",
+    )  # fmt: skip
+    add_choice(parser)
+
+
+def parse_seq_range(text: str) -> range:
+    """Parse a number of a record, or the first and the last of several."""
+    match = NUMBERS.fullmatch(text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (1, 0)
+    if last < first:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of a record; write 4711 or 4711-4720")
+    return range(first, last + 1)
+
+
+def run_record_cases(arguments: argparse.Namespace) -> int:
+    if not arguments.to.endswith(".jsonl"):
+        raise CommandError(
+            Exit.USAGE, f"{arguments.to}: cases are written as JSON lines; name a file that ends with .jsonl"
+        )
+    fires: list[KeptFire] = []
+    for fire in read_kept_fires(select_fires(arguments, arguments.seq)):
+        if find_ambiguity(bytes(fire.kept.payload)) is None:
+            fires.append(fire)
+        else:
+            output.print_error(
+                f"record {fire.seq} is left out: its payload can be read in two ways, and a case in one alone"
+            )
+    if not fires:
+        raise CommandError(Exit.NO_INPUT, "no decision that matches can be written as a case, so no file was written")
+    data = b"".join(msgspec.json.encode(make_case(fire)) + b"\n" for fire in fires)
+    try:
+        fd = os.open(arguments.to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+        except OSError:
+            os.unlink(arguments.to)  # half of the cases would be taken for all of them
+            raise
+    except FileExistsError:
+        raise CommandError(Exit.IO_ERROR, f"{arguments.to} exists and is not overwritten; name another file") from None
+    except OSError as error:
+        raise CommandError(Exit.IO_ERROR, f"{arguments.to} cannot be written: {error.strerror}") from None
+    for fire in fires:
+        if fire.redacted:
+            output.print_error(
+                f"record {fire.seq}: {', '.join(fire.redacted[:5])} is redacted; write what the guard needs"
+            )
+    if arguments.json:
+        output.say_json(CasesWritten(len(fires), arguments.to, sum(bool(fire.redacted) for fire in fires)))
+    else:
+        output.print_line(
+            f"wrote {format_count(len(fires), 'case')} to {arguments.to}; run them: hooklatch test {arguments.to}"
+        )
+    return Exit.OK
+
+
+def make_case(fire: KeptFire) -> dict[str, Any]:
+    """Return a case that expects the recorded decision."""
+    record, kept = fire.record, fire.kept
+    expect: dict[str, Any] = {"verdict": record["verdict"]}
+    if record.get("hook"):
+        expect["hook"] = record["hook"]
+    if record["verdict"] in ("deny", "halt") and record.get("cause") not in (None, "policy"):
+        expect["cause"] = record["cause"]
+    case: dict[str, Any] = {
+        "name": f"record {fire.seq}, {record.get('at')}: {fire.tool or kept.event}",
+        "event": kept.event,
+        "payload": kept.payload,
+    }
+    if kept.envelope.cwd is not None:
+        case["cwd"] = kept.envelope.cwd
+    return {**case, "expect": expect}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.text import format_count
 

@@ -57,7 +57,7 @@ from hooklatch.fleet.manifests import (
 )
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
-from hooklatch.service.api.contributions import PolicyRejectedError
+from hooklatch.service.api.methods import PolicyRejectedError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError

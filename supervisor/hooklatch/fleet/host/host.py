@@ -23,8 +23,7 @@ from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
 from hooklatch.fleet.settings import read_settings
-from hooklatch.service.api.contributions import PolicyContribution, PolicyRejectedError
-from hooklatch.service.api.methods import ApiMethod, MethodTable
+from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection

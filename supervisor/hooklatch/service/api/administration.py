@@ -10,8 +10,14 @@ import msgspec
 
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.api.contributions import PolicyRejectedError, PolicySlot
-from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations
+from hooklatch.service.api.methods import (
+    AccountParams,
+    ApiMethod,
+    MethodTable,
+    Operations,
+    PolicyRejectedError,
+    PolicySlot,
+)
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.plan import EVERYTHING, LESS, LossAcceptance

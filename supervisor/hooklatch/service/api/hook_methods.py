@@ -21,8 +21,15 @@ from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.products import FILES, ProductError, load_product, run_product
-from hooklatch.service.api.contributions import PolicySlot
-from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, check_live, require_session
+from hooklatch.service.api.methods import (
+    AccountParams,
+    ApiMethod,
+    MethodTable,
+    Operations,
+    PolicySlot,
+    check_live,
+    require_session,
+)
 from hooklatch.service.api.registration import HookTables, MadeHooks, Registrant, Registrar
 from hooklatch.service.config.configuration import Diagnostic, ForeignFile, find_definition_target
 from hooklatch.service.config.state_file import SavedState, StateFile

@@ -14,9 +14,8 @@ from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.errors import describe_error
 from hooklatch.record.writer import RecordError, RecordWriter
-from hooklatch.service.api.contributions import PolicySlot
 from hooklatch.service.api.hook_methods import add_storage_warning
-from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations
+from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, PolicySlot
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, PathFound, look_up_path
 from hooklatch.service.config.state_file import StateFile

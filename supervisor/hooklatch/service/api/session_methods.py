@@ -20,8 +20,7 @@ from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT, Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.contributions import PolicySlot
-from hooklatch.service.api.methods import ApiMethod, MethodTable, check_live, require_session
+from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicySlot, check_live, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.projects import ProjectRegistry

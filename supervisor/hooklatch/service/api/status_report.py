@@ -27,8 +27,14 @@ from hooklatch.core.hooks.suspension import find_suspension
 from hooklatch.core.protocol import ErrorCode, RpcError, convert_params
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.contributions import ContributionSlot, PolicySlot
-from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
+from hooklatch.service.api.methods import (
+    ApiMethod,
+    ContributionSlot,
+    MethodTable,
+    PolicySlot,
+    require_session,
+    select_viewed_session,
+)
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.state_file import StateFile
