@@ -1,4 +1,4 @@
-"""The commands `hooks` and `events`: what can be fired, the hooks in firing order, why one failed, and what is called."""
+"""The commands `hooks` and `events`: what can be fired, the hooks in firing order, why one failed, what is called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_dura
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.cli.testing.fire import add_payload, read_payload, read_piped_payload
 from hooklatch.client.admin import AdminConnection
-from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.text import format_duration, suggest_name
 from hooklatch.errors import DaemonUnreachableError
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         ShownHook,
         ShownHooks,
     )
+    from hooklatch.core.hooks.catalogue import EventSpec
     from hooklatch.core.status_answers import HookTimings
 
 __all__ = [
@@ -448,6 +448,8 @@ def run_events(arguments: argparse.Namespace) -> int:
             known: list[EventStatus] = link.ask("events")["events"]
         is_live = True
     except DaemonUnreachableError:
+        from hooklatch.core.hooks.catalogue import Catalogue  # which needs more than the standard library
+
         known = [describe_event(spec) for spec in Catalogue.standard().values()]
         is_live = False
         output.print_error("no daemon is reachable: this is the standard catalogue, without events of your own")
