@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 import trio
 
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
-from hooklatch.service.api.administration import Administration
+from hooklatch.service.api.hook_methods import Administration
 from hooklatch.service.dispatch.fires import FireGenerations
 from hooklatch.service.loading.plan import NOTHING
 from hooklatch.service.service_manager import Notifier

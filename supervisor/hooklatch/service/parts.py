@@ -18,8 +18,7 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.administration import Administration
-from hooklatch.service.api.hook_methods import HookMethods
+from hooklatch.service.api.hook_methods import Administration, HookMethods
 from hooklatch.service.api.methods import (
     ApiMethods,
     Contribution,
