@@ -38,7 +38,7 @@ BELOW = {
     "lsp": {"service", "core"},
     "hosts": {"core"},
     "bridges": {"client", "core", *GROUND},
-    "entry": {"credentials", "paths", "hosts", "threads"},
+    "entry": {"credentials", "files", "paths", "hosts", "threads"},
     "dialects": {"hosts", "core"},
     "guards": {"shelltext"},
     "dashboard": {"client", "record", "core", *GROUND},
