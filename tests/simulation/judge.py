@@ -32,7 +32,7 @@ EXCUSES: dict[str, tuple[float, tuple[str, ...]]] = {
     "load": (40.0, ("file", "process", "start")), "audit": (15.0, ("disk",)), "draining": (12.0, ("end",)),
     "shutdown": (12.0, ("end",)),
 }  # fmt: skip
-NOTICED = 12.0  # seconds after which a file that was written is loaded, though nobody has reloaded
+NOTICED = 6.0  # seconds after which a file that was written is loaded, though nobody has reloaded
 DEATHS, DEATHS_WITHIN = 3, 200.0  # deaths without which no hook is quarantined, and seconds for which they count
 QUEUED = ("no worker became free", "no time was left", "its turn")
 LETHAL = ("exit", "hang")

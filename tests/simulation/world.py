@@ -547,7 +547,7 @@ class World:
             async with trio.open_nursery() as nursery:
                 for _ in range(self.random.choice((1, 1, 2))):
                     nursery.start_soon(self.edit, self.random.choice(EDITED))
-            if self.random.random() < 0.5:
+            if self.random.random() < 0.3:  # else the daemon notices by itself
                 await self.reload()
 
         return [
