@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
-
-from hypothesis import strategies as st
+from typing import TYPE_CHECKING, TypeVar
 
 from model.oracle import ADMIN, AMEND, CLAIM, GATE, NOTIFY
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 __all__ = [
     "Advance", "Close", "Definition", "Disable", "Drain", "Enable", "Fire", "Hold", "Open", "Register", "Release",
@@ -236,5 +237,7 @@ def decoded(steps: list[bytes]) -> Script:
     return script
 
 
-def scripts(*, max_size: int = 20) -> st.SearchStrategy[Script]:
+def scripts(*, max_size: int = 20) -> SearchStrategy[Script]:
+    from hypothesis import strategies as st  # here: the simulation decodes steps of its own, and starts sooner
+
     return st.lists(st.binary(min_size=STEP, max_size=STEP), min_size=6, max_size=max_size).map(decoded)

@@ -58,6 +58,7 @@ class Disk(Lookup):
         """
         super().__init__(root_folders, now_ns, tree or Tree(), os.geteuid() if uid is None else uid)
         self.size, self.fail, self.before = size, fail, before
+        self.shorten: Callable[[int], int] = lambda size: size  # how much of so many bytes a write takes
         self._random, self._salt = random, b"%08x" % random.getrandbits(32)
         self._umask = 0o022
         self._locks: dict[Inode, dict[OpenFile, int]] = {}
@@ -199,6 +200,7 @@ class Disk(Lookup):
             data = memoryview(data).cast("B")
         if not data:
             return 0
+        data = data[: self.shorten(len(data))]
         if (end := at + len(data)) > inode.allocated and (room := self._allocate(inode, end)) < end:
             if room <= at:
                 raise make_error(errno.ENOSPC)

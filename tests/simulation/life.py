@@ -134,11 +134,12 @@ class Lives:
                     for one in (world.administer, world.confirm, world.befall, *(agent.run for agent in world.agents)):
                         inhabitants.start_soon(one)
                     goal = world.fires + int(draw.expovariate(1 / 400)) + 20
-                    while world.fires < goal and not world.is_over and not over.is_set():
+                    world.is_doomed = False
+                    while not (world.fires >= goal or world.is_over or world.is_doomed or over.is_set()):
                         await trio.sleep(0.05)
                     if over.is_set():
                         world.violate("C: the daemon ended by itself")
-                    elif draw.random() >= 0.4 and not world.is_over:
+                    elif (world.is_doomed or draw.random() >= 0.4) and not world.is_over:
                         world.trouble.crash_after(draw.randint(1, 40), crash)
                         await trio.sleep(1.0)  # else it was not at its disk
                         crash()
@@ -150,7 +151,7 @@ class Lives:
 
     def _kill(self, process: Process) -> None:
         """Kill the daemon, or cut its power."""
-        world, is_power_lost = self._world, self._random.random() < 0.5
+        world, is_power_lost = self._world, self._random.random() < 0.6
         world.faults["power_lost" if is_power_lost else "daemon_killed"] += 1
         world.trouble.end()
         world.trouble.crash_after(0, lambda: None)

@@ -146,6 +146,8 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
             world.violate(f"C: {text}")
             raise KeyboardInterrupt
 
+        # Which packages are installed must not matter: the daemon looks for plugins among them.
+        sys.path[:] = [path for path in sys.path if path.startswith(sys.base_prefix)]
         run_simulated(kernel, lives.run, seed, stuck)
     return {
         "seed": seed, "fires": world.fires, "faults": dict(sorted(world.faults.items())),

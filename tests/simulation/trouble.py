@@ -48,7 +48,7 @@ class DiskTrouble:
         self._kernel, self._disk, self._folder = kernel, disk, f"{folder}/"
         self._random = Random(f"{seed} trouble")
         self._began, self._size, self._room = 0.0, disk.size, 0
-        disk.fail, disk.before = self._fail, self._before
+        disk.fail, disk.before, disk.shorten = self._fail, self._before, self._shorten
         self._calls_left = 0
         self._crash: Callable[[], None] = lambda: None
 
@@ -81,6 +81,12 @@ class DiskTrouble:
             return None
         share, which = self._random.random(), self._random.random()
         return FAILURES[call][int(which * len(FAILURES[call]))] if share < 0.25 else None
+
+    def _shorten(self, size: int) -> int:
+        if self.kind not in ("disk_failing", "disk_full") or self._kernel.process is not self._kernel.daemon:
+            return size
+        share, part = self._random.random(), self._random.random()
+        return 1 + int((size - 1) * part) if share < 0.3 else size
 
     def _before(self, call: str, path: str) -> None:
         kernel = self._kernel

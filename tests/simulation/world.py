@@ -64,6 +64,7 @@ class World:
         self.project_fault: str | None = None  # why each gate in the project must be denied
         self.is_kept = self._settings.random() < 0.7  # whether shared state is
         self.is_synced = False  # whether answers wait for the disk
+        self.is_doomed = False  # the daemon is killed soon
         self._fired = trio.Event()
         self._locks = {name: trio.Lock() for name in (*self.versions, *self.globals)}
         self._is_trusted = False  # it was, at least once
@@ -110,7 +111,7 @@ class World:
         """Have other settings in the next life."""
         draw = self._settings
         keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("64", "0.1"), ("64", "64")))
-        durability = draw.choice(("written", "written", "sync"))
+        durability = draw.choice(("written", "sync"))
         self.is_synced = durability == "sync"
         self.write(f"{self.config}/hooks.toml", CONFIG.format(
             keep=keep, segment=segment, kept=str(self.is_kept).lower(), workers=draw.choice((2, 4)),
@@ -465,6 +466,7 @@ class World:
         finally:  # also where the life ends meanwhile
             self.trouble.end()
             self.judge.blow("disk")
+        self.is_doomed = self.random.random() < 0.3  # what the disk has lost shows after a crash
 
     async def hang_up(self) -> None:
         """Send the daemon SIGHUP."""
