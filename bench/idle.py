@@ -35,7 +35,7 @@ MOST_WAKE_UPS, MOST_CPU_MS, MOST_PSS_MIB = 3.0, 1.0, 60.0
 SETTLED = 12.0  # seconds until what a fire or a start leaves behind has ended: threads of trio wait for 10 s
 LOOK = 1.0
 EDITED = "guards.py"
-GUARD = '\n\n@hook("stop")\ndef edited_{0}(event):\n    return None\n'
+GUARD = '\n\n@hook("stop")\ndef edited(event):\n    return {}\n'
 Use = dict[tuple[int, int], tuple[int, int]]  # by process and thread: switches, nanoseconds
 
 

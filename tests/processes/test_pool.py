@@ -67,6 +67,20 @@ async def test_a_worker_is_used_again(tmp_path: Path) -> None:
     assert len(pids) == 1
 
 
+async def test_a_worker_has_no_module_that_only_some_sources_use_until_one_does(tmp_path: Path) -> None:
+    text = f"""{WORKADAY}
+def loaded(event):
+    return tell(sorted({{"typing_extensions", "inspect", "ast"}} & set(sys.modules)))
+
+def use(event):
+    import typing_extensions
+    return tell(typing_extensions.__name__)
+"""
+    async with running_pool(tmp_path, text) as workers:
+        assert await workers.said("loaded") == []
+        assert await workers.said("use") == "typing_extensions"
+
+
 async def test_a_worker_is_recycled_after_its_calls(tmp_path: Path) -> None:
     async with running_pool(tmp_path, WORKADAY, calls=3) as workers:
         pids = [await workers.said("pid") for _ in range(12)]

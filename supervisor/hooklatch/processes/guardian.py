@@ -23,7 +23,9 @@ OWNED: set[int] = set()
 GUARDIAN = """import gc, sys
 gc.disable()  # until what all workers share is loaded and frozen
 {enter}
+sys.modules.setdefault("typing_extensions", None)  # msgspec takes what it needs of it from typing, and all are smaller
 from hooklatch_worker.runtime import guardian
+sys.modules["typing_extensions"] or sys.modules.pop("typing_extensions")
 guardian.run_guardian({line}, {daemon})
 """
 # `environment` is loaded by its file, before the package that it is in: it decides where that package is found.
