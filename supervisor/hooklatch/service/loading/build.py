@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -98,9 +98,10 @@ class SourceBuilder:
         """Build every source whose files changed, several at once; if that fails, the last good build stays active."""
         room = trio.CapacityLimiter(AT_ONCE)
         try:
+            versions = await self._read_newer()
             async with trio.open_nursery() as nursery:
-                for source in self._declared_sources.values():
-                    nursery.start_soon(self._build_if_newer, source, room)
+                for location, version in versions.items():
+                    nursery.start_soon(self._build_version, location, version, room)
             return await self._collect_results()
         except BaseException:  # cancelled: no other task will adopt these builds, and their workers must end
             for unit in self._results.values():
@@ -125,26 +126,34 @@ class SourceBuilder:
         is_to_retry = any(error.is_passing for error in errors.values())
         return BuildResults(fresh, faults, weak, diagnostics, is_to_retry, self._removed)
 
-    async def _build_if_newer(self, source: Source, room: trio.CapacityLimiter) -> None:
-        """Build a source if there is a newer version.  An error is a fault of this source alone, so the others load."""
-        location = source.location
+    async def _build_version(self, location: str, version: SourceVersion, room: trio.CapacityLimiter) -> None:
+        """Build a version.  An error is a fault of this source alone, so the others load."""
         try:
-            if (version := await self._read_newer(source, room)) is not None:
-                self._results[location] = await self._build(version, room)
-        except UnitError as error:
-            self._results[location] = error
-        except OSError as error:
-            self._results[location] = UnitError(Diagnostic(location, 0, describe_error(error)), is_passing=True)
+            self._results[location] = await self._build(version, room)
         except Exception as error:
-            logger.error("a source cannot be looked at", exc_info=error, extra={"source": location})
-            text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
-            self._results[location] = UnitError(Diagnostic(location, 0, text))
+            self._results[location] = explain_failure(location, error)
 
-    async def _read_newer(self, source: Source, room: trio.CapacityLimiter) -> SourceVersion | None:
-        """Return the version to build, or None if the active build has it; its pool takes the new limits.
+    async def _read_newer(self) -> dict[str, SourceVersion]:
+        """Return the version to build of each source whose active build has another; the other pools take new limits.
 
-        Raises:
-            UnitError: it cannot be read, or its requirements are wrong.
+        All are looked at by one thread: with hundreds of files, a thread for each would cost more than all of the looks.
+        """
+        reads = {location: self._make_reader(source) for location, source in self._declared_sources.items()}
+        units = self._sources.units
+        found = await self._sources.look(
+            lambda: {location: try_to_read(location, read) for location, read in reads.items()}
+        )
+        for location, version in found.items():
+            if isinstance(version, UnitError):
+                self._results[location] = version
+            elif version is None and (unit := units.get(location)) is not None:
+                unit.pool.limits = self._plan.limits_of(self._declared_sources[location])
+        return {location: version for location, version in found.items() if isinstance(version, SourceVersion)}
+
+    def _make_reader(self, source: Source) -> Callable[[], SourceVersion | None]:
+        """Return a function for a thread that returns the version to build, or None if the active build has it.
+
+        It raises a UnitError if that cannot be read, or its requirements are wrong.
         """
         unit, plan, limits = self._sources.units.get(source.location), self._plan, self._plan.limits_of(source)
         is_afresh = self._afresh is None or source.location in self._afresh  # even if its files are the same
@@ -163,11 +172,7 @@ class SourceBuilder:
                 return None
             return prepare_version(newer or read_source_version(source, stamp), plan)
 
-        async with room:
-            version = await self._sources.look(read)
-        if version is None and unit is not None:
-            unit.pool.limits = limits
-        return version
+        return read
 
     async def _build(self, version: SourceVersion, room: trio.CapacityLimiter) -> SourceBuild:
         """Build a version.
@@ -254,6 +259,24 @@ class SourceBuilder:
             for declared in unit.loaded.hooks
             if (location, declared.function) not in self._declared
         ]  # fmt: skip
+
+
+def try_to_read(location: str, read: Callable[[], SourceVersion | None]) -> SourceVersion | UnitError | None:
+    try:
+        return read()
+    except Exception as error:
+        return explain_failure(location, error)
+
+
+def explain_failure(location: str, error: Exception) -> UnitError:
+    """Return the fault of one source, so that the others load."""
+    if isinstance(error, UnitError):
+        return error
+    if isinstance(error, OSError):
+        return UnitError(Diagnostic(location, 0, describe_error(error)), is_passing=True)
+    logger.error("a source cannot be looked at", exc_info=error, extra={"source": location})
+    text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
+    return UnitError(Diagnostic(location, 0, text))
 
 
 def list_lacked_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -131,10 +131,8 @@ class FileWatch:
         """Reload as soon as the changes are known to be whole, or have come to rest. Return the stamps it took."""
         files, changed = self._files, list_changed_paths(now, before)
         await trio.sleep(max(0.0, SETTLE - await look_in_thread(lambda: measure_quiet(changed))))
-        if await files.stamps() == now and await look_in_thread(
-            lambda: all(is_written(path) is False for path in changed)
-        ):
-            with suppress(UnsettledError):
+        if await look_in_thread(lambda: all(is_written(path) is False for path in changed)):
+            with suppress(UnsettledError):  # something has changed since
                 await files.reload(known=now)
                 return now
         latest = trio.current_time() + WRITING
