@@ -130,7 +130,8 @@ LOOKS = {
 }  # fmt: skip
 # Functions that wait for a disk: from the event loop, `in_thread` calls them.
 WAITING = {
-    "stamp_path", "look_up_path", "list_directory", "read_safely", "status_at", "is_written", "measure_quiet",
+    "stamp_path", "stamp_paths", "look_up_path", "list_directory", "read_safely", "status_at", "is_written",
+    "measure_quiet",
     "find_place", "find_real_path", "read_source_version", "prepare_version", "add_source_lock", "pin_files",
     "pin_below", "stamp_tree", "stamp_project", "read_files", "read_project", "discover_plugins",
     "trust.stamp_project", "trust.pin_files", "trust.stamp_tree", "unit.read_newer", "find_similar_folders",

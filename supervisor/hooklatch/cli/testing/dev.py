@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, TypedDict, cast
 
@@ -166,6 +166,8 @@ class DevLoop:
 
     def read_stamps(self, parts: DaemonComponents) -> dict[str, Stamp]:
         """Return the state of each file whose change matters."""
+        from hooklatch.service.config.path_lookup import stamp_paths
+
         own = [os.path.abspath(name) for name in (*self._arguments.payload, *self._arguments.cases) if name != "-"]
         return stamp_paths([*parts.files.watched()(), *own])
 
@@ -177,6 +179,7 @@ async def wait_for_change(before: Mapping[str, Stamp]) -> None:
     """
     import trio
 
+    from hooklatch.service.config.path_lookup import stamp_paths
     from hooklatch.service.loading.hints import InotifyHints
 
     with ExitStack() as opened:
@@ -193,12 +196,6 @@ async def wait_for_change(before: Mapping[str, Stamp]) -> None:
             if (latest := stamp_paths(before)) == now:
                 break
             now = latest
-
-
-def stamp_paths(paths: Iterable[str]) -> dict[str, Stamp]:
-    from hooklatch.service.config.path_lookup import stamp_path
-
-    return {path: stamp_path(path) for path in paths}
 
 
 def run_dev(arguments: argparse.Namespace) -> int:

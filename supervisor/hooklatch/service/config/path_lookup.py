@@ -14,22 +14,22 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.disks import is_plain, limit_look, resolve_path
+from hooklatch.disks import away_now, is_plain, limit_look, look_here, resolve_path
 from hooklatch.errors import describe_error, explain_error
 from hooklatch.service.config.file_safety import UnsafeFileError, stamp_parent_folders
 from hooklatch_worker.sandbox import safety
 
 __all__ = [
     "LATE", "TICK_NS", "DirectoryNames", "Listing", "PathAbsent", "PathFault", "PathFound", "Stamp", "is_at_rest",
-    "is_passing", "list_directory", "look_up_path", "make_path_fault", "read_if_changed", "stamp_path", "stamp_status",
-    "status_at",
+    "is_passing", "list_directory", "look_up_path", "make_path_fault", "read_if_changed", "stamp_path", "stamp_paths",
+    "stamp_status", "status_at",
 ]  # fmt: skip
 
 # Faults of the path itself: `stamp_path` changes when they do.  Any other error may be temporary and is tried again.
@@ -88,7 +88,7 @@ def list_directory(folder: str) -> Listing:
     return found
 
 
-status_at = limit_look(os.stat)
+status_at, status_here = limit_look(os.stat), limit_look(os.lstat)
 
 
 @limit_look
@@ -137,6 +137,24 @@ def stamp_path(path: str) -> Stamp:
         return read_stamp(path)
     except OSError:
         return LATE
+
+
+def stamp_paths(paths: Iterable[str]) -> dict[str, Stamp]:
+    """Return the stamp of each path.  What is above several of them is looked at once, if it is local without links."""
+    above, stamps, away = dict[str, Stamp | None](), dict[str, Stamp](), away_now()
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if folder not in above:
+            above[folder] = look_here(stamp_parent_folders, path) if folder and is_plain(folder, away) else None
+        parents, status = above[folder], None
+        if parents is not None and name not in ("", ".", "..") and path not in away:
+            with suppress(OSError, ValueError):
+                status = look_here(status_here, path)
+        if parents is None or status is None or stat.S_ISLNK(status.st_mode):
+            stamps[path] = stamp_path(path)
+        else:
+            stamps[path] = *stamp_status(status), *parents
+    return stamps
 
 
 @limit_look

@@ -136,7 +136,7 @@ class SourceBuilder:
     async def _read_newer(self) -> dict[str, SourceVersion]:
         """Return the version to build of each source whose active build has another; the other pools take new limits.
 
-        All are looked at by one thread: with hundreds of files, a thread for each would cost more than all of the looks.
+        One thread looks at all: with hundreds of files, a thread for each would cost more than all of the looks.
         """
         reads = {location: self._make_reader(source) for location, source in self._declared_sources.items()}
         units = self._sources.units

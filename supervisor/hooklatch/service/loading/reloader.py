@@ -25,7 +25,7 @@ from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.processes.starting import scratch_root
 from hooklatch.products import search_anew
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.path_lookup import Stamp, stamp_path
+from hooklatch.service.config.path_lookup import Stamp, stamp_paths
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
@@ -153,7 +153,7 @@ class Reloader:
     async def stamps(self) -> dict[str, Stamp]:
         """Return the present stamp of each watched path."""
         find = self.watched()
-        return await self._sources.look(lambda: {path: stamp_path(path) for path in find()})
+        return await self._sources.look(lambda: stamp_paths(find()))
 
     # -- reloads -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import trio
 
-from hooklatch.service.config.path_lookup import Stamp, stamp_path
+from hooklatch.service.config.path_lookup import Stamp, stamp_paths
 from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, measure_quiet
 from hooklatch.service.loading.reloader import Reloader, UnsettledError
 from hooklatch.threads import look_in_thread
@@ -113,7 +113,7 @@ class FileWatch:
     async def _are_same(self) -> bool:
         """Return whether the paths that no hint covers have their known stamps."""
         seen, others = self._seen, self._seen.keys() - self._covered
-        return await look_in_thread(lambda: all(stamp_path(path) == seen[path] for path in others))
+        return await look_in_thread(lambda: all(stamp == seen[path] for path, stamp in stamp_paths(others).items()))
 
     async def _look(self) -> dict[str, Stamp]:
         """Return the stamps of all watched paths.  They are covered first, so that a change after that is reported."""
@@ -122,7 +122,7 @@ class FileWatch:
         def look() -> tuple[set[str], dict[str, Stamp]]:
             paths = find()
             covered = hints.cover(paths) if hints is not None else set[str]()
-            return covered, {path: stamp_path(path) for path in paths}
+            return covered, stamp_paths(paths)
 
         self._covered, now = await look_in_thread(look)
         return now
