@@ -170,6 +170,18 @@ def of_registration(found: Any) -> None:
     assert {"machine", "ratios", "most_held_ms"} <= set(found)
 
 
+def of_idle(found: Any) -> None:
+    assert {"daemon", "guardian", "zygote", "worker 1", "worker 4"} <= set(found["idle"])
+    assert found["idle"].keys() == found["pss_mib"].keys()
+    assert len(found["edit_ms"]) == found["reloads"]
+    assert set(found["total"]) == {"wake_ups", "cpu_ms", "pss_mib", "grown_mib", "edit_ms"}
+
+
+def of_waits(found: Any) -> None:
+    assert set(found["rows"]) == {"registered", "edited"}
+    assert all(set(row) == {"took", "waited", "alone"} for row in found["rows"].values())
+
+
 def of_fleet(found: Any) -> None:
     assert [row["hosts"] for row in found["rows"]] == [2]
     for row in found["rows"]:

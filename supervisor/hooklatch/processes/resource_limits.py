@@ -159,13 +159,8 @@ async def check_exactly(pool: Pool, worker: PoolWorker, below: list[int]) -> Non
     if is_strict and own > limits.resident_bytes:
         end_worker(pool, worker, describe_excess(f"resident{suffix}", own, limits.resident_bytes))
     elif limits.total_bytes is not None and total > limits.total_bytes:
-        end_worker(
-            pool,
-            worker,
-            describe_excess(
-                f"resident with all below it{suffix and ' and their files in memory'}", total, limits.total_bytes
-            ),
-        )
+        usage = f"resident with all below it{suffix and ' and their files in memory'}"
+        end_worker(pool, worker, describe_excess(usage, total, limits.total_bytes))
 
 
 def stop_processes(pids: Iterable[int]) -> None:

@@ -181,15 +181,8 @@ def describe_manifest(hooks: Iterable[Hook]) -> list[ManifestHook]:
     """Return the manifest of a good file's hooks."""
     return [
         ManifestHook(
-            hook.id,
-            hook.event,
-            hook.matcher.source,
-            hook.priority,
-            hook.enabled,
-            hook.observe,
-            hook.optional,
-            hook.amends,
-            hook.where.source if hook.where is not None else None,
+            hook.id, hook.event, hook.matcher.source, hook.priority, hook.enabled, hook.observe, hook.optional,
+            hook.amends, hook.where.source if hook.where is not None else None,
         )
         for hook in hooks
-    ]
+    ]  # fmt: skip
