@@ -116,11 +116,14 @@ class CallLedger:
         return call
 
     def answer(self, call: OpenCall, decision: FireDecision, tool_input: msgspec.Raw | None) -> None:
-        """Say what may run of a call, by its decision."""
+        """Say what may run of a call, by its decision; the input is asked for only if that has a patch."""
         if decision.is_refusal:
             return
         call.is_allowed = True
-        call.may_run = list_inputs(tool_input, decision.patch)
+        if decision.patch:
+            call.may_run = list_inputs(tool_input, decision.patch)
+        elif call.asked is not None:
+            call.may_run = (call.asked,)
 
     def change(self, key: CallKey, decision: FireDecision, tool_input: msgspec.Raw | None) -> None:
         """Let a call run with the input that hooks have made of it when the host asked for permission."""

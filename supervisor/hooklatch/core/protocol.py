@@ -130,13 +130,12 @@ class LineBuffer:
         return self._size + len(self._received)
 
     def feed(self, data: bytes) -> None:
-        self.is_empty = self.is_empty and not data
         if self._end >= 0:
             self._received += data
         elif (end := data.find(b"\n")) >= 0:
-            self._received, self._begin, self._end = data, 0, end
-            self.has_line = True
+            self._received, self._begin, self._end, self.has_line, self.is_empty = data, 0, end, True, False
         elif data:
+            self.is_empty = False
             self._started.append(data)
             self._size += len(data)
             self.has_line = self._size > self._limit
@@ -174,10 +173,11 @@ class LineBuffer:
             line = b"".join((*self._started, line if not self.is_skipping else line[-ENDS:]))
             self._started, self._size, self.is_skipping = [], 0, False
         self._begin = begin = end + 1
-        self._end = received.find(b"\n", begin)
+        self.is_empty = begin == len(received)  # nearly always
+        self._end = -1 if self.is_empty else received.find(b"\n", begin)
         if self._end < 0:
-            self._received, self.has_line, self.is_empty = b"", False, begin == len(received)
-            if begin < len(received):
+            self._received, self.has_line = b"", False
+            if not self.is_empty:
                 self._started.append(received[begin:])
                 self._size = len(received) - begin
                 self.has_line = self._size > self._limit

@@ -202,11 +202,13 @@ class PoolWorker:
             bool(target.native), fire.deadline - trio.current_time() if call.following else math.inf, self._following,
         )  # fmt: skip
         data = wire.encode_frame(message)
-        if len(data) > wire.MAX_FRAME and self._following:
-            self._following = []  # they are then called one by one
-            data = wire.encode_frame(msgspec.structs.replace(message, following=[]))
         if len(data) > wire.MAX_FRAME:
-            return CallOutcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
+            if self._following:
+                self._following = []  # they are then called one by one
+                data = wire.encode_frame(msgspec.structs.replace(message, following=[]))
+            if len(data) > wire.MAX_FRAME:
+                text = f"its {len(data)} bytes with all patches are over the limit"
+                return CallOutcome(cause="payload", message=text)
         try:
             sent = self._send_now(data)
         except EOFError:

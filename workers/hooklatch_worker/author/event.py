@@ -62,14 +62,11 @@ class Event:
         reinvoked: bool,
         call: CallContext | None,
     ) -> None:
-        own = self.__dict__  # one by one: by `update` with keywords it takes twice as long
-        own["event"] = event
-        own["payload"] = payload
-        own["config"] = config or {}
-        own["merged"] = merged or {}
-        own["reinvoked"] = reinvoked
-        own["_envelope"] = envelope
-        own["_call"] = call or CallContext()
+        fields = {
+            "event": event, "payload": payload, "config": config or {}, "merged": merged or {}, "reinvoked": reinvoked,
+            "_envelope": envelope, "_call": call or CallContext(),
+        }  # fmt: skip
+        object.__setattr__(self, "__dict__", fields)  # at once: an event is read-only
 
     @property
     def state(self) -> State:

@@ -16,8 +16,9 @@ from typing import Any, Protocol, TextIO, cast
 import msgspec
 from msgspec.structs import replace
 
-from hooklatch_worker.author import events, verdicts
+from hooklatch_worker.author import verdicts
 from hooklatch_worker.author.call_context import CallContext, CapturedOutput
+from hooklatch_worker.author.events import EVENT_CLASSES, CustomEvent, Event
 from hooklatch_worker.author.failures import AuthorFrames, CallFailed, explain_exception, format_error
 from hooklatch_worker.author.state import StateChannel
 from hooklatch_worker.runtime.loader import suggest_package
@@ -201,10 +202,11 @@ class Caller:
             if function is None:
                 raise LookupError(f"the source has no function {call.function!r}")
             result: object = function(read_event(call, context))
-            if isinstance(result, types.CoroutineType):
-                result = run_coroutine(cast("Awaitable[object]", result), call.runtime)
             if result is not None:
-                answer = limit_answer_size(encode_answer(result, is_native=call.is_native))
+                if isinstance(result, types.CoroutineType):
+                    result = run_coroutine(cast("Awaitable[object]", result), call.runtime)
+                if result is not None:
+                    answer = limit_answer_size(encode_answer(result, is_native=call.is_native))
         except verdicts.GarbageError as error:
             cause, message = "protocol", str(error)
         except CallFailed as error:
@@ -247,14 +249,15 @@ def limit_answer_size(answer: bytes) -> bytes:
     return answer
 
 
-def read_event(call: RunCall, context: CallContext) -> events.Event:
+def read_event(call: RunCall, context: CallContext) -> Event:
     try:
         payload = decode(call.payload)
-        config: dict[str, Any] | None = decode(call.config) if call.config else None
-        merged: dict[str, Any] | None = decode(call.merged) if call.merged else None
+        config = decode(call.config) if call.config else None
+        merged = decode(call.merged) if call.merged else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
-    return events.build_event(call.event, payload, call.envelope, config, merged, call.reinvoked, context)
+    event_class = EVENT_CLASSES.get(call.event, CustomEvent)
+    return event_class(call.event, payload, call.envelope, config, merged, call.reinvoked, context)
 
 
 def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:

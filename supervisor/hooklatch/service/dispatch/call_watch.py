@@ -68,7 +68,7 @@ class CallWatch:
     def end(self, fire: Fire, decision: FireDecision) -> None:
         """Note the decision on a call."""
         if fire.call is not None:
-            self.ledger.answer(fire.call, decision, read_call(fire)[1])
+            self.ledger.answer(fire.call, decision, read_call(fire)[1] if decision.patch else None)
         elif fire.call_key is not None and fire.spec.name == CHANGING:
             self.ledger.change(fire.call_key, decision, read_call(fire)[1])
 

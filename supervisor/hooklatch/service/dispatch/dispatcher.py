@@ -163,7 +163,9 @@ class Dispatcher:
         report: CallReport = None,
     ) -> AcceptedFire:
         """Start a fire in the background; if there is no room, drop and count it."""
-        fire = Fire(self.registries.find_event(params.event), params, session, self._services, adapt_decision, payload)
+        fire = Fire.begin(
+            self.registries.find_event(params.event), params, session, self._services, adapt_decision, payload
+        )
         if fire.spec.name in REPORTING and (report is not None or params.call_id is not None):
             self.calls.begin(fire, report)
         own = session.background if session is not None else self._background_unowned
@@ -223,7 +225,7 @@ class Dispatcher:
             plan = plan.asking_all()  # a person may allow only what every guard has judged
         spec = plan.spec if plan is not None else self.registries.catalogue.specs.get(params.event)
         spec = spec or self.registries.find_event(params.event)
-        fire = Fire(spec, params, session, self._services, adapt_decision, payload)
+        fire = Fire.begin(spec, params, session, self._services, adapt_decision, payload)
         fire.wait = wait
         if spec.name in REPORTING and (report is not None or params.call_id is not None):
             self.calls.begin(fire, report)
@@ -368,7 +370,7 @@ class Dispatcher:
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: AgentSession | None
     ) -> FireDecision:
         """Decide a fire whose payload could not be read, without calling any hook."""
-        fire = Fire(spec, params, session, self._services)
+        fire = Fire.begin(spec, params, session, self._services)
         revision = self.registries.view_of(session, params.plugins).revision
         decision = decisions.refuse_fire(
             spec, cause, message, decision_id=fire.decision_id, revision=revision, payload=fire.payload

@@ -81,7 +81,7 @@ class FireServices(msgspec.Struct, frozen=True):
     ids: Iterator[str]
 
 
-class Fire:
+class Fire(msgspec.Struct, eq=False):
     """One fire, from its params to its record; to a pool and a worker, the context of its calls.
 
     `session` is the live one of its connection.  `session_id` is the id of that, or the id that a host without a
@@ -90,20 +90,29 @@ class Fire:
     own.  A host's claim cannot take a live session's turns, since claimed names have keys of their own.
     """
 
-    __slots__ = (
-        "_services", "adapt_decision", "call", "call_key", "counted", "deadline", "decision_id", "envelope", "facts",
-        "params", "payload", "queue_key", "room", "session", "session_id", "spec", "wait",
-    )  # fmt: skip
+    spec: EventSpec
+    payload: Payload
+    params: FireParams
+    session: AgentSession | None
+    session_id: str | None
+    queue_key: str
+    decision_id: str
+    envelope: EventEnvelope
+    services: FireServices
+    adapt_decision: DecisionAdapter | None
+    deadline: float = math.inf  # on trio's clock; infinite until its hooks are selected
+    facts: FireFacts | None = None  # for the record, once they are chosen
+    counted: Counted = msgspec.field(default_factory=set)
+    room: BudgetShare | None = None  # for the large answers of its hooks
+    wait: float = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
+    call: OpenCall | None = None  # that this fire asks about
+    call_key: CallKey | None = None  # of the call that this fire reports
 
-    def __init__(
-        self,
-        spec: EventSpec,
-        params: FireParams,
-        session: AgentSession | None,
-        services: FireServices,
-        adapt_decision: DecisionAdapter | None = None,
-        payload: Payload | None = None,
-    ) -> None:
+    @classmethod
+    def begin(
+        cls, spec: EventSpec, params: FireParams, session: AgentSession | None, services: FireServices,
+        adapt_decision: DecisionAdapter | None = None, payload: Payload | None = None,
+    ) -> Fire:  # fmt: skip
         """Begin a fire; the fields that its envelope lacks come from its session.
 
         `payload` is that of the params, if the caller has read it already.
@@ -113,36 +122,28 @@ class Fire:
         """
         if params.timeout is not None and not params.timeout > 0:
             raise RpcError(ErrorCode.INVALID_PARAMS, "timeout must be a number of seconds over 0")
-        self.spec = spec
-        self.payload = payload or Payload(bytes(params.payload))
-        # The raw payload is a view of the whole line, which would be held in memory as long as the params.
-        self.params = msgspec.structs.replace(params, payload=TAKEN) if len(self.payload.data) > LARGE else params
-        self.session = session
-        self.decision_id = decision_id = next(services.ids)
-        self.deadline = math.inf  # on trio's clock; infinite until its hooks are selected
-        self.facts: FireFacts | None = None  # for the record, once they are chosen
-        self.counted: Counted = set()
-        self.adapt_decision = adapt_decision
-        self.room: BudgetShare | None = None  # for the large answers of its hooks
-        self.wait = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
-        self.call: OpenCall | None = None  # that this fire asks about
-        self.call_key: CallKey | None = None  # of the call that this fire reports
-        self._services = services
-        given = params.envelope
-        claimed_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
-        self.session_id = claimed_id if session is None else session.id
+        payload = payload or Payload(bytes(params.payload))
+        if len(payload.data) > LARGE:
+            # The raw payload is a view of the whole line, which would be held in memory as long as the params.
+            params = msgspec.structs.replace(params, payload=TAKEN)
+        decision_id, given = next(services.ids), params.envelope
+        session_id = claimed_id = given.session_id
+        cwd, host, parent = given.cwd, given.host, given.parent_session_id
         if session is None:
-            self.queue_key = f"?{claimed_id or decision_id}"  # a claim is not proven, so it has a key of its own
+            queue_key = f"?{claimed_id or decision_id}"  # a claim is not proven, so it has a key of its own
         else:
-            self.queue_key = session.id
+            session_id = queue_key = session.id
             if claimed_id is None or not isinstance(given, StatedEnvelope):
-                claimed_id = session.id
+                claimed_id = session_id
             cwd, host = cwd or session.cwd, host or session.terms.host
             parent = parent or (session.parent.id if session.parent is not None else None)
-        self.envelope = EventEnvelope(
+        envelope = EventEnvelope(
             spec.name, claimed_id, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
             given.turn, given.metadata, params.context or {},
         )  # fmt: skip
+        return cls(
+            spec, payload, params, session, session_id, queue_key, decision_id, envelope, services, adapt_decision
+        )
 
     @property
     def ids(self) -> dict[str, object]:
@@ -160,7 +161,7 @@ class Fire:
     def take_room(self, size: int) -> bool:
         """Take room for an answer of so many bytes until the fire ends; return whether there was any."""
         if self.room is None:
-            self.room = BudgetShare(self._services.budget, self.queue_key)
+            self.room = BudgetShare(self.services.budget, self.queue_key)
         return self.room.take(size)
 
     def prepare_record(self) -> FireFacts:
@@ -174,7 +175,7 @@ class Fire:
                 claimed_session=envelope.session_id if envelope.session_id != self.session_id else None,
             )  # fmt: skip
             self.payload.digest()  # the payload keeps it, so that the entry need not hash once the hooks have answered
-            self._services.choose_excerpt(facts)
+            self.services.choose_excerpt(facts)
         return facts
 
     def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:
@@ -183,11 +184,11 @@ class Fire:
         Raises:
             FrameError: our own code in the worker never sends such a request.
         """
-        return self._services.answer(self, call, request)
+        return self.services.answer(self, call, request)
 
     def take(self, emitted: Sequence[EmittedTelemetry]) -> None:
         """Publish the telemetry that came with an answer."""
-        self._services.take(self, emitted)
+        self.services.take(self, emitted)
 
 
 def find_tool_name(payload: Payload) -> str | None:
