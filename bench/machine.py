@@ -9,7 +9,7 @@ import statistics
 import sysconfig
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,7 +24,9 @@ __all__ = [
     "blocks_of",
     "describe",
     "interleave",
+    "load",
     "on_one_core",
+    "one_scheduling_group",
     "print_machine",
     "raise_open_files",
     "save",
@@ -35,6 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 WARM_ROUNDS = 2
 WARM_CALLS = 5  # per block, since caches hold another contender's code
+CPU_GROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # cgroups(7): version 1, version 2
 BUILD_FLAGS = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
 Block = Callable[[int], list[float]]
 
@@ -68,7 +71,7 @@ def describe() -> dict[str, object]:
         "build": build_flags(),
         "trio": version("trio"),
         "msgspec": version("msgspec"),
-        "load_before": round(os.getloadavg()[0], 2),
+        "load_before": load(),
     }
 
 
@@ -124,6 +127,39 @@ def on_one_core() -> Generator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def one_scheduling_group() -> Generator[str]:
+    """Put this process, and those that it starts meanwhile, into one group of the scheduler; yield what came of it.
+
+    A worker begins a session of its own, so with autogroups (sched(7)) it is a group of its own, and latency depends on
+    the groups of whatever else runs.  A cpu cgroup ends that, where we may make one.
+    """
+    folder = next((root for root in CPU_GROUPS if (root / "cgroup.procs").exists()), None)
+    own = folder / f"hooklatch-bench-{os.getpid()}" if folder is not None else None
+    try:
+        if own is None:
+            raise FileNotFoundError("no cpu cgroups")
+        own.mkdir()
+        (own / "cgroup.procs").write_text(str(os.getpid()))
+        if not any((own / name).exists() for name in ("cpu.shares", "cpu.weight")):
+            raise FileNotFoundError("no cpu controller")
+    except OSError as error:
+        yield f"each process by itself ({error.strerror or error})"
+        return
+    try:
+        yield "one group"
+    finally:
+        for pid in (own / "cgroup.procs").read_text().split():  # ours, and those that end with it
+            with suppress(OSError):  # it has ended
+                (own.parent / "cgroup.procs").write_text(pid)
+        own.rmdir()
+
+
+def load() -> float:
+    """Return how many processes wanted a core in the last minute, our own among them."""
+    return round(os.getloadavg()[0], 2)
 
 
 def raise_open_files() -> None:

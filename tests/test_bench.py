@@ -64,7 +64,9 @@ def of_run(found: Any) -> None:
     assert set(found["latency"]["floor: bare relay, two hops"]) >= {"count", "p50_ms", "p99_ms"}
     assert {"machine", "rounds", "calls_a_second", "slow_hooks", "ratios"} <= set(found)
     assert {"python", "build", "cores"} <= set(found["machine"])
-    many, one, called_back = found["calls_a_second"].values()
+    many, one, called_back, on_one_core = found["calls_a_second"].values()
+    assert set(on_one_core) == set(many)
+    assert found["loads"].keys() == {"two cores", "one core", "rates"}
     assert set(many) >= CONTENDERS > set(one)
     assert "multiprocessing.Pool" in called_back
     assert all(row["calls_a_second"] > 0 for rows in (many, one, called_back) for row in rows.values())
