@@ -134,11 +134,7 @@ def run(words: list[str]) -> int:
 
 
 def find_added_command(word: str) -> Callable[[list[str]], int] | None:
-    """Return the command that a package adds under a word; None for our own commands and for an unknown word.
-
-    Raises:
-        CommandError: a package has such a command, and it cannot be loaded.
-    """
+    """Return the command that a package adds under a word; None for our own commands and for an unknown word."""
     if any(word == name for rows in COMMANDS.values() for name, _, _ in rows):
         return None
     from typing import cast  # few commands import it

@@ -38,11 +38,7 @@ class StartReport(msgspec.Struct):
 
 
 def open_log(folder: str) -> tuple[str, int]:
-    """Open the log file of a detached daemon; return its path and descriptor.
-
-    Raises:
-        CommandError: it cannot be opened, or others can write to its directory.
-    """
+    """Open the log file of a detached daemon; return its path and descriptor."""
     from hooklatch.files import open_regular
     from hooklatch.service.config.file_safety import UnsafeFileError, make_private
 
@@ -69,11 +65,7 @@ def detach_process(log_fd: int) -> None:
 
 
 def await_start(pid: int, reader: int, log: str) -> DaemonReady:
-    """Wait until the daemon is ready; return its report.
-
-    Raises:
-        CommandError: it ended instead, for the reason in the text.
-    """
+    """Wait until the daemon is ready; return its report."""
     data = b""
     text = f"the daemon is starting; its log is {log}"
     try:

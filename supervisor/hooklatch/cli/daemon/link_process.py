@@ -44,11 +44,7 @@ class LinkPaths(msgspec.Struct, frozen=True):
 
 
 def check_link_settings(settings: FleetSettings) -> None:
-    """Check what a further attempt does not repair.
-
-    Raises:
-        CommandError: a library is missing, the password cannot be read, or the URL is invalid.
-    """
+    """Check what a further attempt does not repair."""
     if importlib.util.find_spec(LIBRARY) is None:
         raise CommandError(
             Exit.UNAVAILABLE, f"{LIBRARY} is not installed; it comes with: {format_install_command('hooklatch[fleet]')}"

@@ -130,11 +130,7 @@ def select_records(folder: str, filters: Filters, number: int) -> Iterator[dict[
 
 
 def check_names(folder: str, filters: Filters) -> None:
-    """Reject a filter by a name that no record has: an empty result would read as "that never happened".
-
-    Raises:
-        CommandError: a filter has such a name.
-    """
+    """Reject a filter by a name that no record has: an empty result would read as "that never happened"."""
     for asked_name in list_asked_names(filters):
         if next(read_newest(folder, asked_name.alone), None) is None:
             known = list_field_values(folder, asked_name.field, SUGGESTION_RECORDS)

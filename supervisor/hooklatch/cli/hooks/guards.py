@@ -94,11 +94,7 @@ def show_guard(arguments: argparse.Namespace) -> int:
 
 
 def find_guard(name: str) -> GalleryGuard:
-    """Return a guard of the gallery.
-
-    Raises:
-        CommandError: no guard has that name; the text has the nearest one.
-    """
+    """Return a guard of the gallery."""
     from hooklatch.guards.catalogue import list_gallery
 
     guards = {guard.name: guard for guard in list_gallery()}
@@ -179,11 +175,7 @@ def guard_files(folder: str, name: str) -> dict[str, str]:
 
 
 def write_new(files: dict[str, str]) -> None:
-    """Write files that other users cannot read, in folders that they cannot write to.
-
-    Raises:
-        CommandError: one of them exists, a folder is writable by others, or one cannot be written.
-    """
+    """Write files that other users cannot read, in folders that they cannot write to."""
     for path in files:
         if os.path.lexists(path):
             raise CommandError(
@@ -272,11 +264,7 @@ def test_guards(arguments: argparse.Namespace) -> int:
 
 
 def list_tested_guards(folder: str) -> list[str]:
-    """Return the guards of a folder that have cases.
-
-    Raises:
-        CommandError: no guard has cases.
-    """
+    """Return the guards of a folder that have cases."""
     try:
         files = sorted(os.listdir(os.path.join(folder, CASES)))
     except OSError:

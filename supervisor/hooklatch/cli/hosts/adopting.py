@@ -84,11 +84,7 @@ def make_adopted(layout: SettingsLayout, other: OtherHook, here: str) -> Adopted
 def plan_adoption(
     layout: SettingsLayout, path: str, handlers: Mapping[str, Mapping[str, Any]], others: Sequence[OtherHook], here: str
 ) -> list[FileEdit]:
-    """Return the edit of the file that our entries go into, and of each other file that a hook is taken out of.
-
-    Raises:
-        FileError: one of them cannot be read.
-    """
+    """Return the edit of the file that our entries go into, and of each other file that a hook is taken out of."""
     taken: dict[str, list[AdoptedHandler]] = {path: []}
     for other in others:
         if not read_why_not(layout, other):
@@ -125,12 +121,7 @@ def list_adopted(host: str, environ: Mapping[str, str]) -> Iterator[AdoptedHandl
 def adopt_handlers(
     layout: SettingsLayout, adopted: Sequence[AdoptedHandler], arguments: argparse.Namespace
 ) -> FileEdit | None:
-    """Have the daemon run these hooks, and return the edit that was made.
-
-    Raises:
-        CommandError: a daemon that listens does not run them; nothing was changed then.
-        FileError: the file cannot be written.
-    """
+    """Have the daemon run these hooks, and return the edit that was made."""
     others = {each.digest: each for each in [*list_adopted(layout.name, os.environ), *adopted]}
     adopted = list(others.values())
     path = os.path.join(find_hooks_folder(arguments, None), f"adopted_{layout.name.replace('-', '_')}{ENDING}")
@@ -187,11 +178,7 @@ def list_inactive(ids: set[str], path: str, arguments: argparse.Namespace) -> st
 
 
 def give_back_handlers(layout: SettingsLayout, arguments: argparse.Namespace) -> Iterator[tuple[FileEdit, str | None]]:
-    """Delete the daemon's file of a host's hooks, and have the daemon forget them; yield the edit.
-
-    Raises:
-        FileError: it cannot be deleted.
-    """
+    """Delete the daemon's file of a host's hooks, and have the daemon forget them; yield the edit."""
     name = f"adopted_{layout.name.replace('-', '_')}{ENDING}"
     for path, installed in install_record.list_installed(os.environ).items():
         if installed.host != layout.name or os.path.basename(path) != name:

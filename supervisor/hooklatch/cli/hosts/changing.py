@@ -59,11 +59,7 @@ def plan_install(
     path: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str],
     adopted: Sequence[AdoptedHandler] = (),
 ) -> FileEdit:  # fmt: skip
-    """Return the edit that gives each event its handler, and takes `adopted` out beside what was taken out before.
-
-    Raises:
-        FileError: the file cannot be read or naming_file; the text says where, and what to do.
-    """
+    """Return the edit that gives each event its handler, and takes `adopted` out beside what was taken out before."""
     before = settings_files.read_if_present(path)
     mark, text = split_bom(path, before)
     with naming_file(path):
@@ -94,11 +90,7 @@ def parse_value(text: str) -> object:
 
 
 def plan_plugin_install(path: str, text: str, environ: Mapping[str, str]) -> FileEdit:
-    """Return the edit that makes a file of our own.
-
-    Raises:
-        FileError: there is a file of that name that is not ours, or it cannot be read.
-    """
+    """Return the edit that makes a file of our own."""
     before = settings_files.read_if_present(path)
     if before is not None and not is_plugin(before):
         raise FileError(f"{path} is not hooklatch's; move it away, then install again")
@@ -106,11 +98,7 @@ def plan_plugin_install(path: str, text: str, environ: Mapping[str, str]) -> Fil
 
 
 def plan_settings_uninstall(path: str, shape: SettingsShape, environ: Mapping[str, str]) -> FileEdit:
-    """Return the edit that takes all our entries out of a file.
-
-    Raises:
-        FileError: the file cannot be read or naming_file.
-    """
+    """Return the edit that takes all our entries out of a file."""
     before = settings_files.read_if_present(path)
     with naming_file(path):
         without, backup = remove_own_entries(path, before, shape, environ)
@@ -118,11 +106,7 @@ def plan_settings_uninstall(path: str, shape: SettingsShape, environ: Mapping[st
 
 
 def plan_plugin_uninstall(path: str, environ: Mapping[str, str]) -> FileEdit:
-    """Return the edit that deletes a file of our own; if the user edited it, a backup is made.
-
-    Raises:
-        FileError: it cannot be read.
-    """
+    """Return the edit that deletes a file of our own; if the user edited it, a backup is made."""
     before = settings_files.read_if_present(path)
     if before is None or not is_plugin(before):
         return FileEdit(path, before, before, before)
@@ -134,11 +118,7 @@ def plan_plugin_uninstall(path: str, environ: Mapping[str, str]) -> FileEdit:
 def plan_edit(
     path: str, insert: Callable[[str], str] | None, strip: Callable[[str], str], environ: Mapping[str, str]
 ) -> FileEdit:
-    """Return the edit that applies `insert` to the text of a file without our part; without `insert`, `strip` alone.
-
-    Raises:
-        FileError: the file cannot be read.
-    """
+    """Return the edit that applies `insert` to the text of a file without our part; without `insert`, `strip` alone."""
     before = settings_files.read_if_present(path)
     history = FileHistory(path, before, environ)
     without = history.original if history.is_untouched else strip_bytes(path, before, strip)
@@ -203,11 +183,7 @@ def remove_own_entries(
 
 
 def apply_edit(edit: FileEdit, host: str, environ: Mapping[str, str]) -> str | None:
-    """Apply an edit, and return the path of the backup that is now beside the file.
-
-    Raises:
-        FileError: it cannot be made; the file is as it was.
-    """
+    """Apply an edit, and return the path of the backup that is now beside the file."""
     path, before, after = edit.path, edit.old, edit.new
     known = install_record.list_installed(environ).get(path)
     if after is None:

@@ -1,8 +1,8 @@
 """A parser and an editor for a text of JSON with comments and trailing commas, which keeps every other byte as it is.
 
-A key that occurs twice is refused, since of two parsers each may take another value.  Nothing is serialised anew.  An
-added value is text in the file's own style (its indentation, its line ends, one line if the file is on one line), and a
-removed value takes its line and comma along.
+A key that occurs twice is refused, since of two parsers each may take another value: that raises JsoncError here, as
+does any text of another form.  Nothing is serialised anew.  An added value is text in the file's own style (its
+indentation, its line ends, one line if the file is on one line), and a removed value takes its line and comma along.
 """
 
 from __future__ import annotations
@@ -149,11 +149,7 @@ class JsoncParser:
 
 @functools.lru_cache(maxsize=4)  # an edit parses each of its texts several times
 def parse_jsonc(text: str) -> JsonNode | None:
-    """Return the value in a text, None if it holds only space and comments; callers must not change it.
-
-    Raises:
-        JsoncError: it is not JSON with comments, or a key occurs twice in one object.
-    """
+    """Return the value in a text, None if it holds only space and comments; callers must not change it."""
     parser = JsoncParser(text)
     position = parser.skip(0)
     if position == len(text):
@@ -202,11 +198,7 @@ def find_node(root: JsonNode | None, path: Path) -> JsonNode | None:
 
 
 def append_to_list(text: str, path: Sequence[str], value: Any) -> str:
-    """Return the text with a value as the last of the list at `path`, whose missing parents are made.
-
-    Raises:
-        JsoncError: the text is not JSON with comments, or a value on the path is not an object or not a list.
-    """
+    """Return the text with a value as the last of the list at `path`, whose missing parents are made."""
     return insert_value(text, path, value, is_list=True)
 
 

@@ -57,30 +57,18 @@ def read_items(value: object) -> list[dict[str, Any]]:
 
 
 def list_text_handlers(text: str) -> Iterator[InstalledHandler]:
-    """Yield every handler in the hooks of a text.
-
-    Raises:
-        JsoncError: the text is not JSON with comments.
-    """
+    """Yield every handler in the hooks of a text."""
     hooks = find_node(parse_jsonc(text), ("hooks",))
     return list_handlers((member.key, member.value.value) for member in (hooks.members if hooks is not None else ()))
 
 
 def find_entries(text: str) -> Iterator[InstalledHandler]:
-    """Yield our handlers in a text.
-
-    Raises:
-        JsoncError: the text is not JSON with comments.
-    """
+    """Yield our handlers in a text."""
     return (handler for handler in list_text_handlers(text) if handler.words)
 
 
 def add_entries(text: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the text with a handler for each event.
-
-    Raises:
-        JsoncError: the text is not JSON with comments, or its hooks are not lists.
-    """
+    """Return the text with a handler for each event."""
     if not handlers:
         return text
     root = parse_jsonc(text)
@@ -94,30 +82,18 @@ def add_entries(text: str, shape: SettingsShape, handlers: Mapping[str, Mapping[
 
 
 def restore_handler(text: str, event: str, handler: Mapping[str, Any], matcher: str, *, is_grouped: bool) -> str:
-    """Return the text with a handler that was taken out of it, as the last one of its event.
-
-    Raises:
-        JsoncError: the text is not JSON with comments, or its hooks are not lists.
-    """
+    """Return the text with a handler that was taken out of it, as the last one of its event."""
     group = {**({"matcher": matcher} if matcher else {}), "hooks": [dict(handler)]}
     return append_to_list(text, ("hooks", event), group if is_grouped else dict(handler))
 
 
 def remove_entries(text: str, original: object = None) -> str:
-    """Return the text without our handlers, and without parents that are empty then and not so in the `original` value.
-
-    Raises:
-        JsoncError: the text is not JSON with comments.
-    """
+    """Return the text without our handlers, and without parents that are empty then and not so in the `original` value."""
     return remove_handlers(text, lambda handler: bool(handler.words), original)
 
 
 def remove_handlers(text: str, is_meant: Callable[[InstalledHandler], bool], original: object = None) -> str:
-    """Return the text without some handlers, as `remove_entries` does it.
-
-    Raises:
-        JsoncError: the text is not JSON with comments.
-    """
+    """Return the text without some handlers, as `remove_entries` does it."""
     while (found := next(filter(is_meant, list_text_handlers(text)), None)) is not None:
         path = found.path
         text = remove_child(text, path)

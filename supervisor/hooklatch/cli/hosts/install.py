@@ -324,11 +324,7 @@ def plan_uninstall(layout: SettingsLayout, path: str) -> FileEdit:
 
 
 def find_layout(name: str) -> tuple[Host, SettingsLayout]:
-    """Return a host by any of its names, with its settings.
-
-    Raises:
-        CommandError: no host has that name, or it has no settings that could be written.
-    """
+    """Return a host by any of its names, with its settings."""
     try:
         host = find_host(name)
     except UnknownHostError as error:
@@ -355,11 +351,7 @@ def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) ->
 def list_installed_events(
     host: Host, layout: SettingsLayout, version: Version | None, also: list[str]
 ) -> Iterator[tuple[str, HostEventSpec]]:
-    """Yield the events that get an entry.
-
-    Raises:
-        CommandError: an event of --also does not exist.
-    """
+    """Yield the events that get an entry."""
     for event in also:
         if event not in host.events or not host.events[event].event:
             raise CommandError(Exit.USAGE, f"{host.title} has no event {event!r} that a hook can be on")
@@ -379,11 +371,7 @@ def list_left_out_events(host: Host, layout: SettingsLayout, version: Version | 
 
 
 def choose_program(arguments: argparse.Namespace) -> tuple[list[str], str]:
-    """Return the words that start the entry, and why it is the Python form if the operator has not asked for that.
-
-    Raises:
-        CommandError: the C form is asked for, and cannot be had.
-    """
+    """Return the words that start the entry, and why it is the Python form if the operator has not asked for that."""
     if arguments.form == "python":
         return python_form(), ""
     try:

@@ -73,20 +73,12 @@ def load_install_state(path: str) -> tuple[bytes | None, InstallState]:
 
 
 def list_installed(environ: Mapping[str, str]) -> dict[str, InstalledFile]:
-    """Return what was installed, by the path of each file.
-
-    Raises:
-        FileError: the record is there and cannot be read.
-    """
+    """Return what was installed, by the path of each file."""
     return load_install_state(install_state_path(environ))[1].files
 
 
 def remember_file(environ: Mapping[str, str], path: str, file: InstalledFile) -> None:
-    """Add a written file to the record.
-
-    Raises:
-        FileError: the record cannot be written.
-    """
+    """Add a written file to the record."""
     target = install_state_path(environ)
     made = settings_files.make_folders(target)
     before, record = load_install_state(target)
@@ -96,20 +88,12 @@ def remember_file(environ: Mapping[str, str], path: str, file: InstalledFile) ->
 
 
 def list_accepted(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the hooks of others that the operator accepted, by their digests.
-
-    Raises:
-        FileError: the record is there and cannot be read.
-    """
+    """Return the hooks of others that the operator accepted, by their digests."""
     return load_install_state(install_state_path(environ))[1].accepted
 
 
 def remember_accepted(environ: Mapping[str, str], accepted: Mapping[str, str]) -> None:
-    """Add hooks of others to what the operator accepted.
-
-    Raises:
-        FileError: the record cannot be written.
-    """
+    """Add hooks of others to what the operator accepted."""
     target = install_state_path(environ)
     made = settings_files.make_folders(target)
     before, record = load_install_state(target)
@@ -124,22 +108,14 @@ def start_environment_path(environ: Mapping[str, str]) -> str:
 
 
 def remember_environment(environ: Mapping[str, str]) -> None:
-    """Write the variables with which a forwarder starts a daemon.
-
-    Raises:
-        FileError: they cannot be written.
-    """
+    """Write the variables with which a forwarder starts a daemon."""
     target = start_environment_path(environ)
     settings_files.make_folders(target)
     settings_files.replace_file(target, settings_files.read_if_present(target), encode_start_environment(environ))
 
 
 def forget_file(environ: Mapping[str, str], path: str) -> None:
-    """Remove a file from the record; with the last file, the record is deleted.
-
-    Raises:
-        FileError: the record cannot be written.
-    """
+    """Remove a file from the record; with the last file, the record is deleted."""
     target = install_state_path(environ)
     before, record = load_install_state(target)
     if before is None or record.files.pop(path, None) is None:

@@ -83,11 +83,7 @@ def make_requirements(handlers: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def plan_managed(path: str, text: str | None, environ: Mapping[str, str]) -> FileEdit:
-    """Return the edit that makes a managed file, or deletes it if `text` is None.
-
-    Raises:
-        FileError: it is not ours, or cannot be read.
-    """
+    """Return the edit that makes a managed file, or deletes it if `text` is None."""
     before = settings_files.read_if_present(path)
     new = None if text is None else text.encode()
     if before is not None and before != new and not is_own_file(path, before, environ):
@@ -119,11 +115,7 @@ def is_own_file(path: str, data: bytes, environ: Mapping[str, str]) -> bool:
 
 
 def write_managed(edit: FileEdit, host: str, environ: Mapping[str, str]) -> None:
-    """Write or delete a managed file, which every user can read.
-
-    Raises:
-        FileError: it cannot be written; only root can.
-    """
+    """Write or delete a managed file, which every user can read."""
     known = install_record.list_installed(environ).get(edit.path)
     if edit.new is None:
         if edit.old is not None:

@@ -1,7 +1,7 @@
 """Files of other programs: read whole, replaced at once, with a backup beside them.
 
 Mode, owner and symbolic links stay as they are: the target of a link is replaced, not the link.  A file that changed
-since it was read is not replaced.
+since it was read is not replaced.  What cannot be done raises FileError, with the name of the file.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ class FileError(Exception):
 
 
 def read_if_present(path: str) -> bytes | None:
-    """Return a file's bytes, None if it is not there.
-
-    Raises:
-        FileError: it is there and cannot be read, is too large, or is not a regular file.
-    """
+    """Return a file's bytes, None if it is not there."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -55,11 +51,7 @@ def read_if_present(path: str) -> bytes | None:
 
 
 def make_folders(path: str, *, mode: int = 0o700) -> list[str]:
-    """Make the folders above a path; return those that were made, outermost first.
-
-    Raises:
-        FileError: one cannot be made.
-    """
+    """Make the folders above a path; return those that were made, outermost first."""
     missing: list[str] = []
     folder = os.path.dirname(path)
     while folder and not os.path.lexists(folder):
@@ -92,9 +84,6 @@ def replace_file(path: str, before: bytes | None, after: bytes, *, mode: int = 0
     """Replace the bytes of a file atomically, and sync it; `before` is what it must hold, None if it must not exist.
 
     A new file gets this mode.
-
-    Raises:
-        FileError: it cannot be written, or another program changed it; it is not replaced then.
     """
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -145,11 +134,7 @@ def drop_file(path: str) -> None:
 
 
 def back_up_file(path: str, data: bytes) -> str:
-    """Write bytes beside a file, under a name that is free; return it.
-
-    Raises:
-        FileError: it cannot be written.
-    """
+    """Write bytes beside a file, under a name that is free; return it."""
     target = os.path.realpath(path)
     number = 0
     while True:
@@ -167,11 +152,7 @@ def back_up_file(path: str, data: bytes) -> str:
 
 
 def delete_file(path: str, before: bytes) -> None:
-    """Delete a file that holds these bytes.
-
-    Raises:
-        FileError: it holds other bytes, or cannot be deleted.
-    """
+    """Delete a file that holds these bytes."""
     if read_if_present(path) != before:
         raise FileError(f"{path} was changed by another program at this moment; try again")
     try:

@@ -363,11 +363,7 @@ def choose_layout() -> WatchLayout:
 
 
 def check_names(link: AdminConnection, filters: Filters) -> None:
-    """Reject an unknown event, and warn of an unknown hook: silence would read as "nothing happens".
-
-    Raises:
-        CommandError: the event does not exist.
-    """
+    """Reject an unknown event, and warn of an unknown hook: silence would read as "nothing happens"."""
     if filters.event is not None:
         check_event(link, filters.event)
     if filters.hook is None:

@@ -5,6 +5,7 @@ command is chosen, so that no command pays for the imports of another one.  Ever
 its name or after it.  A misspelt word gets the nearest name as a suggestion.  A command that only has commands below it
 prints its help and ends with 64: nothing was done, and a script must not take that for success.
 
+What is missing, invalid or refused raises CommandError in the functions of every command, with what to do.
 Below 64 a command did its work and the code is its result; from 64 on it failed, with the codes of sysexits(3).
 """
 

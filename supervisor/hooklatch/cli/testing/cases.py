@@ -215,11 +215,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
-    """Read a file of cases; paths in it are relative to `folder`.
-
-    Raises:
-        CommandError: it is invalid; the text has the place, and what to write.
-    """
+    """Read a file of cases; paths in it are relative to `folder`."""
     cases: list[Case] = []
     try:
         for line, error_place, table in (read_toml_cases if name.endswith(".toml") else read_jsonl_cases)(name, data):

@@ -100,11 +100,7 @@ def find_default_config(arguments: argparse.Namespace) -> str:
 
 
 def list_check_targets(named: list[str]) -> list[CheckTarget]:
-    """Return the targets of these names in their order; Python files are one target together.
-
-    Raises:
-        CommandError: a name does not exist, or declares no hooks.
-    """
+    """Return the targets of these names in their order; Python files are one target together."""
     from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 
     configs: dict[str, CheckTarget] = {}
@@ -138,11 +134,7 @@ def find_main_config(path: str) -> str:
 
 
 def check_target(target: CheckTarget) -> ConfigCheck:
-    """Load a target, and return the findings.
-
-    Raises:
-        CommandError: hooks cannot be run here.
-    """
+    """Load a target, and return the findings."""
     check, failures = ConfigCheck(target.what), list[str]()
     with make_own_folder() as scratch:
         from hooklatch.testing.daemon import make_daemon_options, write_source_config

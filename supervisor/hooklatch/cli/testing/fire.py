@@ -126,11 +126,7 @@ def find_working_directory() -> str:
 
 
 def read_payload(name: str) -> bytes:
-    """Return the JSON object in a file, or in standard input for "-", on one line.
-
-    Raises:
-        CommandError: it cannot be read, or is not a JSON object.
-    """
+    """Return the JSON object in a file, or in standard input for "-", on one line."""
     where = "standard input" if name == "-" else name
     try:
         if name == "-":
@@ -148,9 +144,6 @@ def read_piped_payload(timeout: float | None = None) -> bytes | None:
     """Return the JSON object on standard input if that is a pipe or a file; an empty one otherwise, or if it is empty.
 
     Return None for a pipe on which neither a byte nor its end has come within `timeout`; it was not read.
-
-    Raises:
-        CommandError: it is not a JSON object.
     """
     mode = os.fstat(0).st_mode
     # Shells only create these for "<" and "|"; agents leave sockets open there, which never reach EOF.

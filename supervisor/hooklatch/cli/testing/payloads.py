@@ -96,11 +96,7 @@ def add_choice(parser: Parser) -> None:
 
 
 def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -> SelectedFires:
-    """Find the decisions that the options choose; with `numbers` only those with these numbers.
-
-    Raises:
-        CommandError: there is no record, or no such decision has a payload.
-    """
+    """Find the decisions that the options choose; with `numbers` only those with these numbers."""
     folder = record_folder(arguments)
     filters = msgspec.structs.replace(read_filters(arguments), kind="decision")
     try:
@@ -133,11 +129,7 @@ def find_first_seq(records: Sequence[dict[str, Any]]) -> int:
 
 
 def read_kept_fires(selected: SelectedFires) -> Iterator[KeptFire]:
-    """Yield the fires of selected decisions, the oldest first.
-
-    Raises:
-        CommandError: a payload cannot be read.
-    """
+    """Yield the fires of selected decisions, the oldest first."""
     for record in selected.records:
         try:
             kept = msgspec.json.decode(read_payload_line(selected.places[record["payload_kept"]]), type=KeptPayload)
@@ -165,11 +157,7 @@ class PayloadCase(msgspec.Struct, frozen=True):
 def select_payload_cases(
     parts: DaemonComponents, hooks: Sequence[Hook], arguments: argparse.Namespace, function: str | None
 ) -> list[PayloadCase]:
-    """Return the payloads to fire at these hooks.
-
-    Raises:
-        CommandError: no hook has that name, a payload or a case cannot be read, or its event is not known.
-    """
+    """Return the payloads to fire at these hooks."""
     chosen = [hook for hook in hooks if function is None or is_called(hook, function)]
     if not chosen:
         if not hooks:

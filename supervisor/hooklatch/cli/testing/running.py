@@ -180,11 +180,7 @@ def select_matching_hooks(params: FireParams, event: str, parts: DaemonComponent
 
 @contextmanager
 def make_own_folder() -> Generator[str]:
-    """Make a temporary directory for the daemon of a command.
-
-    Raises:
-        CommandError: hooks cannot be run on this system.
-    """
+    """Make a temporary directory for the daemon of a command."""
     from hooklatch.testing.daemon import NotHereError, check_system, make_scratch_folder
 
     try:
@@ -221,11 +217,7 @@ def run_async(function: Callable[..., Coroutine[object, object, None]], *argumen
 
 
 def check_case(case: Case, parts: DaemonComponents) -> None:
-    """Reject a case that can never pass.
-
-    Raises:
-        CommandError: its event, dialect or verdict does not exist.
-    """
+    """Reject a case that can never pass."""
     from hooklatch.cli.testing.cases import find_case_problem
     from hooklatch.core.protocol import RpcError
 

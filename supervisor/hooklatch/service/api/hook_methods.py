@@ -137,11 +137,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return answer
 
     async def _settings(self, connection: Connection, params: SettingsParams) -> SettingsAnswer:
-        """Read a settings file as in hooks.d, for a client that registers its hooks.
-
-        Raises:
-            RpcError: the product that reads it cannot be loaded, or fails.
-        """
+        """Read a settings file as in hooks.d, for a client that registers its hooks."""
 
         def read() -> SettingsAnswer:
             product = load_product(FILES, ".json", ForeignFile)
@@ -359,11 +355,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         return reloaded
 
     async def _reload(self, connection: Connection, params: ReloadParams) -> ReloadAnswer:
-        """Reload all, or build one source afresh.
-
-        Raises:
-            RpcError: there is no such source, or the params contradict each other.
-        """
+        """Reload all, or build one source afresh."""
         if params.id is not None and params.accept_removed:
             text = 'give an "id" or "accept_removed"; to remove one hook that has vanished: hooklatch hooks remove ID'
             raise RpcError(ErrorCode.INVALID_PARAMS, text)
@@ -381,11 +373,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
     def _find_location(self, name: str) -> str:
-        """Return the location of the source that a name means: its own path or module, or a hook on it.
-
-        Raises:
-            RpcError: there is none, or a client serves the hook.
-        """
+        """Return the location of the source that a name means: its own path or module, or a hook on it."""
         if name in self.files.sources:
             return name
         hook = find_named_hook(name, self.registries.every_hook()).hooks[0]

@@ -255,9 +255,6 @@ class HookReports(msgspec.Struct, frozen=True):
         """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
 
         A session sees only the failures of its own hooks, since those of others may quote others' payloads.
-
-        Raises:
-            RpcError: there is no such hook.
         """
         name, registries = params.id, self.parts.registries
         viewer = select_viewed_session(self.parts.sessions, connection, params.session)

@@ -56,12 +56,7 @@ class HostMethods:
         return {"host": ApiMethod(HostParams, self._host)}
 
     async def _host(self, connection: Connection, params: HostParams) -> HookOutput:
-        """Answer one event.
-
-        Raises:
-            RpcError: there is no such host, so the form of a refusal is unknown.  The forwarder then does as without
-                a daemon.
-        """
+        """Answer one event."""
         # The adapters are imported for the first event.  If they cannot be, the forwarder refuses as without a daemon.
         from hooklatch.hosts import canary
         from hooklatch.hosts.host import UnreadableError

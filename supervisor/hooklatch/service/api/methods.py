@@ -1,6 +1,7 @@
 """The table of the protocol's methods, by the role of a connection; `fire` is answered here.  And what products add.
 
-One object serves all connections; what belongs to one connection is on the connection.
+One object serves all connections; what belongs to one connection is on the connection.  Of a request that is refused,
+the function that finds it out raises RpcError.
 
 Each part that a product adds (`hooklatch/products.py`) has a slot that is empty until it is wanted:
 
@@ -99,11 +100,7 @@ class ContributedMethods(Protocol):
         ...
 
     def load_methods(self) -> None:
-        """Load the product.
-
-        Raises:
-            RpcError: it cannot be loaded.
-        """
+        """Load the product."""
         ...
 
 
@@ -138,11 +135,7 @@ class ApiMethods:
         }
 
     def handle(self, connection: Connection, request: IncomingRequest) -> Awaitable[object]:
-        """Return the awaitable answer of one request.
-
-        Raises:
-            RpcError: the request is wrong, or the connection may not make it.
-        """
+        """Return the awaitable answer of one request."""
         fault: str | None = None
         if connection.role == "link":  # none of its methods is a fire
             return self._answer(connection, request)
@@ -244,11 +237,7 @@ def load_later(names: Iterable[str], load: Callable[[], MethodTable]) -> MethodT
 
 
 def require_session(connection: Connection) -> AgentSession:
-    """Return the session of a connection.
-
-    Raises:
-        RpcError: it has none.
-    """
+    """Return the session of a connection."""
     if connection.session is None:
         raise RpcError(
             ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
@@ -257,21 +246,13 @@ def require_session(connection: Connection) -> AgentSession:
 
 
 def check_live(session: AgentSession) -> None:
-    """Refuse a request whose session ended while something was loaded for it.
-
-    Raises:
-        RpcError: the session was closed.
-    """
+    """Refuse a request whose session ended while something was loaded for it."""
     if session.has_ended:
         raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed during this request")
 
 
 def select_viewed_session(sessions: Sessions, connection: Connection, session_id: str | None) -> AgentSession | None:
-    """Return the session whose snapshot a report shows: the connection's own, one below it, or for an admin any.
-
-    Raises:
-        RpcError: there is no such session, or this connection may not see it.
-    """
+    """Return the session whose snapshot a report shows: the connection's own, one below it, or for an admin any."""
     own = connection.session
     if session_id is None or (own is not None and own.id == session_id):
         return own
@@ -355,11 +336,7 @@ class PolicyContribution(Contribution, Fleet):
         raise NotImplementedError
 
     def admit(self, connection: Connection, role: str, token: str | None, *, has_session: bool) -> None:
-        """Give a connection the role of a link.
-
-        Raises:
-            RpcError: it may not have it.
-        """
+        """Give a connection the role of a link."""
         raise NotImplementedError
 
 
@@ -429,11 +406,7 @@ class ContributionSlot(Generic[P]):
         return self._loaded.of_links if role == "link" else self._loaded.of_administrators
 
     def load_methods(self) -> None:
-        """Load the product for its methods.
-
-        Raises:
-            RpcError: it cannot be loaded.
-        """
+        """Load the product for its methods."""
         try:
             self.use()
         except ProductError as error:

@@ -113,11 +113,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
     async def _trust(self, connection: Connection, params: FolderParams) -> TrustAnswer:
-        """Pin the present files of a project, so that its hooks fire in the sessions that work there.
-
-        Raises:
-            RpcError: there is nothing to trust, or another user could have written it.
-        """
+        """Pin the present files of a project, so that its hooks fire in the sessions that work there."""
         try:
             project, pins = await look_in_thread(lambda: pin_project(params.folder))
         except (UnsafeFileError, OSError) as error:
@@ -197,12 +193,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {"asks": list(self.asks)}
 
     async def _answer_ask(self, connection: Connection, params: AnswerParams) -> AskAnswer:
-        """Resolve an ask by a person's answer; the process and the user that sent it are recorded.
-
-        Raises:
-            RpcError: the ask is not open, or has another payload; or the answer came too late or could not be
-                recorded, and the ask is denied.
-        """
+        """Resolve an ask by a person's answer; the process and the user that sent it are recorded."""
         if not params.reason.strip():
             raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it stays in the record')
         pid, uid = connection.peer

@@ -123,11 +123,7 @@ class Registrar(msgspec.Struct, frozen=True):
     dialects: Dialects
 
     def read(self, tables: HookTables, registrant: Registrant) -> list[RequestedHook]:
-        """Check definitions, without side effects.
-
-        Raises:
-            RpcError: one of them is refused, and so all are, unless each is registered by itself; or they are too many.
-        """
+        """Check definitions, without side effects."""
         natives = self._read_tables(tables, registrant)
         taken = {native.table.get("id") for _, native in natives if isinstance(native.table.get("id"), str)}
         taken |= registrant.own.keys()
@@ -148,11 +144,7 @@ class Registrar(msgspec.Struct, frozen=True):
     async def make_hooks(
         self, requested_hooks: list[RequestedHook], connection: Connection, registrant: Registrant
     ) -> MadeHooks:
-        """Load the sources of these definitions, and make the hooks; there is no checkpoint after the last load.
-
-        Raises:
-            RpcError: one of them cannot be loaded, and so none is registered, unless each is registered by itself.
-        """
+        """Load the sources of these definitions, and make the hooks; there is no checkpoint after the last load."""
         loaded_hooks = list(requested_hooks)
         for index, requested in enumerate(requested_hooks):
             if requested.source is not None and requested.definition is not None:
@@ -234,11 +226,7 @@ class Registrar(msgspec.Struct, frozen=True):
     def _stand_in(
         self, hook: RequestedHook, error: RpcError, registrant: Registrant, hook_id: str | None = None
     ) -> RequestedHook:
-        """Return a hook that fails, in place of one that is refused.
-
-        Raises:
-            RpcError: the error, if one refusal refuses the whole call.
-        """
+        """Return a hook that fails, in place of one that is refused."""
         if not registrant.is_each or hook.definition is None:
             raise error
         definition = hook.definition
@@ -333,11 +321,7 @@ def read_requested_hooks(at: int, native: NativeHook, registrant: Registrant) ->
 
 
 def check_limits(requested_hooks: list[RequestedHook], own: Mapping[str, int]) -> None:
-    """Refuse definitions that take a session, with its `own`, over its limits.
-
-    Raises:
-        RpcError: it would have too many hooks, or too large ones.
-    """
+    """Refuse definitions that take a session, with its `own`, over its limits."""
     # A hook that is registered again replaces the one of its id, so it counts once.
     sizes = {**own} | {hook.definition.id: hook.size for hook in requested_hooks if hook.definition is not None}
     if len(sizes) > MAX_HOOKS:

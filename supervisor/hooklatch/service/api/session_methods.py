@@ -221,11 +221,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _open(
         self, connection: Connection, hello: HelloParams, dialect: Dialect | None
     ) -> tuple[AgentSession, list[RefusedDefinition] | None]:
-        """Open the session that a client requests, or join it; return it with the hooks that were refused.
-
-        Raises:
-            RpcError: a part of the request was refused, and nothing has happened.
-        """
+        """Open the session that a client requests, or join it; return it with the hooks that were refused."""
         params = hello.session or SessionParams()
         emitted = frozenset(self.dialect_dispatcher.canonical_name(dialect, event) for event in hello.emits)
         required = frozenset(

@@ -39,11 +39,7 @@ class SkippedFires(msgspec.Struct, frozen=True):
         return {"skipped": ApiMethod(SkippedParams, self._skipped)}
 
     async def _skipped(self, connection: Connection, params: SkippedParams) -> EmptyAnswer:
-        """Take one report.
-
-        Raises:
-            RpcError: it names an event that may not be skipped; then nothing of it counts.
-        """
+        """Take one report."""
         session, harmless = require_session(connection), self.registries.catalogue.harmless
         if unskippable := params.events.keys() - harmless:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"{min(unskippable)!r} is not an event that may be skipped")
