@@ -88,7 +88,7 @@ def restore_handler(text: str, event: str, handler: Mapping[str, Any], matcher: 
 
 
 def remove_entries(text: str, original: object = None) -> str:
-    """Return the text without our handlers, and without parents that are empty then and not so in the `original` value."""
+    """Return the text without our handlers, and without parents that are then empty, and not in the `original`."""
     return remove_handlers(text, lambda handler: bool(handler.words), original)
 
 
