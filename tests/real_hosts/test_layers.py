@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(600)]
 
 GUARD = "forbidding.py"
 WITH_COMMANDS: list[Host] = [ClaudeCode(), Codex(), Gemini(), Copilot()]
+SEEN = {"skips the hooks of settings": ["unasked"], "skips every hook": [], "overrules a refusal": ["overruled"]}
 MODS = {
     "skips the hooks of settings": "on('classic.PreToolUse', async ($, e, next) => ({}))",
     "skips every hook": "on('classic.*', async ($, e, next) => ({}))",
@@ -68,6 +69,12 @@ def left(it: Guarded) -> set[str]:
     }
 
 
+def seen(it: Guarded) -> list[str]:
+    """Return the words for the calls that did not run as judged."""
+    lines = it.ground.run("log", "--kind", "fault", "--json").stdout.splitlines()
+    return [entry["cause"] for entry in map(json.loads, lines) if "cause" in entry]
+
+
 def problems(it: Guarded) -> list[str]:
     said = json.loads(it.command("doctor", "--json").stdout)
     return [one["what"] for one in said["problems"]]
@@ -88,6 +95,19 @@ def test_a_hook_beside_ours_that_rewrites_is_named_and_once_adopted_it_is_judged
         assert named_then == []
         assert left(it) == set()
         assert "not-that" in outcome.told_of("main", 0)
+
+
+@pytest.mark.parametrize("host", WITH_COMMANDS, ids=lambda host: host.name)
+def test_a_call_that_a_hook_beside_ours_rewrites_is_seen_as_altered(host: Host, stage: Stage) -> None:
+    skip_without(host)
+    with guarded(host, stage, GUARD, is_installed=False) as it, serving(it.ground):
+        add_rewriting_hook(it)
+        it.install(*host.install_words)
+        it.play(it.turn("HARMLESS"))
+
+        # Copilot runs them in turn, ours first or last: then the guard is shown what runs, or the other's work is ours.
+        assert seen(it) == (["altered"] if left(it) == {"FORBIDDEN"} else [])
+        assert left(it) == {"FORBIDDEN"} or host.name == "copilot"
 
 
 @pytest.mark.parametrize("host", [*WITH_COMMANDS, OpenCode()], ids=lambda host: host.name)
@@ -139,3 +159,4 @@ def test_a_mod_leaves_a_user_install_out_and_not_a_managed_one(mod: str, layer: 
 
         assert left(it) == ({"FORBIDDEN.ran"} if layer == "--user" else set())
         assert len(named) == (1 if layer == "--user" else 0)
+        assert seen(it) == (SEEN[mod] if layer == "--user" else [])

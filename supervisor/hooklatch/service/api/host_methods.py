@@ -94,7 +94,8 @@ class HostMethods:
         if spec.kind == "gate" and budget is not None:
             params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
         if spec.after is not None:
-            return await self._fire_result(host, native, msgspec.structs.replace(request, params=params), session)
+            request = msgspec.structs.replace(request, params=params)
+            return await self._fire_result(host, native, request, session, report)
         request = msgspec.structs.replace(request, params=NO_PARAMS, payload=NO_PAYLOAD)
         if spec.event == "session_start":  # a person reads what the host shows then
             warnings = await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
@@ -127,7 +128,7 @@ class HostMethods:
             return self._render_failure(host, native.name, "protocol", describe_host_bug(host, error))
 
     async def _fire_result(
-        self, host: Host, native: HostEvent, request: HostFire, session: AgentSession | None
+        self, host: Host, native: HostEvent, request: HostFire, session: AgentSession | None, report: CallReport
     ) -> HookOutput:
         """Fire what a tool gave, and after that the event that tells what ran."""
         from hooklatch.service.dispatch.results import fire_result
@@ -135,7 +136,8 @@ class HostMethods:
         is_gated = self._is_heard(native.spec, session)
         try:
             return await fire_result(
-                self._dispatcher, host, native, request, session, make_decision_adapter, is_gated=is_gated
+                self._dispatcher, host, native, request, session, make_decision_adapter, report=report,
+                is_gated=is_gated,
             )  # fmt: skip
         except RpcError as error:
             return self._render_failure(host, native.name, "protocol", error.message)

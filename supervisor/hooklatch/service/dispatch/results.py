@@ -13,7 +13,7 @@ import trio
 from hooklatch.core.messages import FireDecision
 from hooklatch.hosts.host import CONTEXT_WAIT, HookOutput, Host, HostEvent, HostFire
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.fires import DecisionAdapter
+from hooklatch.service.dispatch.fires import CallReport, DecisionAdapter
 from hooklatch.service.registry.sessions import AgentSession
 
 __all__ = ["fire_result"]
@@ -27,6 +27,7 @@ async def fire_result(
     session: AgentSession | None,
     make_adapter: Callable[[Host, HostEvent], DecisionAdapter],
     *,
+    report: CallReport,
     is_gated: bool,
 ) -> HookOutput:
     """Fire both events, and return the host's output for both decisions.
@@ -47,7 +48,7 @@ async def fire_result(
         return answers[0]
 
     params = msgspec.structs.replace(params, event=request.after, timeout=None)
-    receipt = dispatcher.fire_later(params, session, adapt_decision=take, payload=payload)
+    receipt = dispatcher.fire_later(params, session, adapt_decision=take, payload=payload, report=report)
     if after.kind == "context" and receipt["accepted"]:
         with trio.move_on_after(CONTEXT_WAIT):  # its hooks go on, but no agent waits longer for what they say
             await decided.wait()
