@@ -288,11 +288,7 @@ def measure_workers(parts: StatusReport) -> Iterator[Metric]:
         workers[source, "starting"] += status["starting"]
         workers[source, "condemned"] += status["condemned"]
     yield make_metric_family(
-        "gauge",
-        "hooklatch_workers",
-        "Worker processes.",
-        ("source", "state"),
-        dict(workers.items()),
+        "gauge", "hooklatch_workers", "Worker processes.", ("source", "state"), dict(workers.items())
     )
     yield make_metric_family(
         "gauge", "hooklatch_waiting_calls", "Calls that wait for a worker.", ("source",), label_counts(waiting)

@@ -52,8 +52,7 @@ def guarded(guard: Guard, agent: Agent[Any]) -> Agent[Any]:
         ]
         server.tool_input_guardrails = [*others, tool_guardrail(guard)]
     return agent.clone(
-        tools=guarded_tools(guard, agent.tools),
-        input_guardrails=[*agent.input_guardrails, prompt_guardrail(guard)],
+        tools=guarded_tools(guard, agent.tools), input_guardrails=[*agent.input_guardrails, prompt_guardrail(guard)]
     )
 
 

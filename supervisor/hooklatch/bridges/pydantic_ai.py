@@ -68,13 +68,7 @@ def guard_hooks(guard: Guard, *, approvals: bool = False) -> Hooks[Any]:
 
     @hooks.on.tool_execute_error
     async def tool_error(
-        ctx: RunContext[Any],
-        /,
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: dict[str, Any],
-        error: Exception,
+        ctx: RunContext[Any], /, *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], error: Exception
     ) -> Any:
         await guard.tell("post_tool_use_failure", **describe_tool_call(call, args), error=error)
         raise error

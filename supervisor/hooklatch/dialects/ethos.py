@@ -41,11 +41,7 @@ ETHOS: Final = Dialect(
         "before_prompt_build": make_modifying_event(
             "prompt_build",
             {"history": "history"},
-            {
-                "prepend_system": "prependSystem",
-                "append_system": "appendSystem",
-                "override_system": "overrideSystem",
-            },
+            {"prepend_system": "prependSystem", "append_system": "appendSystem", "override_system": "overrideSystem"},
         ),
         "before_llm_call": make_void_event(
             "model_request", {"model": "model_id", "turnNumber": "turn", "requestId": "request_id"}
@@ -87,12 +83,7 @@ ETHOS: Final = Dialect(
         ),
         "inbound_claim": make_claiming_event(
             "message_claim",
-            {
-                "message": "message",
-                "message.platform": "platform",
-                "message.chatId": "chat_id",
-                "message.text": "text",
-            },
+            {"message": "message", "message.platform": "platform", "message.chatId": "chat_id", "message.text": "text"},
         ),
         "before_dispatch": make_claiming_event(
             "message_dispatch", {"platform": "platform", "chatId": "chat_id", "text": "text", "message": "message"}
@@ -101,8 +92,7 @@ ETHOS: Final = Dialect(
             "message_send", {"chatId": "chat_id", "message": "message"}, {"message": "message"}
         ),
         "message_received": make_void_event(
-            "message_received",
-            {"message": "message", "message.chatId": "chat_id", "message.messageId": "message_id"},
+            "message_received", {"message": "message", "message.chatId": "chat_id", "message.messageId": "message_id"}
         ),
         "message_sent": make_void_event(
             "message_sent", {"chatId": "chat_id", "messageId": "message_id", "message": "message"}

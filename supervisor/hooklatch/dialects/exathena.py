@@ -56,9 +56,7 @@ EVENTS: Final[dict[str, Any]] = {
     ),
     "ChatParams": make_gate_event(
         feed(
-            "pre_model",
-            {**SESSION, "request": "request", "messages": "messages"},
-            fills={"model_id": "request.model"},
+            "pre_model", {**SESSION, "request": "request", "messages": "messages"}, fills={"model_id": "request.model"}
         ),
         feed(
             "model_request",
@@ -91,8 +89,7 @@ EVENTS: Final[dict[str, Any]] = {
     ),
     # A run only compacts automatically there, so the trigger has a default that matchers can match.
     "PreCompact": make_gate_event(
-        feed("pre_compact", {"trigger": "trigger", "estimate": "estimate"}, defaults={"trigger": "auto"}),
-        words=HALT,
+        feed("pre_compact", {"trigger": "trigger", "estimate": "estimate"}, defaults={"trigger": "auto"}), words=HALT
     ),
     "PreCompactStage": make_listening_event("compact_stage", {"stage": "stage", "estimate": "estimate"}, **INJECT),
     "PostCompact": make_listening_event("post_compact", {"metadata": "metadata"}, **INJECT),

@@ -13,12 +13,7 @@ REQUEST = {**MODEL, "input": "request.input", "request_modifications": "request.
 RESPONSE = {**MODEL, "response": "response"}
 CALL = {"tool_name": "tool_name", "arguments": "tool_input"}
 DONE = {**CALL, "result": "tool_response"}
-ERROR = {
-    "error_type": "error_type",
-    "error_message": "message",
-    "error_source": "source",
-    "error_data": "data",
-}
+ERROR = {"error_type": "error_type", "error_message": "message", "error_source": "source", "error_data": "data"}
 DATA = {"event_type": "event_type", "data": "data", "metadata": "metadata"}
 STOP = {"deny": "stop"}  # should_continue = false, which all thirteen types can answer
 LAST: Final[dict[str, Any]] = {"view": "original", "combine": "last_wins"}
@@ -45,10 +40,7 @@ RADIUM: Final = Dialect(
             "before_model",
             feed("pre_model", REQUEST, **LAST),
             make_told_feed("model_request", REQUEST, when="passed"),
-            patch={
-                "request.input": "modified_input",
-                "request.request_modifications": "request_modifications",
-            },
+            patch={"request.input": "modified_input", "request.request_modifications": "request_modifications"},
         ),
         "AfterModel": make_typed_event(
             "after_model",

@@ -52,8 +52,7 @@ REASONIX: Final = Dialect(
         "SessionEnd": make_observing_event("session_end", {**COMMON, "reason": "reason"}),
         # Not in Reasonix yet; its author lists it as missing.  Keys are spelt as in its other events.
         "PreSubagent": make_gating_event(
-            "subagent_start",
-            {**COMMON, "subagentId": "subagent_id", "agentType": "agent_type", "prompt": "prompt"},
+            "subagent_start", {**COMMON, "subagentId": "subagent_id", "agentType": "agent_type", "prompt": "prompt"}
         ),
         "SubagentStop": make_observing_event(
             "subagent_stop",

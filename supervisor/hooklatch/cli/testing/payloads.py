@@ -12,14 +12,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.cli.terminal.records import (
-    CHOICES,
-    FILTERS,
-    add_moments,
-    make_choice_type,
-    read_filters,
-    record_folder,
-)
+from hooklatch.cli.terminal.records import CHOICES, FILTERS, add_moments, make_choice_type, read_filters, record_folder
 from hooklatch.cli.testing.cases import CaseTable, ExpectedDecision, make_case_params
 from hooklatch.cli.testing.policy_tests import read_cases
 from hooklatch.core.fire_params import FireParams

@@ -19,14 +19,7 @@ import msgspec
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import parse_record_time
-from hooklatch.cli.testing.payloads import (
-    LOST,
-    KeptFire,
-    SelectedFires,
-    add_choice,
-    read_kept_fires,
-    select_fires,
-)
+from hooklatch.cli.testing.payloads import LOST, KeptFire, SelectedFires, add_choice, read_kept_fires, select_fires
 from hooklatch.cli.testing.running import FireRunner, decide_fire, make_own_folder, run_async
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.protocol import RpcError

@@ -17,12 +17,7 @@ from collections import deque
 
 from hooklatch.client.protocol.light_json import is_list, is_object, parse_json, serialize_json
 from hooklatch.core.text import is_unicode
-from hooklatch.errors import (
-    DaemonUnreachableError,
-    InvalidPayloadError,
-    RequestFailedError,
-    UnreadableAnswerError,
-)
+from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import PROTOCOL, VERSION
 
 TYPE_CHECKING = False

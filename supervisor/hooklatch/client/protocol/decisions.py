@@ -265,12 +265,7 @@ def make_local_decision(event: str, cause: Cause, message: str) -> Decision:
 def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) -> Decision:
     """Refuse an action that hooks left open: no person approved it, or their answers never agreed on one input."""
     return LocalDecision(
-        event=event,
-        verdict="deny",
-        cause=cause,
-        reason=reason,
-        layer=because_of.layer,
-        hook=because_of.hook,
+        event=event, verdict="deny", cause=cause, reason=reason, layer=because_of.layer, hook=because_of.hook
     )
 
 

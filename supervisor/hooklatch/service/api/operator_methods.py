@@ -30,14 +30,7 @@ from hooklatch.service.transport.connection import Connection
 from hooklatch.threads import look_in_thread
 
 if TYPE_CHECKING:
-    from hooklatch.core.answers import (
-        AskAnswer,
-        AsksAnswer,
-        ResumeAnswer,
-        SuspendAnswer,
-        TrustAnswer,
-        UntrustAnswer,
-    )
+    from hooklatch.core.answers import AskAnswer, AsksAnswer, ResumeAnswer, SuspendAnswer, TrustAnswer, UntrustAnswer
     from hooklatch.core.status_answers import AcknowledgeAnswer
 
 __all__ = ["OperatorMethods"]
