@@ -21,8 +21,7 @@ from starlette.staticfiles import StaticFiles
 from hooklatch.client.trio_admin import AdminConnector
 from hooklatch.dashboard.actions import Actions
 from hooklatch.dashboard.doors import AccessControl, Keys
-from hooklatch.dashboard.live import LiveStream
-from hooklatch.dashboard.pages import PageHandlers
+from hooklatch.dashboard.pages import LiveStream, PageHandlers
 from hooklatch.dashboard.rendering import FOLDER
 from hooklatch.dashboard.site import DashboardSite
 

@@ -20,11 +20,7 @@ INJECT = {"inject": "inject"}
 def make_listening_event(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
     """Return an event that cannot be refused; a halt asks to stop the run, if the catalogue allows it."""
     heard = feed(event, keys, flow="sequential" if event != "pre_iteration" else None)
-    return NativeEvent(feeds=(heard,), answers=Answers(words=list_heard_keys(heard), outputs=outputs))
-
-
-def list_heard_keys(heard: EventMapping) -> dict[str, str]:
-    return HALT if "halt" in heard.verdicts else {}
+    return NativeEvent(feeds=(heard,), answers=Answers(words=HALT if "halt" in heard.verdicts else {}, outputs=outputs))
 
 
 def make_gate_event(*feeds: EventMapping, words: dict[str, str], patch: dict[str, str] | None = None) -> NativeEvent:

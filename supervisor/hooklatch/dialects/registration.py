@@ -82,7 +82,7 @@ def list_native_definitions(dialect: Dialect, native: object) -> Iterator[Native
         yield NativeDefinition(None, {}, fault=f"a hook of {dialect.name} is a table, not {native!r}")
         return
     table = dict(cast("Mapping[str, Any]", native))
-    if is_single(dialect, table):
+    if find_native_key(dialect, "event", table) in table:
         events = table.get(find_native_key(dialect, "event", table))
         for event in cast("list[object]", events) if isinstance(events, list) else [events]:
             yield NativeDefinition(event, table)
@@ -97,10 +97,6 @@ def list_native_definitions(dialect: Dialect, native: object) -> Iterator[Native
             continue
         for group in cast("list[object]", groups):
             yield from list_group_definitions(dialect, event, group)
-
-
-def is_single(dialect: Dialect, table: dict[str, Any]) -> bool:
-    return find_native_key(dialect, "event", table) in table
 
 
 def find_native_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:

@@ -58,13 +58,12 @@ def write_merged(mapped: MappedDecision) -> object:
         if mapped.word != "claim":
             return {flag: False}
         value = mapped.value
-        return {**(cast("dict[str, Any]", value) if isinstance(value, dict) else list_extra_outputs(value)), flag: True}
+        return {
+            **(cast("dict[str, Any]", value) if isinstance(value, dict) else {} if value is None else {"value": value}),
+            flag: True,
+        }
     parts = {**mapped.patch, **{answers.outputs[key]: part for key, part in mapped.outputs.items()}}
     return parts if mapped.word == "pass" else {**parts, answers.words[mapped.word]: mapped.reason}
-
-
-def list_extra_outputs(value: object) -> dict[str, object]:
-    return {} if value is None else {"value": value}
 
 
 def write_tagged(mapped: MappedDecision) -> object:

@@ -230,7 +230,7 @@ def _set_nested(native: dict[str, Any], path: str, value: object) -> bool:
 
 
 def _merge_values(value: Any, other: Any, key: str) -> Any:
-    if not _are_objects(value, other):
+    if not (isinstance(value, dict) and isinstance(other, dict)):
         if not is_same(value, other):
             raise PayloadError(f"the payload holds two different values for {key!r}")
         return value
@@ -238,10 +238,6 @@ def _merge_values(value: Any, other: Any, key: str) -> Any:
     for name, item in other.items():
         merged[name] = _merge_values(merged[name], item, f"{key}.{name}") if name in merged else item
     return merged
-
-
-def _are_objects(*values: object) -> bool:
-    return all(isinstance(value, dict) for value in values)
 
 
 # An argument with the name of one of the event's own keys is put in quotation marks, just as Elixir has a string key

@@ -432,7 +432,7 @@ async def try_out(interpreter: Interpreter, *, fits: bool) -> None:
         problem = clip_reply(answer)
     if not problem:
         return
-    requirement = f"msgspec>={minimum_msgspec()}"
+    requirement = f"msgspec>={importlib.metadata.version('msgspec')}"
     python = interpreter.python
     remedy = (
         f'install it: {python} -m pip install "{requirement}" (or: uv pip install --python {python} "{requirement}")'
@@ -477,7 +477,3 @@ def spare_package_folders() -> dict[str, str]:
         if spec is not None and spec.origin:
             folders[name] = os.path.dirname(os.path.dirname(os.path.abspath(spec.origin)))
     return folders
-
-
-def minimum_msgspec() -> str:
-    return importlib.metadata.version("msgspec")

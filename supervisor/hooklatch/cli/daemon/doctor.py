@@ -110,7 +110,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
                 output.say_lines((label, finding.what), ("do", finding.do), width=7)
-        for host in output.order_failures_first(hosts, has_problem):
+        for host in output.order_failures_first(hosts, lambda host: any(found.is_problem for found in host.findings)):
             result = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
             if host.form == "python":
                 result += "; the entry is the Python form, so each event starts an interpreter"
@@ -122,10 +122,6 @@ def run_doctor(arguments: argparse.Namespace) -> int:
             else look.paint_text("all is well", "good")
         )
     return Exit.FINDINGS if problems else Exit.OK
-
-
-def has_problem(host: SettingsFileCheck) -> bool:
-    return any(finding.is_problem for finding in host.findings)
 
 
 def suggest_without_daemon(error: HooklatchError) -> str:

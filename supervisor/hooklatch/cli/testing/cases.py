@@ -220,7 +220,8 @@ def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
     try:
         for line, error_place, table in (read_toml_cases if name.endswith(".toml") else read_jsonl_cases)(name, data):
             with error_place:
-                params, expected = make_case_params(table, folder), read_expected(table)
+                params, expected = make_case_params(table, folder), table.expect
+            expected = ExpectedDecision(expected) if isinstance(expected, str) else expected
             title = table.name or f"{params.event} #{len(cases) + 1}"
             cases.append(Case(title, name, line, params, expected, table.host is not None))
     except ConfigError as error:
@@ -274,10 +275,6 @@ def locate_line_errors(name: str, number: int) -> Generator[None]:
         yield
     except InvalidTableError as error:
         raise ConfigError(Diagnostic(name, number, str(error))) from None
-
-
-def read_expected(table: CaseTable) -> ExpectedDecision:
-    return ExpectedDecision(table.expect) if isinstance(table.expect, str) else table.expect
 
 
 def make_case_params(table: CaseTable, folder: str) -> FireParams:

@@ -85,7 +85,9 @@ def run_check(arguments: argparse.Namespace) -> int:
     for name in arguments.paths:  # a misspelt one would be checked as a configuration of hooks.d alone
         if isinstance(look_up_path(os.path.abspath(name)), PathAbsent):
             raise CommandError(Exit.NO_INPUT, f"{name}: {NOTHING}")
-    targets = list_check_targets(arguments.paths or [find_default_config(arguments)])
+    targets = list_check_targets(
+        arguments.paths or [os.path.abspath(paths.find_config_file(arguments.config, os.environ))]
+    )
     results = [check_target(target) for target in targets]
     if arguments.json:
         output.say_json(CheckReport(all(result.is_good for result in results), results))
@@ -93,10 +95,6 @@ def run_check(arguments: argparse.Namespace) -> int:
         for result in results:
             print_check(result)
     return Exit.OK if all(result.is_good for result in results) else Exit.FINDINGS
-
-
-def find_default_config(arguments: argparse.Namespace) -> str:
-    return os.path.abspath(paths.find_config_file(arguments.config, os.environ))
 
 
 def list_check_targets(named: list[str]) -> list[CheckTarget]:

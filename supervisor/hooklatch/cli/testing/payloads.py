@@ -101,7 +101,9 @@ def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -
         }
         kept = [record for record in decisions.values() if isinstance(record.get("payload_kept"), str)]
         spans = find_payload_places(
-            payload_folder(folder), {record["payload_kept"] for record in kept}, since=find_first_seq(kept)
+            payload_folder(folder),
+            {record["payload_kept"] for record in kept},
+            since=min((int(record["seq"]) for record in kept), default=0),
         )
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
@@ -115,10 +117,6 @@ def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -
         fault = f"{len(decisions)} decisions in {folder} match, and no payload of them is kept" if decisions else ""
         raise CommandError(Exit.NO_INPUT, f"{fault or f'no decision in {folder} matches'}; {HOW}")
     return SelectedFires(folder, records, spans, len(decisions) - len(records), len(kept) - len(records))
-
-
-def find_first_seq(records: Sequence[dict[str, Any]]) -> int:
-    return min((int(record["seq"]) for record in records), default=0)
 
 
 def read_kept_fires(selected: SelectedFires) -> Iterator[KeptFire]:
