@@ -1,9 +1,9 @@
 """Connections to Redis that fail in time: opened when they are needed, given up as soon as an answer stays away.
 
 coredis encodes, decodes and keeps answers in the order of their commands.  Its pool and its client (6.9) are not used:
-the pool loses a slot for good when a connection dies in use, or a task that opens one is cancelled, and a command whose
-time is up leaves its connection in use.  Here a connection that has not answered in time is closed, also for the other
-tasks that wait on it, and no command is ever sent a second time.
+the pool loses a slot for good when a connection dies in use (with two slots, nothing is answered after two such
+deaths), and a command whose time is up leaves its connection in use.  Here a connection that has not answered in time
+is closed, also for the other tasks that wait on it, and no command is ever sent a second time.
 """
 
 from __future__ import annotations
