@@ -20,10 +20,13 @@ A_SWITCH = "git switch main; git pull && git switch -c f && \\\n git push"
 
 @table(("name", "case"), [(name, case) for name in PURE for case in cases(name)], ids=str)
 def test_a_guard_answers_as_its_case_says(name: str, case: Case) -> None:
-    verdicts = [answer.get("verdict") for answer in answers_to(name, case)]
+    answers = answers_to(name, case)
+    verdicts = [answer["verdict"] for answer in answers if "verdict" in answer]
+    patches = [answer["patch"] for answer in answers if "patch" in answer]
 
     expected = case.expected.verdict
     assert verdicts == ([] if expected == "pass" else [expected]), case.name
+    assert patches == ([case.expected.patch] if case.expected.patch else []), case.name
 
 
 @pytest.mark.parametrize("name", NAMES)

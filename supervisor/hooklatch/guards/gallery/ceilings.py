@@ -1,26 +1,39 @@
-"""Limit calls and prompts of a session, and the tokens and money of a session and a day.
+"""Limit calls, minutes, tokens and money of a session, an agent and a day, prompts, and the same call again and again.
 
-Counts are in the state that all workers of this file share, so no call is missed and none is counted twice.  Tokens
-come from `usage` of the event model_response and from the transcript of Claude Code, which each call reads from where
-the last one ended.  A transcript or count that cannot be read denies, since it is unknown what was spent.
+Counts are in the state that all workers of this file share, so no call is missed and none is counted twice; with
+`[state] kept = true` they outlive the daemon.  Tokens come from `usage` of the event model_response (Codex) and from
+the transcript of Claude Code, which each call reads from where the last one ended.  A transcript or count that cannot
+be read denies, since it is unknown what was spent.  An agent is a session's agent with an id of its own.
 
 This file is yours: change the numbers.  None means that there is no ceiling.  Money is in dollars for a million tokens.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import time
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from hooklatch import deny, hook
 
 CALLS: int | None = 500  # tool calls of a session
+CALLS_OF_AN_AGENT: int | None = 250
+CALLS_A_DAY: int | None = 5000  # of all sessions, for 24 hours from the first one on
+REPEATS: int | None = 25  # times that a session makes exactly the same call within REPEAT_MINUTES
+REPEAT_MINUTES = 10
+MINUTES: float | None = 600  # of a session that is at work: pauses of more than PAUSE count as PAUSE
+MINUTES_OF_AN_AGENT: float | None = 120
+MINUTES_A_DAY: float | None = None
+PAUSE = 5  # minutes
 PROMPTS: int | None = 100  # prompts of a session
 TOKENS: int | None = 50_000_000  # of a session, those read from a cache too
-TOKENS_A_DAY: int | None = 200_000_000  # of all sessions, for 24 hours from the first one on
+TOKENS_OF_AN_AGENT: int | None = None
+TOKENS_A_DAY: int | None = 200_000_000
 DOLLARS: float | None = 25.0  # of a session
+DOLLARS_OF_AN_AGENT: float | None = None
 DOLLARS_A_DAY: float | None = 100.0
 # By model: input, output, written to a cache, read from it.  The first that matches counts; look up your own.
 PRICES = {
@@ -32,14 +45,22 @@ PRICES = {
 READS_TRANSCRIPTS = True
 MAX_READ = 32 * 2**20  # bytes of a transcript in one call
 DAY = 24 * 3600.0
+KEYS = ("calls", "minutes", "tokens", "dollars")
 KINDS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-@hook("pre_tool_use", timeout=5.0, description="ceilings for calls, tokens and money")
+@hook("pre_tool_use", timeout=5.0, description="ceilings for calls, minutes, tokens and money")
 def calls(event: Any) -> Any:
-    scope = event.state.session
-    if CALLS is not None and scope.increment("calls", once=True) > CALLS:
-        return deny(f"this session has reached its ceiling of {CALLS} tool calls; a person raises it or starts another")
+    for scope, mark, whose, ceilings in list_scopes(event):
+        ttl = DAY if whose == "a day" else None
+        if scope.increment(f"calls{mark}", ttl=ttl, once=True) > ceilings["calls"]:
+            return deny(f"the ceiling of {ceilings['calls']} tool calls for {whose} is reached; a person raises it")
+        if count_minutes(scope, mark, ttl) > ceilings["minutes"]:
+            return deny(f"the ceiling of {ceilings['minutes']} minutes for {whose} is reached; a person raises it")
+    if REPEATS is not None and count_repeats(event) > REPEATS:
+        return deny(
+            f"this call was made {REPEATS} times in {REPEAT_MINUTES} minutes; do something else, or ask the user"
+        )
     try:
         read_transcript(event)
     except (OSError, ValueError) as error:
@@ -66,15 +87,46 @@ def refuse_if_spent(event: Any) -> Any:
     """Refuse if a ceiling is reached."""
     if (problem := event.state.session.get("unreadable")) is not None:
         return deny(f"the host's count of tokens cannot be read, so it is unknown what was spent: {problem}")
-    for scope, whose, tokens, dollars in (
-        (event.state.session, "a session", TOKENS, DOLLARS),
-        (event.state, "a day", TOKENS_A_DAY, DOLLARS_A_DAY),
-    ):
-        if tokens is not None and scope.get("tokens", 0) >= tokens:
-            return deny(f"the ceiling of {tokens:,} tokens for {whose} is reached; a person raises it")
-        if dollars is not None and scope.get("millionths", 0) >= dollars * 1e6:
-            return deny(f"the ceiling of {dollars:.2f} dollars for {whose} is reached; a person raises it")
+    for scope, mark, whose, ceilings in list_scopes(event):
+        if scope.get(f"tokens{mark}", 0) >= ceilings["tokens"]:
+            return deny(f"the ceiling of {ceilings['tokens']:,} tokens for {whose} is reached; a person raises it")
+        if scope.get(f"millionths{mark}", 0) >= ceilings["dollars"] * 1e6:
+            return deny(f"the ceiling of {ceilings['dollars']:.2f} dollars for {whose} is reached; a person raises it")
     return None
+
+
+def list_scopes(event: Any) -> list[tuple[Any, str, str, dict[str, Any]]]:
+    """Return the scopes that an event counts in: their state, the end of their keys, whose they are, their ceilings."""
+    session, state = event.state.session, event.state
+    scopes: list[tuple[Any, str, str, tuple[Any, ...]]] = [
+        (session, "", "a session", (CALLS, MINUTES, TOKENS, DOLLARS)),
+        (state, "", "a day", (CALLS_A_DAY, MINUTES_A_DAY, TOKENS_A_DAY, DOLLARS_A_DAY)),
+    ]
+    if event.agent_id:
+        mark = f" {hashlib.sha256(event.agent_id.encode()).hexdigest()[:32]}"
+        limits = (CALLS_OF_AN_AGENT, MINUTES_OF_AN_AGENT, TOKENS_OF_AN_AGENT, DOLLARS_OF_AN_AGENT)
+        scopes.append((session, mark, "an agent", limits))
+    none = float("inf")
+    return [
+        (scope, mark, whose, {key: none if limit is None else limit for key, limit in zip(KEYS, limits, strict=True)})
+        for scope, mark, whose, limits in scopes
+    ]
+
+
+def count_minutes(scope: Any, mark: str, ttl: float | None) -> float:
+    """Count the time since the last call, and return the minutes of work so far."""
+    now, last = time.time(), scope.get(f"at{mark}")
+    passed = min(max(now - (now if last is None else last), 0.0), PAUSE * 60.0)
+    # Of calls at the same time only one counts the time before them: the one that moves the moment.
+    is_first = scope.compare_and_set(f"at{mark}", last, now, ttl=ttl)
+    return float(scope.increment(f"seconds{mark}", passed if is_first else 0.0, ttl=ttl)) / 60
+
+
+def count_repeats(event: Any) -> int:
+    """Count this call among those that are exactly like it."""
+    call = json.dumps([event.agent_id, event.tool_name, event.tool_input], sort_keys=True)
+    key = f"same {hashlib.sha256(call.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return int(event.state.session.increment(key, ttl=REPEAT_MINUTES * 60.0, once=True))
 
 
 def count_usage(event: Any, usage: dict[str, Any], model: object) -> None:
@@ -85,9 +137,10 @@ def count_usage(event: Any, usage: dict[str, Any], model: object) -> None:
         counts = [prompt, max(read_count(usage["totalTokenCount"]) - prompt, 0), 0, 0]
     price = next((row for pattern, row in PRICES.items() if fnmatchcase(str(model).lower(), pattern)), PRICES["*"])
     millionths = round(sum(count * rate for count, rate in zip(counts, price, strict=True)))
-    for scope, ttl in ((event.state.session, None), (event.state, DAY)):
-        scope.increment("tokens", sum(counts), ttl=ttl)
-        scope.increment("millionths", millionths, ttl=ttl)
+    for scope, mark, whose, _ in list_scopes(event):
+        ttl = DAY if whose == "a day" else None
+        scope.increment(f"tokens{mark}", sum(counts), ttl=ttl)
+        scope.increment(f"millionths{mark}", millionths, ttl=ttl)
 
 
 def read_count(value: object) -> int:

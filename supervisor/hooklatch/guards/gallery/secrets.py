@@ -1,4 +1,4 @@
-"""Refuse keys and tokens in files, commands, requests and calls of other servers.
+"""Refuse keys and tokens in files, commands, requests and calls of other servers, and redact them in results.
 
 Keys and tokens are found by their form, by the detectors of bc-detect-secrets (pip install 'hooklatch[guards-secrets]')
 and the patterns below.  Without that package this file does not load, and so every gate that it guards denies.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from hooklatch import deny, hook
+from hooklatch import amend, deny, hook
 from hooklatch.guards import UnreadableCommandError, commands
 
 try:
@@ -65,6 +65,9 @@ ALLOWED = {
     "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "password", "pass", "postgres", "guest",
     "changeme", "xxx", "...",
 }  # fmt: skip
+PRIVATE_KEY = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY.*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\Z)", re.DOTALL
+)
 OLD = {"old", "old_string", "old_str", "oldString"}  # the text that an edit removes may hold a secret
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | None"
@@ -93,6 +96,39 @@ def secrets(event: Any) -> Any:
     return None
 
 
+@hook("tool_result", timeout=10.0, description="no secrets in what the model reads of a tool")
+def secrets_in_results(event: Any) -> Any:
+    try:
+        redacted = redact_value(event.tool_response)
+    except ValueError as error:
+        return deny(str(error))
+    return amend(tool_response=redacted) if redacted != event.tool_response else None
+
+
+def redact_value(value: Json) -> Json:
+    """Return a result of the same shape without what looks like a secret.
+
+    Raises:
+        ValueError: a key of it looks like one, and another key would be another shape.
+    """
+    if isinstance(value, str):
+        text = PRIVATE_KEY.sub("[redacted: a private key]", value)
+        return "".join(map(redact_line, text.splitlines(keepends=True)))
+    if isinstance(value, dict):
+        if any(find_secret_kind(line) for key in value for line in key.splitlines()):
+            raise ValueError("a key of the result holds what looks like a secret")
+        return {key: redact_value(below) for key, below in value.items()}
+    return [redact_value(below) for below in value] if isinstance(value, list) else value
+
+
+def redact_line(line: str) -> str:
+    for kind, text in list(list_secrets(line)):
+        is_password = f":{text}@" in line  # of a URL: it may be a word that stands elsewhere too
+        before, after = (":", "@") if is_password else ("", "")
+        line = line.replace(f"{before}{text}{after}", f"{before}[redacted: {kind}]{after}")
+    return line
+
+
 def list_input_texts(value: Json, is_edit: bool) -> Iterator[str]:
     """Yield every text of a tool's input, without the text that an edit removes."""
     if isinstance(value, str):
@@ -110,12 +146,17 @@ def list_input_texts(value: Json, is_edit: bool) -> Iterator[str]:
 
 
 def find_secret_kind(line: str) -> str | None:
+    return next((kind for kind, _ in list_secrets(line)), None)
+
+
+def list_secrets(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the text of each secret in a line."""
     for kind, pattern in PATTERNS.items():
-        if (match := pattern.search(line)) is not None and match[0] not in ALLOWED:
-            return kind
+        for match in pattern.finditer(line):
+            if match[0] not in ALLOWED:
+                yield kind, match[0]
     for detector in DETECTORS:
         for text in detector.analyze_string(line):
             is_placeholder = text in ALLOWED or text.startswith(("$", "{", "<", "%")) or f"//{text}:{text}@" in line
             if not is_placeholder:
-                return f"a secret ({detector.secret_type})"
-    return None
+                yield f"a secret ({detector.secret_type})", text
