@@ -79,7 +79,7 @@ PROGRAMS = {
             f"node_modules/@github/copilot-{NPM_SYSTEM}/copilot",
             npm="@github/copilot",
         ),
-        Program("qwen", "Qwen Code", "0.15.10", "node_modules/.bin/qwen", npm="@qwen-code/qwen-code"),
+        Program("qwen", "Qwen Code", "0.24.4", "node_modules/.bin/qwen", npm="@qwen-code/qwen-code"),
         Program(
             "opencode", "OpenCode", "1.18.33", f"node_modules/opencode-{NPM_SYSTEM}/bin/opencode", npm="opencode-ai"
         ),

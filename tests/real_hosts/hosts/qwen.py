@@ -18,7 +18,7 @@ class Qwen(Host):
 
     name = "qwen"
     rewrites = False
-    watched = frozenset({"post_tool_use"})  # a headless session has no other of these events
+    watched = frozenset({"session_start", "post_tool_use"})  # a headless session has no session_end
 
     def settle(self, place: Place) -> None:
         place.add(SETTINGS, privacy={"usageStatisticsEnabled": False}, general={"enableAutoUpdate": False})

@@ -33,6 +33,13 @@ FIRST_EVENTS: Final = frozenset(
         *("SessionStart", "SessionEnd"),
     }
 )
+QWEN_EVENTS: Final = (0, 24)  # Qwen Code: the first that was seen to have these too
+LATER_QWEN_EVENTS: Final = frozenset(
+    {
+        *("UserPromptExpansion", "PermissionDenied", "PostToolBatch", "MessageDisplay", "InstructionsLoaded"),
+        *("TodoCreated", "TodoCompleted", "SessionDelete"),
+    }
+)
 # Claude Code continues after any failure of a hook at these, with `onFailure` or without.
 NO_ON_FAILURE: Final = frozenset({"Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"})
 
@@ -91,6 +98,10 @@ def knows_claude_event(event: str, version: Version | None) -> bool:
     return version is None or version >= ALL_EVENTS or event in FIRST_EVENTS
 
 
+def knows_qwen_event(event: str, version: Version | None) -> bool:
+    return version is None or version >= QWEN_EVENTS or event not in LATER_QWEN_EVENTS
+
+
 def list_gemini_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
     return {"name": f"hooklatch-{event}"}
 
@@ -147,8 +158,8 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             ),
             SettingsLayout(
                 name="qwen", programs=("qwen",), folder=".qwen", user="settings.json",
-                project=".qwen/settings.json", unit="ms", measured="0.15.10", has_comments=True,
-                more=list_gemini_extras,
+                project=".qwen/settings.json", unit="ms", measured="0.24.4", has_comments=True,
+                more=list_gemini_extras, knows=knows_qwen_event,
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
             ),
         )

@@ -1,0 +1,111 @@
+"""The guard of ceilings in real workers: whose calls, minutes, tokens and repeats it counts, and over a restart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooklatch.guards.catalogue import read_guard_source
+from support.daemons import Daemon, running_daemon
+
+pytestmark = pytest.mark.slow  # each runs a daemon
+KEPT = "[state]\nkept = true\n"
+
+
+def guard(**numbers: float | None) -> dict[str, str]:
+    """Return the files of a daemon with this guard and no ceilings but these."""
+    text = re.sub(r"^(\w+)(: \w+ \| None) = [\d._]+", r"\1\2 = None", read_guard_source("ceilings"), flags=re.MULTILINE)
+    for name, number in numbers.items():
+        text, count = re.subn(rf"^{name}(:[^=]*)? = .*", f"{name} = {number}", text, flags=re.MULTILINE)
+        assert count == 1, name
+    return {"hooks.d/ceilings.py": text, "hooks.toml": KEPT}
+
+
+async def call(daemon: Daemon, session: str = "s", *, agent: str | None = None, path: str = "a") -> dict[str, Any]:
+    client = daemon.connect()
+    envelope = {"session_id": session, **({"agent_id": agent} if agent else {})}
+    payload = {"tool_name": "Read", "tool_input": {"file_path": path}}
+    decision = await client.call("fire", event="pre_tool_use", payload=payload, envelope=envelope)
+    await client.aclose()
+    return decision
+
+
+async def spend(daemon: Daemon, tokens: int) -> None:
+    """Tell the daemon as Codex does that a response took so many tokens, of which all but ten come from a cache."""
+    usage = {
+        "input_tokens": tokens - 5, "cached_input_tokens": tokens - 10, "cache_write_input_tokens": 0,
+        "output_tokens": 5, "reasoning_output_tokens": 0, "total_tokens": tokens,
+    }  # fmt: skip
+    document = {
+        "session_id": "s", "turn_id": "t", "cwd": "/", "model": "m", "hook_event_name": "PostModelRequest",
+        "status": "completed", "error": None, "token_usage": usage,
+    }  # fmt: skip
+    client = daemon.connect()
+    await client.call("host", host="codex", event="PostModelRequest", environ={}, document=document)
+    await client.aclose()
+
+
+def verdicts(decisions: Sequence[dict[str, Any]]) -> list[str]:
+    return [decision["verdict"] for decision in decisions]
+
+
+async def test_calls_are_counted_by_session_agent_and_day(tmp_path: Path) -> None:
+    files = guard(CALLS=4, CALLS_OF_AN_AGENT=2, CALLS_A_DAY=5)
+
+    async with running_daemon(tmp_path, files) as daemon:
+        of_agent = [await call(daemon, agent="a", path=str(n)) for n in range(3)]
+        of_session = [await call(daemon, path=str(n)) for n in range(2)]
+        of_day = [await call(daemon, "other", path=str(n)) for n in range(2)]
+
+    assert verdicts(of_agent) == ["pass", "pass", "deny"]
+    assert "2 tool calls for an agent" in of_agent[2]["reason"]
+    assert verdicts(of_session) == ["pass", "deny"]
+    assert "4 tool calls for a session" in of_session[1]["reason"]
+    assert verdicts(of_day) == ["pass", "deny"]
+    assert "5 tool calls for a day" in of_day[1]["reason"]
+
+
+async def test_the_same_call_again_and_again_is_refused_and_another_is_not(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, guard(REPEATS=3)) as daemon:
+        same = [await call(daemon, path="a") for _ in range(5)]
+        other = [
+            await call(daemon, path="b"),
+            await call(daemon, agent="x", path="a"),
+            await call(daemon, "s2", path="a"),
+        ]
+
+    assert verdicts(same) == ["pass", "pass", "pass", "deny", "deny"]
+    assert "3 times in 10 minutes" in same[3]["reason"]
+    assert verdicts(other) == ["pass", "pass", "pass"]
+
+
+async def test_minutes_of_work_are_counted_and_long_pauses_are_not(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, guard(MINUTES=0.0)) as daemon:
+        working = [await call(daemon) for _ in range(2)]
+    async with running_daemon(tmp_path / "paused", guard(MINUTES=0.0, PAUSE=0)) as daemon:
+        paused = [await call(daemon) for _ in range(3)]
+
+    assert verdicts(working) == ["pass", "deny"]
+    assert "minutes for a session" in working[1]["reason"]
+    assert verdicts(paused) == ["pass", "pass", "pass"]
+
+
+async def test_the_tokens_of_codex_count_once_and_outlive_the_daemon(tmp_path: Path) -> None:
+    files = guard(TOKENS=2500)
+
+    async with running_daemon(tmp_path, files) as daemon:
+        await spend(daemon, 1000)
+        await spend(daemon, 1000)
+        before = await call(daemon)
+    async with running_daemon(tmp_path, files) as daemon:
+        await spend(daemon, 499)
+        under = await call(daemon, path="b")
+        await spend(daemon, 10)
+        after = await call(daemon, path="c")
+
+    assert verdicts([before, under, after]) == ["pass", "pass", "deny"]
+    assert "2,500 tokens for a session" in after["reason"]

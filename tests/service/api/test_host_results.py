@@ -1,0 +1,116 @@
+"""The method `host` for what a tool gave: a gate where a hook is on it, and the event that tells what ran."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.daemons import Daemon, running_daemon
+
+pytestmark = pytest.mark.slow  # each runs a daemon
+
+READER = """
+from hooklatch_worker import amend, deny, hook
+
+@hook("tool_result")
+def reader(event):
+    text = str(event.tool_response)
+    if "crash" in text:
+        raise RuntimeError("bug")
+    if "secret" in text:
+        return amend(tool_response=event.tool_response | {"stdout": "redacted"})
+    if "shape" in text:
+        return amend(tool_response={"stdout": "x"})
+    return deny("not this") if "deny" in text else None
+"""
+WATCHER = """
+from hooklatch_worker import append, halt, hook
+
+@hook("post_tool_use")
+def watcher(event):
+    with open({log!r}, "a") as log:
+        log.write(event.tool_response["stdout"] + "\\n")
+    return halt("enough") if "halt" in event.tool_response["stdout"] else append("watched")
+"""
+
+
+async def read(daemon: Daemon, stdout: str, *, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what Claude Code is told of a shell command that printed this."""
+    response = {"stdout": stdout, "stderr": "", "interrupted": False, "isImage": False}
+    given = {
+        "session_id": "s", "cwd": "/", "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_use_id": "t",
+        "tool_input": {"command": "x"}, "tool_response": response,
+    }  # fmt: skip
+    client = daemon.connect()
+    answer = await client.call(
+        "host", host="claude-code", event="PostToolUse", environ={}, budget=60.0, document=document or given
+    )
+    await client.aclose()
+    found: dict[str, Any] = json.loads(answer["stdout"] or "{}")
+    return found
+
+
+def gates_fired(daemon: Daemon) -> int:
+    daemon.parts.statistics.add_up()
+    timings = daemon.parts.statistics.events().get("tool_result")
+    return 0 if timings is None else timings["count"]
+
+
+def shown(answer: dict[str, Any]) -> Any:
+    return answer.get("hookSpecificOutput", {}).get("updatedToolOutput", {}).get("stdout")
+
+
+async def test_the_gate_changes_what_is_read_and_the_watcher_is_told_what_ran(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    files = {"hooks.d/reader.py": READER, "hooks.d/watcher.py": WATCHER.format(log=str(log))}
+    said = ("plain", "a secret", "deny", "crash", "shape", "halt, secret")
+
+    async with running_daemon(tmp_path, files) as daemon:
+        answers = [await read(daemon, stdout) for stdout in said]
+        fired = gates_fired(daemon)
+
+    assert answers[0] == {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "watched"}}
+    assert [shown(answer) for answer in answers[:2]] == [None, "redacted"]
+    assert shown(answers[2]).startswith("withheld by hooklatch: not this (hooklatch hook")
+    assert "crash" in shown(answers[3])
+    assert "another shape" in shown(answers[4])
+    assert (answers[5]["continue"], shown(answers[5])) == (False, "redacted")
+    assert answers[1]["hookSpecificOutput"]["additionalContext"] == "watched"
+    assert log.read_text().splitlines() == list(said)
+    assert fired == 6
+
+
+async def test_where_no_hook_is_on_the_gate_it_is_not_fired(tmp_path: Path) -> None:
+    files = {"hooks.d/watcher.py": WATCHER.format(log=str(tmp_path / "log"))}
+    huge = {"session_id": "s", "hook_event_name": "Stop", "tool_name": "Bash"}
+
+    async with running_daemon(tmp_path, files) as daemon:
+        answer = await read(daemon, "a secret")
+        unread = await read(daemon, "", document=huge)
+        fired = gates_fired(daemon)
+
+    assert answer == {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "watched"}}
+    assert unread == {}
+    assert fired == 0
+
+
+async def test_a_document_that_cannot_be_read_is_withheld_where_a_hook_is_on_the_gate(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.d/reader.py": READER}) as daemon:
+        answer = await read(daemon, "", document={"session_id": "s", "hook_event_name": "Stop"})
+
+    assert answer["continue"] is False
+    assert "withheld by hooklatch" in answer["stopReason"]
+
+
+async def test_a_watcher_that_hangs_holds_no_result(tmp_path: Path) -> None:
+    hanging = WATCHER.format(log=str(tmp_path / "log")).replace(
+        "    with open", "    import time; time.sleep(600)\n    with open"
+    )
+
+    async with running_daemon(tmp_path, {"hooks.d/w.py": hanging, "hooks.d/reader.py": READER}) as daemon:
+        answer = await read(daemon, "a secret")
+
+    assert shown(answer) == "redacted"
