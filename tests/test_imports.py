@@ -37,7 +37,7 @@ BELOW = {
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},
     "hosts": {"core"},
-    "bridges": {"client", "core", *GROUND},
+    "bridges": {"client", "hosts", "core", *GROUND},
     "entry": {"credentials", "files", "paths", "hosts", "threads"},
     "dialects": {"hosts", "core"},
     "guards": {"shelltext"},

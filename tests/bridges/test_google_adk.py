@@ -21,7 +21,7 @@ from pydantic import Field
 
 from hooklatch.bridges.google_adk import GuardPlugin
 from hooklatch.bridges.guard import open_guard
-from support.bridged import COMMANDS, REFUSALS, Bridged, called, example
+from support.bridged import COMMANDS, READINGS, REFUSALS, Bridged, called, example
 
 pytestmark = pytest.mark.slow  # each file imports an SDK and starts workers
 
@@ -83,6 +83,14 @@ class Speaker:
 
 def run(runtime_dir: str, *words: str, prompt: str = "go on", **options: Any) -> Speaker:
     return asyncio.run(Speaker(*words).run(runtime_dir, types.UserContent(prompt), **options))
+
+
+def test_a_result_is_withheld_before_the_model_reads_it(place: Bridged) -> None:
+    speaker = run(place.runtime_dir, "said withhold", "said burst")
+
+    told = speaker.model.told
+    assert READINGS["withhold"] in told["said withhold"]["error"]
+    assert READINGS["burst"] in told["said burst"]["error"]
 
 
 def test_each_call_at_the_same_time_gets_its_own_verdict(place: Bridged) -> None:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from hooklatch.bridges.guard import open_guard, open_guard_sync
 from hooklatch.bridges.langchain import GuardMiddleware
-from support.bridged import COMMANDS, REFUSALS, Bridged, called, example
+from support.bridged import COMMANDS, READINGS, REFUSALS, Bridged, called, example
 
 pytestmark = pytest.mark.slow  # each file imports an SDK and starts workers
 
@@ -96,6 +96,20 @@ def test_an_awaited_agent_gives_each_call_its_own_verdict(place: Bridged) -> Non
             return await agent.ainvoke(go())
 
     check(place, asyncio.run(main()))
+
+
+def test_a_result_is_changed_or_withheld_before_the_model_reads_it(place: Bridged) -> None:
+    async def main() -> Any:
+        async with open_guard(runtime_dir=place.runtime_dir) as guard:
+            agent = create_agent(Script(words=list(READINGS)), [speak], middleware=[GuardMiddleware(guard)])
+            return await agent.ainvoke(go())
+
+    with open_guard_sync(runtime_dir=place.runtime_dir) as guard:
+        agent = create_agent(Script(words=list(READINGS)), [speak], middleware=[GuardMiddleware(guard)])
+        for result in (asyncio.run(main()), agent.invoke(go())):
+            read = "".join(str(message.text) for message in result["messages"])
+            assert all(text in read for text in READINGS.values())
+            assert not [word for word in READINGS if f"said {word}" in read]
 
 
 def test_an_invoked_agent_too(place: Bridged) -> None:

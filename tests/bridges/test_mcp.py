@@ -24,7 +24,7 @@ from hooklatch.bridges.mcp import (
     read_strictly,
     run_proxy,
 )
-from support.bridged import REFUSALS, Bridged
+from support.bridged import READINGS, REFUSALS, Bridged
 from support.daemons import nothing_left
 from support.repository import ROOT
 from support.survivors import nobody_survives
@@ -115,6 +115,22 @@ def test_each_call_gets_its_own_verdict_and_what_is_refused_never_reaches_the_se
     assert client.text("rewrite") == (False, "said rewritten")
     assert client.text("fail") == (True, "said fail")
     assert sorted(client.words()) == ["fail", "hello", "rewritten"]
+
+
+@pytest.mark.slow
+def test_a_result_is_changed_or_withheld_before_the_client_reads_it(client: Client, place: Bridged) -> None:
+    """Slow: two processes are started."""
+    for word in (*READINGS, "hello"):
+        client.call(word, word)
+
+    assert client.text("hello") == (False, "said hello")
+    assert client.text("redact") == (False, "said [redacted]")
+    for word in ("withhold", "burst"):
+        is_error, said = client.text(word)
+        assert is_error
+        assert READINGS[word] in said
+    heard = place.wait_told("post_tool_use", lambda one: "withhold" in str(one["tool_input"]))
+    assert heard["tool_response"]["content"][0]["text"] == "said withhold"  # what the tool gave
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 from hooklatch.bridges.guard import open_guard
 from hooklatch.bridges.openai_agents import TellingHooks, guarded, guarded_tools
-from support.bridged import COMMANDS, REFUSALS, Bridged, called, example
+from support.bridged import COMMANDS, READINGS, REFUSALS, Bridged, called, example
 from support.survivors import nobody_survives
 
 pytestmark = pytest.mark.slow  # each file imports an SDK and starts workers
@@ -80,6 +80,15 @@ def run(runtime_dir: str, model: Script, prompt: str = "go on") -> list[str]:
 
     asyncio.run(main())
     return said
+
+
+def test_a_result_is_changed_or_withheld_before_the_model_reads_it(place: Bridged) -> None:
+    model = Script(*(json.dumps({"word": word}) for word in READINGS))
+
+    said = run(place.runtime_dir, model)
+
+    assert sorted(said) == sorted(READINGS)
+    assert all(text in model.told[f"call-{number}"] for number, text in enumerate(READINGS.values()))
 
 
 def test_each_call_at_the_same_time_gets_its_own_verdict(place: Bridged) -> None:

@@ -16,7 +16,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from hooklatch.bridges.guard import Guard, open_guard, open_guard_sync
 from hooklatch.bridges.pydantic_ai import PromptRefusedError, guard_hooks
-from support.bridged import COMMANDS, REFUSALS, Bridged, called, example
+from support.bridged import COMMANDS, READINGS, REFUSALS, Bridged, called, example
 
 pytestmark = pytest.mark.slow  # each file imports an SDK and starts workers
 
@@ -67,6 +67,13 @@ def run(runtime_dir: str, *words: str, prompt: str = "go on", **options: Any) ->
             return speaker
 
     return asyncio.run(main())
+
+
+def test_a_result_is_changed_or_withheld_before_the_model_reads_it(place: Bridged) -> None:
+    speaker = run(place.runtime_dir, *READINGS)
+
+    assert sorted(speaker.said) == sorted(READINGS)
+    assert all(text in speaker.told[word] for word, text in READINGS.items())
 
 
 def test_each_call_at_the_same_time_gets_its_own_verdict(place: Bridged) -> None:

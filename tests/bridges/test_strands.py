@@ -16,7 +16,7 @@ from strands.models import Model
 
 from hooklatch.bridges.guard import Guard, open_guard, open_guard_sync
 from hooklatch.bridges.strands import GuardHooks
-from support.bridged import COMMANDS, REFUSALS, Bridged, called, example
+from support.bridged import COMMANDS, READINGS, REFUSALS, Bridged, called, example
 
 pytestmark = pytest.mark.slow  # each file imports an SDK and starts workers
 
@@ -101,6 +101,15 @@ def test_a_called_agent_gives_each_call_its_own_verdict(place: Bridged) -> None:
         speaker.agent("go on")
 
     check(place, speaker)
+
+
+def test_a_result_is_changed_or_withheld_before_the_model_reads_it(place: Bridged) -> None:
+    with open_guard_sync(runtime_dir=place.runtime_dir) as guard:
+        speaker = Speaker(guard, *READINGS)
+        speaker.agent("go on")
+
+    assert sorted(speaker.said) == sorted(READINGS)
+    assert all(text in speaker.model.told[word][1] for word, text in READINGS.items())
 
 
 def test_an_awaited_agent_too(place: Bridged) -> None:

@@ -14,7 +14,7 @@ from support.daemons import Daemon
 from support.repository import ROOT
 from support.shared_daemon import daemon_in_thread
 
-__all__ = ["COMMANDS", "REFUSALS", "Bridged", "bridged", "called", "example"]
+__all__ = ["COMMANDS", "READINGS", "REFUSALS", "Bridged", "bridged", "called", "example"]
 
 GUARDS = """
 import json, os, pathlib, time
@@ -53,6 +53,16 @@ def read(event):
     if "forbidden" in event.prompt:
         return deny("that is not discussed here")
 
+@hook("tool_result", timeout=3.0)
+def reader(event):
+    text = json.dumps(event.tool_response)
+    if "said redact" in text:
+        return amend(tool_response=json.loads(text.replace("said redact", "said [redacted]")))
+    if "said withhold" in text:
+        return deny("that result is not read here")
+    if "said burst" in text:
+        raise RuntimeError("a bug")
+
 EVENTS = ("session_start", "session_end", "post_tool_use", "post_tool_use_failure", "model_request", "model_response",
           "stop", "subagent_stop", "notification", "permission_denied")
 
@@ -73,6 +83,12 @@ REFUSALS = {
     "crash": "worker",
     "hang": "no answer within",
     "rubbish": "",
+}
+# Words whose result a guard changes, withholds, or fails on, and what the model then reads.
+READINGS = {
+    "redact": "said [redacted]",
+    "withhold": "withheld by hooklatch: that result is not read here",
+    "burst": "withheld by hooklatch: hook crashed",
 }
 # What an example's model calls; only the first may run.
 COMMANDS = ("$ echo hello", "$ rm -rf build")

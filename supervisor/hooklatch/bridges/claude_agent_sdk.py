@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from hooklatch.bridges.guard import Guard, make_missing_sdk_error
-from hooklatch.bridges.rulings import AskRuling, ProceedRuling, RefuseRuling, SdkAbilities
+from hooklatch.bridges.rulings import AskRuling, ProceedRuling, RefuseRuling, Ruling, SdkAbilities
+from hooklatch.hosts.withholding import has_shape, say_in_shape
 
 try:
     from claude_agent_sdk import (
@@ -33,11 +34,12 @@ except ModuleNotFoundError as error:
 __all__ = ["can_use_tool", "guarded", "hooks"]
 
 HOOK: Final = SdkAbilities(name="Claude Code", rewrites=True, asks=True, asks_about_rewrites=True)
+RESULT: Final = SdkAbilities(name="Claude Code", rewrites=True)
+RESULT_KEYS: Final = ("tool_name", "tool_input", "tool_use_id", "duration_ms")
 PROMPT: Final = SdkAbilities(name="Claude Code")
 MARGIN: Final = 5.0  # seconds between our refusal and the end of the host's patience
 # What each event is told as, and which of its keys go along.
 TOLD: Final[Mapping[HookEvent, tuple[str, tuple[str, ...]]]] = {
-    "PostToolUse": ("post_tool_use", ("tool_name", "tool_input", "tool_use_id", "tool_response", "duration_ms")),
     "PostToolUseFailure": (
         "post_tool_use_failure", ("tool_name", "tool_input", "tool_use_id", "error", "is_interrupt"),
     ),
@@ -76,8 +78,15 @@ def hooks(guard: Guard) -> dict[HookEvent, list[HookMatcher]]:
         )
         return cast("HookJSONOutput", {"decision": "block", "reason": ruling.text, **stop})
 
+    async def after_tool(given: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
+        fields = cast("Mapping[str, Any]", given)
+        payload = {key: fields[key] for key in RESULT_KEYS if key in fields}
+        ruling = await guard.after_tool(fields["tool_response"], RESULT, **payload)
+        return cast("HookJSONOutput", build_result_answer(ruling, fields))
+
     found: dict[HookEvent, list[HookMatcher]] = {
         "PreToolUse": [make_gate(before_tool, guard.limit("pre_tool_use"))],
+        "PostToolUse": [make_gate(after_tool, guard.limit("tool_result"))],
         "UserPromptSubmit": [make_gate(before_prompt, guard.limit("user_prompt_submit"))],
     }
     for event, (name, keys) in TOLD.items():
@@ -114,6 +123,21 @@ def build_tool_answer(ruling: ProceedRuling | AskRuling | RefuseRuling) -> dict[
             specific |= {"permissionDecision": "allow"} if is_approved else {}
     specific |= {"updatedInput": value} if is_rewritten else {}
     return {"hookSpecificOutput": specific}
+
+
+def build_result_answer(ruling: Ruling, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to PostToolUse: another result in the shape of the first one, since others are ignored."""
+    response = fields["tool_response"]
+    is_free = str(fields["tool_name"]).startswith("mcp__")  # in any shape
+    if isinstance(ruling, ProceedRuling):
+        if not ruling.is_rewritten:
+            return {}
+        if is_free or has_shape(response, ruling.value):
+            return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": ruling.value}}
+    text = "withheld by hooklatch: a hook changed its shape" if isinstance(ruling, ProceedRuling) else ruling.text
+    stop = {"continue_": False, "stopReason": text} if isinstance(ruling, RefuseRuling) and ruling.halts else {}
+    result = say_in_shape(response, text)
+    return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": result}, **stop}
 
 
 def can_use_tool(guard: Guard, ask: CanUseTool | None = None) -> CanUseTool:

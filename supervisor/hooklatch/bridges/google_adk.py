@@ -6,7 +6,7 @@ last, and change no input in an agent's callbacks.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from hooklatch.bridges.guard import Guard, make_missing_sdk_error
 from hooklatch.bridges.rulings import AskRuling, ProceedRuling, SdkAbilities
@@ -26,6 +26,7 @@ except ModuleNotFoundError as error:
 __all__ = ["GuardPlugin"]
 
 PROMPT: Final = SdkAbilities(name="google-adk")
+RESULT: Final = SdkAbilities(name="google-adk", rewrites=True)
 
 
 class NotRun(dict[str, Any]):
@@ -66,12 +67,14 @@ class GuardPlugin(BasePlugin):
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
-    ) -> None:
-        """Tell of a call that was made."""
-        if not isinstance(result, NotRun):
-            await self._guard.tell(
-                "post_tool_use", **describe_tool_call(tool, tool_args, tool_context), tool_response=result
-            )
+    ) -> dict[str, Any] | None:
+        """Have the result of a call judged, and tell of it."""
+        if isinstance(result, NotRun):
+            return None
+        ruling = await self._guard.after_tool(result, RESULT, **describe_tool_call(tool, tool_args, tool_context))
+        if not isinstance(ruling, ProceedRuling):
+            return {"error": ruling.text}
+        return cast("dict[str, Any]", ruling.value) if ruling.is_rewritten else None
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception

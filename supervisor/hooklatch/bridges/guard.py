@@ -26,7 +26,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
-from hooklatch.bridges.rulings import RefuseRuling, Ruling, SdkAbilities, make_ruling, read_object
+from hooklatch.bridges.rulings import ProceedRuling, RefuseRuling, Ruling, SdkAbilities, make_ruling, read_object
 from hooklatch.client.async_client import Session, session
 from hooklatch.client.protocol.decisions import Decision
 from hooklatch.client.protocol.json_values import encode_plain
@@ -98,6 +98,36 @@ class Guard:
         """Do what `before_prompt` does, in a thread without an event loop; only over a session of `connect_sync`."""
         request = GateRequest("user_prompt_submit", "prompt", prompt, {"prompt": prompt})
         return self._ask_blocking(lambda: request, abilities)
+
+    async def after_tool(self, result: object, abilities: SdkAbilities, /, **payload: Any) -> Ruling:
+        """Fire tool_result, and after it post_tool_use; the ruling has what the model may read, or why it may not.
+
+        `payload` has tool_name, tool_input, tool_use_id, and the tool's kind where the bridge knows it.
+        """
+        ruling = await self.judge_result(result, abilities, **payload)
+        await self.tell("post_tool_use", **payload, tool_response=result)
+        return ruling
+
+    async def judge_result(self, result: object, abilities: SdkAbilities, /, **payload: Any) -> Ruling:
+        """Fire tool_result alone, where another point of the SDK tells of the call."""
+        return mark_withheld(await self._ask(self._make_result_request(result, payload), abilities), result)
+
+    def after_tool_blocking(self, result: object, abilities: SdkAbilities, /, **payload: Any) -> Ruling:
+        """Do what `after_tool` does, in a thread without an event loop; only over a session of `connect_sync`."""
+        ruling = self._ask_blocking(self._make_result_request(result, payload), abilities)
+        self.tell_blocking("post_tool_use", **payload, tool_response=result)
+        return mark_withheld(ruling, result)
+
+    def _make_result_request(self, result: object, payload: Mapping[str, Any]) -> Callable[[], GateRequest]:
+        def make_request() -> GateRequest:
+            fields = drop_empty_fields(payload)
+            name, tool_input = fields.get("tool_name"), fields.get("tool_input")
+            if isinstance(name, str) and isinstance(tool_input, dict) and "tool_kind" not in fields:
+                fields |= label_tool(name, cast("dict[str, Any]", tool_input))
+            shown = make_plain_result(result)
+            return GateRequest("tool_result", "tool_response", shown, {**fields, "tool_response": shown})
+
+        return make_request
 
     async def tell(self, event: str, /, **payload: Any) -> None:
         """Fire an event without waiting for its decision; values that JSON cannot express become text."""
@@ -203,6 +233,14 @@ class GateRequest(msgspec.Struct, frozen=True):
         if self.encoded() != sent:
             return RefuseRuling(text=f"the {self.key} was changed while its guards judged it")
         return make_ruling(fired, self.key, self.value, abilities)
+
+
+def mark_withheld(ruling: Ruling, result: object) -> Ruling:
+    """Return the ruling on a result, with the tool's own one where no hook changed it, or what the model reads."""
+    if isinstance(ruling, ProceedRuling):
+        return ruling if ruling.is_rewritten else msgspec.structs.replace(ruling, value=result)
+    halts = isinstance(ruling, RefuseRuling) and ruling.halts
+    return RefuseRuling(text=f"withheld by hooklatch: {ruling.text}", halts=halts, decision=ruling.decision)
 
 
 def make_failure_ruling(error: Exception) -> RefuseRuling:

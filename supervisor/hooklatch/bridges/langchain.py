@@ -57,8 +57,11 @@ class GuardMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             self._guard.tell_blocking(event, **payload)
             raise
         event, payload = describe_result(permitted, result)
-        self._guard.tell_blocking(event, **payload)
-        return result
+        if event != "post_tool_use":
+            self._guard.tell_blocking(event, **payload)
+            return result
+        response = payload.pop("tool_response")
+        return replace_result(permitted, result, self._guard.after_tool_blocking(response, RESULT, **payload))
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: AsyncHandler) -> ToolMessage | Command[Any]:
         """Do what `wrap_tool_call` does, in an event loop."""
@@ -77,8 +80,11 @@ class GuardMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             await self._guard.tell(event, **payload)
             raise
         event, payload = describe_result(permitted, result)
-        await self._guard.tell(event, **payload)
-        return result
+        if event != "post_tool_use":
+            await self._guard.tell(event, **payload)
+            return result
+        response = payload.pop("tool_response")
+        return replace_result(permitted, result, await self._guard.after_tool(response, RESULT, **payload))
 
     @hook_config(can_jump_to=["end"])
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -118,6 +124,7 @@ class GuardMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
 
 PROMPT = SdkAbilities(name="langchain")
+RESULT = SdkAbilities(name="langchain", rewrites=True)
 
 
 def apply_ruling(request: ToolCallRequest, ruling: Ruling) -> ToolCallRequest | ToolMessage:
@@ -142,6 +149,17 @@ def describe_result(request: ToolCallRequest, result: object) -> tuple[str, dict
         return "post_tool_use_failure", {**describe_tool_call(request), "error": format_message(result)}
     response = format_message(result) if isinstance(result, ToolMessage) else result
     return "post_tool_use", {**describe_tool_call(request), "tool_response": response}
+
+
+def replace_result(
+    request: ToolCallRequest, result: ToolMessage | Command[Any], ruling: Ruling
+) -> ToolMessage | Command[Any]:
+    """Return the result as its guards let it through; a command that is withheld is not carried out."""
+    if isinstance(ruling, ProceedRuling) and not ruling.is_rewritten:
+        return result
+    text = str(ruling.value) if isinstance(ruling, ProceedRuling) else ruling.text
+    call = request.tool_call
+    return ToolMessage(content=text, name=call["name"], tool_call_id=call["id"] or "")
 
 
 def describe_tool_call(request: ToolCallRequest) -> dict[str, Any]:

@@ -188,7 +188,8 @@ class Proxy:
         self._to_server = serialize_sends(to_server, group.cancel_scope)
         self._name = name
         self._asking: dict[Id, anyio.CancelScope] = {}  # calls that wait for their guards
-        self._running: dict[Id, CallRequest] = {}  # calls that the server has
+        self._running: dict[Id | float, CallRequest] = {}  # calls that the server has
+        self._answers: list[anyio.Event] = []  # of results that are being judged
 
     async def from_client(self, line: bytes) -> None:
         """Take a line of the client: pass it on, or have it judged first."""
@@ -208,15 +209,25 @@ class Proxy:
         await self._to_server(encode_message(message))
 
     async def from_server(self, line: bytes) -> None:
-        """Take a line of the server: it goes to the client as it is; hooks hear of results."""
-        await self._to_client(line if line.endswith(b"\n") else line + b"\n")
+        """Take a line of the server: it goes to the client as it is, but for results, which their guards judge."""
         try:
             message = read_strictly(line)
-        except UnreadableMessageError:
-            return  # the client's to judge
+        except UnreadableMessageError as problem:
+            if not self._running or line.lstrip()[:1] not in (b"{", b"["):
+                await self._to_client(line if line.endswith(b"\n") else line + b"\n")  # no result of a call is in it
+                return
+            for call in list(self._running.values()):  # it may hold the result of any of them
+                text = f"withheld by hooklatch: the server's answer cannot be read: {problem}"
+                await self._to_client(encode_message(make_refused_result(call.id, text)))
+            self._running.clear()
+            return
         identity = message.get("id")
-        if "method" not in message and isinstance(identity, str | int) and (call := self._running.pop(identity, None)):
-            self._group.start_soon(self._notify, call, message)
+        is_answer = "method" not in message or "result" in message
+        if is_answer and isinstance(identity, str | int | float) and identity in self._running:
+            self._answers.append(anyio.Event())
+            self._group.start_soon(self._answer, self._running.pop(identity), message, self._answers[-1])
+            return
+        await self._to_client(line if line.endswith(b"\n") else line + b"\n")
 
     def client_left(self) -> None:
         """Drop the calls that are still being judged: their client is gone, so none may run."""
@@ -249,15 +260,34 @@ class Proxy:
         self._running[call.id] = msgspec.structs.replace(call, arguments=ruling.value)
         await self._to_server(encode_message(message))
 
-    async def _notify(self, call: CallRequest, answer: Message) -> None:
+    async def wait_answered(self) -> None:
+        """Wait until the client has every result that the server has given."""
+        for answered in list(self._answers):
+            await answered.wait()
+
+    async def _answer(self, call: CallRequest, answer: Message, answered: anyio.Event) -> None:
+        """Give the client a result as its guards let it through; a failure it gets as it is."""
+        try:
+            await self._judge_answer(call, answer)
+        finally:
+            answered.set()
+            self._answers.remove(answered)
+
+    async def _judge_answer(self, call: CallRequest, answer: Message) -> None:
         payload = {
             "tool_name": call.tool, "tool_input": call.arguments, "tool_use_id": call.tool_use_id, **call.kind,
         }  # fmt: skip
         has_failed, result = read_result(answer)
         if has_failed:
+            await self._to_client(encode_message(answer))
             await self._guard.tell("post_tool_use_failure", **payload, error=result)
-        else:
-            await self._guard.tell("post_tool_use", **payload, tool_response=result)
+            return
+        ruling = await self._guard.after_tool(result, ABILITIES, **payload)
+        if not isinstance(ruling, ProceedRuling):
+            answer = make_refused_result(call.id, ruling.text)
+        elif ruling.is_rewritten:
+            answer = {**answer, "result": ruling.value}
+        await self._to_client(encode_message(answer))
 
 
 async def run_proxy(
@@ -280,6 +310,7 @@ async def run_proxy(
             proxy = Proxy(guard, group, to_client=send, to_server=server.stdin.send, name=name)
             group.start_soon(read_lines, receive, proxy.from_client, partial(end_input, proxy, server))
             await read_lines(partial(output.receive, CHUNK), proxy.from_server)
+            await proxy.wait_answered()
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):

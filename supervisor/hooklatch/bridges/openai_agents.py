@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from hooklatch.bridges.guard import Guard, make_missing_sdk_error
 from hooklatch.bridges.rulings import ProceedRuling, RefuseRuling, SdkAbilities, UnreadableInputError, read_object
+from hooklatch.client.protocol.tool_calls import print_value_as_text
 
 try:
     from agents import (
@@ -26,15 +27,18 @@ try:
         ToolGuardrailFunctionOutput,
         ToolInputGuardrail,
         ToolInputGuardrailData,
+        ToolOutputGuardrail,
+        ToolOutputGuardrailData,
     )
     from agents.items import TResponseInputItem
     from agents.tool_context import ToolContext
 except ModuleNotFoundError as error:
     raise make_missing_sdk_error("openai-agents", error) from error
 
-__all__ = ["TellingHooks", "guarded", "guarded_tools", "prompt_guardrail", "tool_guardrail"]
+__all__ = ["TellingHooks", "guarded", "guarded_tools", "prompt_guardrail", "result_guardrail", "tool_guardrail"]
 
 ABILITIES: Final = SdkAbilities(name="openai-agents")
+RESULT: Final = SdkAbilities(name="openai-agents", rewrites=True)
 
 
 def guarded(guard: Guard, agent: Agent[Any]) -> Agent[Any]:
@@ -51,6 +55,8 @@ def guarded(guard: Guard, agent: Agent[Any]) -> Agent[Any]:
             guardrail for guardrail in server.tool_input_guardrails or [] if not isinstance(guardrail, OurGuardrail)
         ]
         server.tool_input_guardrails = [*others, tool_guardrail(guard)]
+        after = [one for one in server.tool_output_guardrails or [] if not isinstance(one, OurResultGuardrail)]
+        server.tool_output_guardrails = [*after, result_guardrail(guard)]
     return agent.clone(
         tools=guarded_tools(guard, agent.tools), input_guardrails=[*agent.input_guardrails, prompt_guardrail(guard)]
     )
@@ -72,7 +78,12 @@ def guarded_tool(guard: Guard, tool: Tool) -> FunctionTool:
         )
     ours = copy(tool)
     ours.tool_input_guardrails = [*(tool.tool_input_guardrails or ()), tool_guardrail(guard)]
+    ours.tool_output_guardrails = [*(tool.tool_output_guardrails or ()), result_guardrail(guard)]
     return ours
+
+
+class OurResultGuardrail(ToolOutputGuardrail[Any]):
+    """A guardrail that has a result judged."""
 
 
 class OurGuardrail(ToolInputGuardrail[Any]):
@@ -94,6 +105,24 @@ def tool_guardrail(guard: Guard) -> ToolInputGuardrail[Any]:
         return ToolGuardrailFunctionOutput.reject_content(ruling.text)
 
     return OurGuardrail(guardrail_function=judge, name="hooklatch")
+
+
+def result_guardrail(guard: Guard) -> ToolOutputGuardrail[Any]:
+    """Return the guardrail for `function_tool(tool_output_guardrails=[...])`: the model reads what it lets through."""
+
+    async def judge(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+        call = data.context
+        ruling = await guard.judge_result(
+            data.output, RESULT, tool_name=call.tool_name, tool_input=read_arguments(call.tool_arguments),
+            tool_use_id=call.tool_call_id,
+        )  # fmt: skip
+        if not isinstance(ruling, ProceedRuling):
+            return ToolGuardrailFunctionOutput.reject_content(ruling.text)
+        if not ruling.is_rewritten:
+            return ToolGuardrailFunctionOutput.allow()
+        return ToolGuardrailFunctionOutput.reject_content(print_value_as_text(ruling.value))
+
+    return OurResultGuardrail(guardrail_function=judge, name="hooklatch")
 
 
 def prompt_guardrail(guard: Guard) -> InputGuardrail[Any]:

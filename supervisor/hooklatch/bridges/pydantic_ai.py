@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hooklatch.bridges.guard import Guard, make_missing_sdk_error
-from hooklatch.bridges.rulings import AskRuling, RefuseRuling, SdkAbilities
+from hooklatch.bridges.rulings import AskRuling, ProceedRuling, RefuseRuling, SdkAbilities
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.errors import InvalidPayloadError
 
@@ -28,6 +28,7 @@ except ModuleNotFoundError as error:
 __all__ = ["PromptRefusedError", "guard_hooks"]
 
 PROMPT: Final = SdkAbilities(name="pydantic-ai")
+RESULT: Final = SdkAbilities(name="pydantic-ai", rewrites=True)
 
 
 class PromptRefusedError(AgentRunError):
@@ -63,8 +64,8 @@ def guard_hooks(guard: Guard, *, approvals: bool = False) -> Hooks[Any]:
     async def after_tool(
         ctx: RunContext[Any], /, *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], result: Any
     ) -> Any:
-        await guard.tell("post_tool_use", **describe_tool_call(call, args), tool_response=result)
-        return result
+        ruling = await guard.after_tool(result, RESULT, **describe_tool_call(call, args))
+        return ruling.value if isinstance(ruling, ProceedRuling) else ruling.text
 
     @hooks.on.tool_execute_error
     async def tool_error(

@@ -28,6 +28,7 @@ except ModuleNotFoundError as error:
 __all__ = ["GuardHooks"]
 
 PROMPT: Final = SdkAbilities(name="strands")
+RESULT: Final = SdkAbilities(name="strands", rewrites=True)
 QUESTION: Final = "hooklatch"
 
 
@@ -78,7 +79,11 @@ class GuardHooks(HookProvider):
             error = event.exception or event.result["content"]
             await self._guard.tell("post_tool_use_failure", **payload, error=error)
         else:
-            await self._guard.tell("post_tool_use", **payload, tool_response=event.result["content"])
+            ruling = await self._guard.after_tool(event.result["content"], RESULT, **payload)
+            if not isinstance(ruling, ProceedRuling):
+                event.result = {**event.result, "content": [{"text": ruling.text}]}
+            elif ruling.is_rewritten:
+                event.result = {**event.result, "content": ruling.value}
 
     async def before_prompt(self, event: BeforeInvocationEvent) -> None:
         """Cancel the run with the reason if what the person has texts is refused."""

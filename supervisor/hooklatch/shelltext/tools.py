@@ -29,7 +29,7 @@ KINDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "write": ("Write", "write", "write_file", "create", "write_to_file"),
     "edit": (
         "Edit", "MultiEdit", "NotebookEdit", "edit", "multiedit", "patch", "replace", "apply_patch", "str_replace",
-        "insert", "Delete", "replace_in_file", "replace_string_in_file",
+        "insert", "Delete", "replace_in_file", "replace_string_in_file", "notebook_edit",
     ),
     "search": (
         "Grep", "Glob", "LS", "grep", "glob", "list", "ls", "rg", "search_file_content", "grep_search",
@@ -83,6 +83,7 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
 }
 UNCLEAR: Final = split_names_text("""
     Config REPL SendUserFile WebBrowser Workflow batch exec js_repl str_replace_based_edit_tool str_replace_editor
+    tool_call
 """)
 OF_HOSTS: Final = frozenset[str]().union(*HARMLESS.values())
 KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in KINDS_OF.items() for name in names}
