@@ -19,7 +19,7 @@ from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
-from hooklatch.service.config.path_lookup import PathFound, look_up_path
+from hooklatch.service.config.path_lookup import PathFound, Stamp, look_up_path, stamp_paths
 from hooklatch.service.loading.bind import add_way_out
 from hooklatch.service.loading.plan import REMOVAL, LossAcceptance, ReloadPlan, is_too_weak
 from hooklatch.service.loading.see import FleetFiles, Manifests, mark_tampered
@@ -138,22 +138,27 @@ class SourceBuilder:
 
         One thread looks at all: with hundreds of files, a thread for each would cost more than all of the looks.
         """
-        reads = {location: self._make_reader(source) for location, source in self._declared_sources.items()}
-        units = self._sources.units
-        found = await self._sources.look(
-            lambda: {location: try_to_read(location, read) for location, read in reads.items()}
-        )
+        units, declared = self._sources.units, self._declared_sources
+        reads = {location: self._make_reader(source) for location, source in declared.items()}
+        known = [path for location in reads if location in units for path in units[location].stamps]
+
+        def look() -> dict[str, SourceVersion | UnitError | None]:
+            stamps = stamp_paths(known)
+            return {location: try_to_read(location, partial(read, stamps)) for location, read in reads.items()}
+
+        found = await self._sources.look(look)
         for location, version in found.items():
             if isinstance(version, UnitError):
                 self._results[location] = version
             elif version is None and (unit := units.get(location)) is not None:
-                unit.pool.limits = self._plan.limits_of(self._declared_sources[location])
+                unit.pool.limits = self._plan.limits_of(declared[location])
         return {location: version for location, version in found.items() if isinstance(version, SourceVersion)}
 
-    def _make_reader(self, source: Source) -> Callable[[], SourceVersion | None]:
+    def _make_reader(self, source: Source) -> Callable[[Mapping[str, Stamp]], SourceVersion | None]:
         """Return a function for a thread that returns the version to build, or None if the active build has it.
 
-        It raises a UnitError if that cannot be read, or its requirements are wrong.
+        It is given the stamps of the active build's files. It raises a UnitError if that version cannot be read, or its
+        requirements are wrong.
         """
         unit, plan, limits = self._sources.units.get(source.location), self._plan, self._plan.limits_of(source)
         is_afresh = self._afresh is None or source.location in self._afresh  # even if its files are the same
@@ -164,11 +169,11 @@ class SourceBuilder:
             and unit.pool.limits.worker.isolation == limits.worker.isolation
         )
 
-        def read() -> SourceVersion | None:
+        def read(stamps: Mapping[str, Stamp]) -> SourceVersion | None:
             newer = stamp = None
             if unit is not None and is_afresh:
-                stamp = unit.read_stamps().get(source.location)
-            elif unit is not None and (newer := unit.read_newer()) is None and is_same_place:
+                stamp = unit.read_stamps(stamps).get(source.location)
+            elif unit is not None and (newer := unit.read_newer(stamps)) is None and is_same_place:
                 return None
             return prepare_version(newer or read_source_version(source, stamp), plan)
 

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -40,7 +40,7 @@ from hooklatch.processes.worker import SourceLoadError
 from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import LATE, TICK_NS, Stamp, is_passing, stamp_path, status_at
+from hooklatch.service.config.path_lookup import LATE, TICK_NS, Stamp, is_passing, stamp_path, stamp_paths, status_at
 from hooklatch.threads import look_in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.wire import MAX_BUILD, Source, SourceLoaded
@@ -218,15 +218,17 @@ class SourceBuild:
         )  # fmt: skip
         return own == others
 
-    def read_newer(self) -> SourceVersion | None:
+    def read_newer(self, stamps: Mapping[str, Stamp] | None = None) -> SourceVersion | None:
         """Return the present version, or None if its files and environment still are those that were loaded.
+
+        `stamps` are those of its files, if they were read just now.
 
         A new mtime alone is not a new version.  If no file was written, none is read.
 
         Raises:
             UnitError: the source cannot be read.
         """
-        now, is_usable = self.read_stamps(), self.pool.fault is None and self._has_environment()
+        now, is_usable = self.read_stamps(stamps), self.pool.fault is None and self._has_environment()
         if now == self.stamps and is_usable and not self.is_behind:
             return None
         version = read_source_version(self.source, now[self.source.location] if self.source.kind == "file" else None)
@@ -238,13 +240,13 @@ class SourceBuild:
         self.stamps, self.is_behind = now, False
         return None
 
-    def read_stamps(self) -> dict[str, Stamp]:
+    def read_stamps(self, stamps: Mapping[str, Stamp] | None = None) -> dict[str, Stamp]:
         """Return the present stamps of its files.  With a silent disk, a build would wait for the whole import timeout.
 
         Raises:
             UnitError: a disk of one of them does not answer.
         """
-        now = {path: stamp_path(path) for path in self.stamps}
+        now = stamp_paths(self.stamps) if stamps is None else {path: stamps[path] for path in self.stamps}
         for late in (path for path in now if now[path] == LATE):
             try:
                 status_at(late)
