@@ -145,11 +145,10 @@ def read_or_explain(reader: Callable[[str], T], folder: str) -> T | str:
 def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark | str | None) -> HighWaterMark:
     """Return the new contents of the mark, which must be on disk before the next record is written."""
     mark = marked if isinstance(marked, HighWaterMark) else HighWaterMark()
-    segments, is_ahead = list_segments(folder), recovery.last is not None and recovery.last.seq > mark.seq
-    if is_ahead or mark.fault_seq:
+    segments = list_segments(folder)
+    if recovery.last is not None and recovery.last.seq > mark.seq:
         from hooklatch.record.storage.lines import read_entries_of_kind  # most starts read none
 
-    if is_ahead:
         for retired in read_entries_of_kind(segments, "retired", since=mark.seq):
             kept = read_retired(retired)
             if kept is None:
@@ -158,6 +157,8 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
             mark = msgspec.structs.replace(mark, kept_seq=kept.kept_seq, kept_prev=kept.kept_prev, lost=kept.lost)
             break
     if mark.fault_seq:
+        from hooklatch.record.storage.lines import read_entries_of_kind
+
         kind = read_entries_of_kind(segments, "fault", since=mark.fault_seq - 1)
         recovery.unacknowledged = [*kind][::-1]
         if not recovery.unacknowledged:

@@ -2,8 +2,8 @@
 
 A path is covered if every change of its stamp is reported: it is watched itself, and so is each directory on its way,
 links followed.  A directory is watched for the next name too, unless that is a directory in which something is watched:
-it goes only after that has gone, or moves, which it reports itself.  So the files of strangers in /tmp and at home wake
-nobody.  Paths on a network disk are not covered: the kernel here does not report what another machine does there.
+it goes only after that has gone, or moves, which it reports itself.  So files of strangers in /tmp and at home cause no
+wake-up.  Paths on a network disk are not covered: the kernel here does not report what another machine does there.
 """
 
 from __future__ import annotations

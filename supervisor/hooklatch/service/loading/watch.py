@@ -47,7 +47,7 @@ class ReloadHint:
 
 
 class FileHints(Protocol):
-    """What reports changes of files on this system.
+    """The reporter of changes of files on this system.
 
     `cover` watches paths, and returns those whose every change it reports. `fault` says what keeps it from others.
     """
