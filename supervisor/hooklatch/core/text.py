@@ -31,10 +31,10 @@ LOOKALIKES = frozenset(
     "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
     "\u0570\u0578\u057d\u0585\u0566\u0131\u0261\u0251"  # Armenian; Latin without a dot, and of phonetics
 )
-WORD, OURS = re.compile(r"\w+"), re.compile("[A-Za-z]")
+WORD, OURS = r"\w+", "[A-Za-z]"  # compiled by `re` when they are first used: most commands use none
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}  # `min` too: that is how minutes are shown
 LONG = ((86400, "d"), (3600, "h"), (60, "min"))  # a unit is used from two of it on: "90 s", not "1.5 min"
-DURATION = re.compile(rf"(\d+(?:\.\d+)?|\.\d+) ?({'|'.join(UNITS)})?", re.ASCII)
+DURATION = rf"(?a:(\d+(?:\.\d+)?|\.\d+) ?({'|'.join(UNITS)})?)"
 
 
 def format_count(number: int, noun: str) -> str:
@@ -94,9 +94,9 @@ def find_disguised_word(text: str) -> str | None:
     """
     if text.isascii():
         return None
-    for word in WORD.findall(text):
+    for word in re.findall(WORD, text):
         others = [letter for letter in word if not letter.isascii()]
-        if any(map(is_variant, others)) or (OURS.search(word) and not LOOKALIKES.isdisjoint(others)):
+        if any(map(is_variant, others)) or (re.search(OURS, word) and not LOOKALIKES.isdisjoint(others)):
             return ascii(word)
     return None
 
@@ -114,7 +114,7 @@ def read_duration(text: str) -> float:
     Raises:
         ValueError: the text is not a duration; the error says how to write one.
     """
-    match = DURATION.fullmatch(text)
+    match = re.fullmatch(DURATION, text)
     seconds = float(match[1]) * UNITS[match[2] or "s"] if match is not None else 0.0
     if not 0 < seconds < float("inf"):
         raise ValueError(f"{text!r} is not a duration over 0; write it like 90s, 15m, 2h or 7d")

@@ -5,20 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
-from datetime import UTC, datetime
 from shlex import quote
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
-from hooklatch.cli.testing.fire import add_payload, read_payload, read_piped_payload
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import format_duration, suggest_name
 from hooklatch.errors import DaemonUnreachableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Sequence
+
     from hooklatch.cli.schema import EventsOutput
     from hooklatch.core.answers import (
         BriefHook,
@@ -246,6 +245,8 @@ def format_calls(timings: HookTimings) -> str:
 
 
 def show_failure(failure: HookFailure, printed: str) -> None:
+    from datetime import UTC, datetime  # imported here, and below: the list of hooks needs neither
+
     at = datetime.fromtimestamp(failure["at"], UTC)
     output.print_line()
     output.print_line(
@@ -271,6 +272,8 @@ def add_explain(parser: Parser) -> None:
 
 
 def run_hooks_explain(arguments: argparse.Namespace) -> int:
+    from hooklatch.cli.testing.fire import add_payload, read_payload, read_piped_payload
+
     payload = read_piped_payload() or b"{}" if arguments.payload is None else read_payload(arguments.payload)
     params = add_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with connect_administrator(arguments) as link:

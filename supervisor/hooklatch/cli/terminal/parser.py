@@ -76,23 +76,31 @@ UNMEASURED = partial(argparse.RawDescriptionHelpFormatter, width=80)
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of the command line, or of one command; `declare` adds its own arguments when it is first used."""
+    """The parser of the command line, or of one command.
+
+    It becomes one when it is first used, and `declare` then adds its own arguments: of some fifty commands one is used,
+    and argparse looks for translations of its titles for each of them.
+    """
 
     def __init__(self, *, prog: str = PROGRAM, declare: Callable[[Parser], None], **options: Any) -> None:
         # `add_subparsers` instantiates this class with keywords of its own; Python 3.14 added one (color).
-        super().__init__(prog=prog, add_help=False, allow_abbrev=False, formatter_class=UNMEASURED, **options)
+        own_options = {"add_help": False, "allow_abbrev": False, "formatter_class": UNMEASURED}
+        self._become_parser = partial(super().__init__, prog=prog, **own_options, **options)
         self.commands: dict[str, Parser] = {}
         self._subcommands: argparse.Action | None = None
         self.shapes: tuple[str, ...] = ()
         self._declare = declare
         self._is_declared = False
         self._words: list[str] = []
+        self._example, self._codes = "", list[Exit]()
+        self._tables: list[tuple[Any, list[Row]]] = []  # groups of commands, with their rows
 
     def declared(self) -> Parser:
         """Return this parser with its arguments."""
         if self._is_declared:
             return self
         self._is_declared = True
+        self._become_parser()
         self.add_argument("-h", "--help", action="help", help="show this help message and exit")
         self._declare(self)
         options = self.add_argument_group("options of every command")
@@ -178,13 +186,11 @@ class Parser(argparse.ArgumentParser):
         if required:
             self.set_defaults(run=self._show_help)
         for title, rows in groups.items():
-            lines: list[str] = []
-            for name, module, text in rows:
-                lines += format_help_row(name, text)
+            self._tables.append((self.add_argument_group(title), [*rows]))
+            for name, module, text in self._tables[-1][1]:
                 description = f"{text[:1].upper()}{text[1:]}."
                 declare = find_declaration(module, name)
                 self.commands[name] = actions.add_parser(name, help=text, description=description, declare=declare)
-            self.add_argument_group(title, "\n".join(lines))
 
     def arguments(self) -> list[argparse.Action]:
         """Return the arguments of this parser itself, for scripts that complete them."""
@@ -217,14 +223,19 @@ class Parser(argparse.ArgumentParser):
 
     def explain(self, *, example: str, exits: Collection[Exit] = (), general: Collection[Exit] = GENERAL) -> None:
         """Declare an example and the exit codes, also of a command that only has others below it."""
-        codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
-        lines = [line for code in codes for line in format_help_row(str(code.value), code.meaning, width=len("100 "))]
-        self.epilog = "\n".join([f"example: {example}", "", "exit codes:", *(f"  {line}" for line in lines)])
+        self._example = example
+        self._codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
 
     def format_help(self) -> str:
         """Return the help, in lines that fit 80 columns."""
         import textwrap
 
+        for group, rows in self._tables:
+            group.description = "\n".join(line for name, _, text in rows for line in format_help_row(name, text))
+        if self._codes:
+            rows = [format_help_row(str(code.value), code.meaning, width=len("100 ")) for code in self._codes]
+            lines = [f"  {line}" for row in rows for line in row]
+            self.epilog = "\n".join([f"example: {self._example}", "", "exit codes:", *lines])
         whole = self.description
         self.description = textwrap.fill(whole, 79) if whole else whole
         try:
