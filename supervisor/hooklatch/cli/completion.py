@@ -110,7 +110,7 @@ def make_name_completers(kind: str, shtab: Any) -> dict[str, Any]:
 def list_known_words() -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the words of arguments whose words never change, by their names in the help and in the code."""
     from hooklatch.cli.hosts.layouts import LAYOUTS
-    from hooklatch.cli.terminal.records import CHOICES
+    from hooklatch.cli.terminal.records import CHOICES, list_choices
     from hooklatch.dialects.find import list_dialects
     from hooklatch.guards.catalogue import list_gallery
 
@@ -120,7 +120,7 @@ def list_known_words() -> dict[tuple[str, str], tuple[str, ...]]:
         ("NAME", "guards"): guards,
         ("HOST", "host"): tuple(LAYOUTS),
         ("NAME", "dialect"): list_dialects(),
-        **{(metavar, name): words for name, metavar, words, _ in CHOICES},
+        **{(metavar, name): list_choices(name) for name, metavar, _ in CHOICES},
     }
 
 

@@ -25,10 +25,11 @@ from hooklatch.record.findings import (
     format_seq_range,
 )
 from hooklatch.record.payload_files import PayloadCheck
-from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, make_head, read_link
+from hooklatch.record.storage.chain import GENESIS, ChainLink, make_head, read_link
 from hooklatch.record.storage.mark import HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.reading import NoRecordError, list_record_segments
 from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
+from hooklatch.record.storage.segments import SegmentFile
 from hooklatch.record.storage.slots import SlotError
 
 __all__ = ["verify_record"]

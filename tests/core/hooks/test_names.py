@@ -10,15 +10,13 @@ import pytest
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.names import (
     LIKE_A_NAME,
-    AmbiguousNameError,
-    UnknownNameError,
     full_hook_name,
     is_name,
     name_whole_plugin,
     quote_name,
-    resolve_name,
     strip_scope,
 )
+from hooklatch.core.hooks.resolving import AmbiguousNameError, UnknownNameError, resolve_name
 from support.tables import table
 
 

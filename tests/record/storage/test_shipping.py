@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.chain import SegmentFile, list_segments, read_tail
+from hooklatch.record.storage.chain import read_tail
 from hooklatch.record.storage.mark import HighWaterMark
 from hooklatch.record.storage.retention import count_unshipped, measure_segments, plan_retirement
+from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.verify import verify_record
 from hooklatch.record.writer import RecordWriter
 from support.pools import until

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -21,9 +19,7 @@ from hooklatch.cli.terminal.records import (
     read_filters,
     record_folder,
 )  # fmt: skip
-from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.text import format_count
-from hooklatch.record.findings import VerifyReport
 from hooklatch.record.storage.reading import (
     Filters,
     NoRecordError,
@@ -32,12 +28,15 @@ from hooklatch.record.storage.reading import (
     read_forwards,
     read_newest,
 )
-from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor
-from hooklatch.record.verify import verify_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
     from hooklatch.core.status_answers import AcknowledgeAnswer
+    from hooklatch.record.findings import VerifyReport
+    from hooklatch.record.storage.seeking import RecordCursor
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
@@ -92,27 +91,41 @@ def add_place(parser: Parser) -> None:
 def run_log(arguments: argparse.Namespace) -> int:
     filters = read_filters(arguments)
     folder = record_folder(arguments)
-    is_empty = True
+    try:
+        if not arguments.follow:
+            return show_records(folder, filters, arguments, None)
+        return follow_records(folder, filters, arguments)
+    except NoRecordError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
+
+
+def follow_records(folder: str, filters: Filters, arguments: argparse.Namespace) -> int:
+    from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor  # only this needs what hashes
+
     try:
         # Opened before the entries are read, so that none falls between the two; `read_new` returns what came since.
-        follower = RecordCursor.at_end(folder) if arguments.follow else None
-        for record in select_records(folder, filters, arguments.number):
-            if not output.has_reader():
-                return Exit.OK
-            is_empty = False
-            print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
-        if is_empty and follower is None:
-            check_names(folder, filters)
-            output.print_error(f"no record in {folder} matches")
-        while follower is not None and output.has_reader():
-            for record in filter_entries(follower.read_new(), filters):
-                print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
-            time.sleep(POLL)
-    except (NoRecordError, RecordChangedError) as error:
+        return show_records(folder, filters, arguments, RecordCursor.at_end(folder))
+    except RecordChangedError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     except KeyboardInterrupt:
-        if not arguments.follow:
-            raise
+        return Exit.OK
+
+
+def show_records(folder: str, filters: Filters, arguments: argparse.Namespace, follower: RecordCursor | None) -> int:
+    """Print the newest entries, and with a follower those that come then, for as long as somebody reads."""
+    is_empty = True
+    for record in select_records(folder, filters, arguments.number):
+        if not output.has_reader():
+            return Exit.OK
+        is_empty = False
+        print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
+    if is_empty and follower is None:
+        check_names(folder, filters)
+        output.print_error(f"no record in {folder} matches")
+    while follower is not None and output.has_reader():
+        for record in filter_entries(follower.read_new(), filters):
+            print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
+        time.sleep(POLL)
     return Exit.OK
 
 
@@ -142,6 +155,8 @@ def check_names(folder: str, filters: Filters) -> None:
 def verify_log(arguments: argparse.Namespace) -> int:
     """Verify the record."""
     folder = record_folder(arguments)
+    from hooklatch.record.verify import verify_record  # imported here, and below: `log` itself needs neither
+
     try:
         with look.Spinner("reading the record") as spinner:
             report = verify_record(folder, arguments.witness, on_progress=make_progress_printer(spinner))
@@ -155,6 +170,8 @@ def verify_log(arguments: argparse.Namespace) -> int:
 
 
 def run_acknowledge(arguments: argparse.Namespace) -> int:
+    from hooklatch.cli.terminal.requests import connect_administrator
+
     with connect_administrator(arguments) as link:
         result: AcknowledgeAnswer = link.ask("acknowledge", reason=arguments.reason)
     if arguments.json:

@@ -6,8 +6,6 @@ import argparse
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
-import msgspec
-
 from hooklatch.cli.fleet.access import (
     EXITS,
     EngineAccess,
@@ -65,7 +63,7 @@ class ShownLog:
         self.findings = 0
         self._access = access
         self._filters = filters
-        self._timeless = msgspec.structs.replace(filters, since=None, until=None)
+        self._timeless = filters.but(since=None, until=None)
         self._number: int = arguments.number
         self._hosts: list[str] = arguments.host
         self._follows: bool = arguments.follow

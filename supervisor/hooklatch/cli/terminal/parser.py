@@ -84,8 +84,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *, prog: str = PROGRAM, declare: Callable[[Parser], None], **options: Any) -> None:
         # `add_subparsers` instantiates this class with keywords of its own; Python 3.14 added one (color).
-        own_options = {"add_help": False, "allow_abbrev": False, "formatter_class": UNMEASURED}
-        self._become_parser = partial(super().__init__, prog=prog, **own_options, **options)
+        options |= {"prog": prog, "add_help": False, "allow_abbrev": False, "formatter_class": UNMEASURED}
+        self._become_parser = partial(super().__init__, **options)
         self.commands: dict[str, Parser] = {}
         self._subcommands: argparse.Action | None = None
         self.shapes: tuple[str, ...] = ()
@@ -233,8 +233,8 @@ class Parser(argparse.ArgumentParser):
         for group, rows in self._tables:
             group.description = "\n".join(line for name, _, text in rows for line in format_help_row(name, text))
         if self._codes:
-            rows = [format_help_row(str(code.value), code.meaning, width=len("100 ")) for code in self._codes]
-            lines = [f"  {line}" for row in rows for line in row]
+            parts = [format_help_row(str(code.value), code.meaning, width=len("100 ")) for code in self._codes]
+            lines = [f"  {line}" for part in parts for line in part]
             self.epilog = "\n".join([f"example: {self._example}", "", "exit codes:", *lines])
         whole = self.description
         self.description = textwrap.fill(whole, 79) if whole else whole

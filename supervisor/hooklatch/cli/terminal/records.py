@@ -9,30 +9,31 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast, get_args
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.output import print_error
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.protocol.admin_exchange import encode_argument
-from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.names import quote_name, read_full_name
-from hooklatch.core.messages import Cause, DecisionVerdict, Mismatch
+from hooklatch.core.light_json import is_list
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
 from hooklatch.paths import state_dir
-from hooklatch.record.findings import ChainWitness
 from hooklatch.record.storage.reading import KINDS, MOMENTS, Filters, read_moment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from hooklatch.record.findings import ChainWitness
 
 __all__ = [
     "SUGGESTION_RECORDS", "add_filters", "add_moments", "list_asked_names", "read_filters", "parse_record_time",
     "record_folder", "make_unknown_name_error", "parse_witness", "LABELS", "format_record", "print_record",
 ]  # fmt: skip
 
-WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
+WITNESS = r"([1-9]\d*):([0-9a-f]{16,64})"
 SHOWN = 20  # records to show by default
 SUGGESTION_RECORDS = 20_000  # newest records to search for a name similar to an unknown one
 FILTERS = (
@@ -40,14 +41,9 @@ FILTERS = (
     ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
     ("event", "NAME", "only this event"),
 )
-CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
-    ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
-    (
-        "cause",
-        "C",
-        (*get_args(Cause), *get_args(Mismatch)),
-        "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)",
-    ),
+CHOICES = (
+    ("verdict", "V", "pass, allow, deny, ask, halt or claim"),
+    ("cause", "C", "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)"),
 )
 TIMED = ("decision_id", "since", "until")  # options that a command without a past does not have
 NAMES = (
@@ -58,27 +54,24 @@ NAMES = (
 )
 
 
-class AskedName(NamedTuple):
+class AskedName:
     """A name that a filter gives: the record's field, its label, and the exit code if no record has the name."""
 
-    field: str
-    label: str
-    code: Exit
-    name: str
+    def __init__(self, field: str, label: str, code: Exit, name: str) -> None:
+        self.field, self.label, self.code, self.name = field, label, code, name
 
     @property
     def alone(self) -> Filters:
         """Return a filter for this name and nothing else."""
-        only_that: dict[str, Any] = {self.field: self.name}
-        return Filters(**only_that)
+        return Filters().but(**{self.field: self.name})
 
 
 def add_choices(parser: Parser, kinds: Sequence[str]) -> None:
     """Add the options that choose records by their content; `kinds` are those that may come."""
     for name, metavar, help_text in FILTERS:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
-    for name, metavar, known, help_text in CHOICES:
-        parser.add_argument(f"--{name}", metavar=metavar, type=make_choice_type(name, known), help=help_text)
+    for name, metavar, help_text in CHOICES:
+        parser.add_argument(f"--{name}", metavar=metavar, type=make_choice_type(name), help=help_text)
     some = f"{', '.join(kinds[:3])}, ... (see docs/reference/record.md)"
     parser.add_argument("--kind", metavar="K", type=make_choice_type("kind", kinds), help=some)
 
@@ -117,6 +110,8 @@ def read_filters(arguments: argparse.Namespace) -> Filters:
 
 def record_folder(arguments: argparse.Namespace) -> str:
     """Return the folder of the record: the one of --record, of the daemon at --runtime-dir, or the user's own."""
+    from hooklatch.cli.terminal.requests import connect_administrator  # imported here: most have no --runtime-dir
+
     if arguments.record:
         return str(arguments.record)
     folder = os.path.join(state_dir(os.environ), "record")
@@ -144,6 +139,8 @@ def make_unknown_name_error(asked: AskedName, known: set[str], where: str) -> Co
     Return None if the name may be right all the same: a standard event that was never fired.  `known` are names that
     records do have.
     """
+    from hooklatch.core.hooks.catalogue import Catalogue  # imported here: most names are right
+
     standard = set(Catalogue.standard()) if asked.field == "event" else set[str]()
     if asked.name in standard:
         return None
@@ -153,16 +150,28 @@ def make_unknown_name_error(asked: AskedName, known: set[str], where: str) -> Co
 
 def parse_record_time(text: str) -> str:
     """Parse a time, and return it as the record spells it."""
+    from datetime import UTC, datetime  # imported here, and below: few commands name a moment
+
     try:
         return read_moment(text, datetime.now(UTC))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def make_choice_type(label: str, known: Sequence[str]) -> Callable[[str], str]:
-    """Return an argparse type that accepts one of these words."""
+def list_choices(label: str) -> tuple[str, ...]:
+    """Return the words of one of CHOICES."""
+    from typing import get_args  # imported here, as what decides: few commands choose by them
+
+    from hooklatch.core.messages import Cause, DecisionVerdict, Mismatch
+
+    return get_args(DecisionVerdict) if label == "verdict" else (*get_args(Cause), *get_args(Mismatch))
+
+
+def make_choice_type(label: str, kinds: Sequence[str] = ()) -> Callable[[str], str]:
+    """Return an argparse type that accepts one of these words, or of CHOICES."""
 
     def check_choice(text: str) -> str:
+        known = kinds or list_choices(label)
         if text not in known:
             raise argparse.ArgumentTypeError(
                 f"unknown {label} {text!r}{suggest_name(text, known)}; there are {', '.join(known)}"
@@ -180,7 +189,9 @@ def parse_filter_count(text: str) -> int:
 
 def parse_witness(text: str) -> ChainWitness:
     """Parse a record's number and the beginning of its hash."""
-    match = WITNESS.fullmatch(text)
+    from hooklatch.record.findings import ChainWitness
+
+    match = re.fullmatch(WITNESS, text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
     return ChainWitness(int(match[1]), match[2])
@@ -189,7 +200,7 @@ def parse_witness(text: str) -> ChainWitness:
 LABELS = 10  # characters of a label beside a value
 PLACE = ("seq", "at", "kind", "prev", "hash")
 REVISIONS = ("revision", "previous")
-DIGEST = re.compile("[0-9a-f]{64}")
+DIGEST = "[0-9a-f]{64}"
 SHORT = 12  # digits of a digest at a terminal, as in `status`
 
 
@@ -247,14 +258,15 @@ def format_fact(key: str, value: object) -> str:
     if key in REVISIONS and isinstance(value, int):
         return look.shorten_revision(value)
     if key == "until" and isinstance(value, int | float):
+        from datetime import UTC, datetime
+
         return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    if isinstance(value, list):
-        names = cast("list[object]", value)
+    if is_list(value):
         return " ".join(
             quote_name(format_record_value(name)) if isinstance(name, str) else format_record_value(name)
-            for name in names
+            for name in value
         )
-    if isinstance(value, str) and DIGEST.fullmatch(value) and look.is_terminal(sys.stdout):
+    if isinstance(value, str) and re.fullmatch(DIGEST, value) and look.is_terminal(sys.stdout):
         return value[:SHORT]
     return look.shorten_path(format_record_value(value))
 

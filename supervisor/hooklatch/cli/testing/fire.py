@@ -13,7 +13,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_dura
 from hooklatch.cli.terminal.requests import connect_agent_once
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.client.protocol.decision_table import DecisionTable, format_decision_table
-from hooklatch.client.protocol.light_json import RepeatedKeyError, is_object, parse_json, serialize_json
+from hooklatch.core.light_json import RepeatedKeyError, is_object, parse_json, serialize_json
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs

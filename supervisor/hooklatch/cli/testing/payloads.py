@@ -78,10 +78,8 @@ def add_choice(parser: Parser) -> None:
     for name, metavar, help_text in FILTERS:
         if name in OPTIONS:
             parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
-    name, metavar, known, help_text = CHOICES[0]
-    parser.add_argument(
-        f"--{name}", metavar=metavar, type=make_choice_type(name, known), help=f"then decided as: {help_text}"
-    )
+    name, metavar, help_text = CHOICES[0]
+    parser.add_argument(f"--{name}", metavar=metavar, type=make_choice_type(name), help=f"then decided as: {help_text}")
     add_moments(parser)
     parser.add_argument(
         "--record", metavar="DIR", default=None, help="the record's folder (default: $XDG_STATE_HOME/hooklatch/record)"
@@ -91,7 +89,7 @@ def add_choice(parser: Parser) -> None:
 def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -> SelectedFires:
     """Find the decisions that the options choose; with `numbers` only those with these numbers."""
     folder = record_folder(arguments)
-    filters = msgspec.structs.replace(read_filters(arguments), kind="decision")
+    filters = read_filters(arguments).but(kind="decision")
     try:
         # Of two records of one decision the later one has the decision that was sent.
         decisions = {

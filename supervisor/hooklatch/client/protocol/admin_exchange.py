@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections import deque
 
-from hooklatch.client.protocol.light_json import is_list, is_object, parse_json, serialize_json
+from hooklatch.core.light_json import is_all_unicode, is_list, is_object, parse_json, serialize_json
 from hooklatch.core.text import is_unicode
 from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import PROTOCOL, VERSION
@@ -122,14 +122,6 @@ def read_admin_message(line: bytes) -> dict[str, object]:
     if (b"\\ud" in line or b"\\uD" in line) and not is_all_unicode(message):
         raise ValueError("a string holds a lone surrogate")
     return message
-
-
-def is_all_unicode(value: object) -> bool:
-    if is_object(value):
-        return all(is_unicode(key) and is_all_unicode(item) for key, item in value.items())
-    if is_list(value):
-        return all(map(is_all_unicode, value))
-    return not isinstance(value, str) or is_unicode(value)
 
 
 def make_request_error(error: object) -> RequestFailedError:

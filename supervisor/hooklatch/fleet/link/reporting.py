@@ -17,9 +17,9 @@ from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, D
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.fleet.reports import GateCounts, encode_report
-from hooklatch.record.storage.chain import list_segments
 from hooklatch.record.storage.lines import read_entries_of_kind
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
+from hooklatch.record.storage.segments import list_segments
 from hooklatch.threads import in_thread
 
 __all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier", "GateCounter"]

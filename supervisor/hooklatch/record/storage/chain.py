@@ -24,10 +24,11 @@ import msgspec
 from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular, open_regular_file
+from hooklatch.record.storage.segments import SegmentFile
 
 __all__ = [
     "GENESIS", "TAIL", "WITNESS", "ChainLink", "make_head", "read_link", "seal_entry", "format_timestamp",
-    "SegmentFile", "SegmentEnd", "read_segment_start", "list_segments", "read_tail", "set_aside",
+    "SegmentEnd", "read_segment_start", "read_tail", "set_aside",
 ]  # fmt: skip
 
 GENESIS = "0" * 64  # `prev` of the very first record
@@ -40,7 +41,6 @@ BEGINNING = re.compile(
 END = re.compile(rb'[0-9a-f]{64}"\}')
 MILLISECONDS = tuple(f".{number:03d}Z" for number in range(1000))  # half the time of a format with leading zeros
 DOCUMENTS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-NAME = re.compile(r"(\d{16})\.jsonl")
 CHUNK = 2**20  # bytes per allocation, enough for some thousand records
 WINDOW = 64 * 1024  # bytes to read first from the end of a file
 
@@ -95,31 +95,6 @@ def read_link(line: bytes) -> ChainLink | None:
 def make_head(seq: int, own: str) -> ChainHead:
     """Return the number and the hash prefix that a reply carries."""
     return ChainHead(seq, own[:WITNESS])
-
-
-class SegmentFile(NamedTuple):
-    """The path of a segment, which is named after the number of its first record."""
-
-    first: int
-    path: str
-
-    @classmethod
-    def of(cls, folder: str, first: int) -> SegmentFile:
-        return cls(first, os.path.join(folder, f"{first:016d}.jsonl"))
-
-    @property
-    def name(self) -> str:
-        return os.path.basename(self.path)
-
-
-def list_segments(folder: str) -> list[SegmentFile]:
-    """List the segments of a directory, oldest first.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
-    matches = [match for name in os.listdir(folder) if (match := NAME.fullmatch(name))]
-    return sorted(SegmentFile(int(match[1]), os.path.join(folder, match[0])) for match in matches)
 
 
 class SegmentEnd(NamedTuple):

@@ -26,7 +26,6 @@ from hooklatch.files import open_regular
 from hooklatch.record.storage.chain import (
     CHUNK,
     WITNESS,
-    SegmentFile,
     format_timestamp,
     make_head,
     read_segment_start,
@@ -35,6 +34,7 @@ from hooklatch.record.storage.chain import (
 from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery
+from hooklatch.record.storage.segments import SegmentFile
 
 __all__ = ["NO_SPACE", "Clock", "Segment", "FORMAT", "ChainWriter", "Appender"]
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO
 
-import msgspec
-
+from hooklatch.core.light_json import parse_own_object
 from hooklatch.files import open_regular_file
-from hooklatch.record.storage.chain import SegmentFile, read_link
 
-__all__ = ["DOCUMENTS", "read_entries_of_kind", "read_lines_backwards"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
+
+    from hooklatch.record.storage.segments import SegmentFile
+
+__all__ = ["read_entries_of_kind", "read_lines_backwards"]
 
 BLOCK = 256 * 1024
-DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
@@ -44,12 +46,14 @@ def read_lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Itera
 
 def read_entries_of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
     """Yield the valid records of one kind with numbers above `since`, newest first; skip older segments."""
+    from hooklatch.record.storage.chain import read_link  # it hashes, which a reader of lines does without
+
     needle = b'"kind":"%b"' % kind.encode()
     for place in reversed(segments):
         with suppress(FileNotFoundError), open_regular_file(place.path) as file:
             for line in read_lines_backwards(file, [needle]):
                 link = read_link(line) if needle in line else None
-                if link is not None and link.kind == kind and link.seq > since:
-                    yield DOCUMENTS.decode(line)
+                if link is not None and link.kind == kind and link.seq > since and (entry := parse_own_object(line)):
+                    yield entry
         if place.first <= since:
             return

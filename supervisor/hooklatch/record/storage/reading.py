@@ -8,30 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from hooklatch.core.hooks.names import LIKE_A_NAME, strip_scope
-from hooklatch.core.messages import Cause, DecisionVerdict, Mismatch
+from hooklatch.core.light_json import parse_own_object, quote_unicode
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
-from hooklatch.record.storage.chain import SegmentFile, list_segments
-from hooklatch.record.storage.lines import DOCUMENTS, read_lines_backwards
+from hooklatch.record.storage.lines import read_lines_backwards
+from hooklatch.record.storage.segments import SegmentFile, list_segments
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hooklatch.core.status_answers import LogAnswer
+    from datetime import datetime
+    from typing import Any
 
 __all__ = [
     "KINDS", "MOMENTS", "Filters", "NoRecordError", "find_asked_verdict", "list_field_values",
     "read_backwards", "read_forwards", "matches_filters", "filter_entries",
-    "list_entry_values", "list_record_segments", "read_newest", "query_record", "read_moment",
+    "list_entry_values", "list_record_segments", "read_newest", "read_moment",
 ]  # fmt: skip
 
-MAX_RECORDS = 10_000
-MAX_ANSWER = 4 * 2**20  # bytes per response over a socket
 KINDS = (
     *("decision", "abandoned", "started", "stopped", "registry", "source", "suspended", "resumed", "quarantined"),
     "released",
@@ -40,14 +36,13 @@ KINDS = (
 )
 MOMENTS = "2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"  # how they are written
 EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
-ENCODER = msgspec.json.Encoder()
 
 
 class NoRecordError(Exception):
     """A directory holds no record; the text says what to do."""
 
 
-class Filters(msgspec.Struct, frozen=True):
+class Filters:
     """A query; a record must match everything that is given.  Times are texts as in `at`, compared as strings.
 
     `run` identifies one live session, while a `session` id may be reused.  `hook` is a full name (`global/x`,
@@ -55,17 +50,28 @@ class Filters(msgspec.Struct, frozen=True):
     that decided.
     """
 
-    session: str | None = None
-    run: str | None = None
-    hook: str | None = None
-    verdict: DecisionVerdict | None = None
-    cause: Cause | Mismatch | None = None
-    event: str | None = None
-    kind: str | None = None
-    decision_id: str | None = None
-    since: str | None = None
-    until: str | None = None
-    limit: int = 100
+    def __init__(
+        self,
+        *,
+        session: str | None = None,
+        run: str | None = None,
+        hook: str | None = None,
+        verdict: str | None = None,
+        cause: str | None = None,
+        event: str | None = None,
+        kind: str | None = None,
+        decision_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> None:
+        self.session, self.run, self.hook = session, run, hook
+        self.verdict, self.cause = verdict, cause
+        self.event, self.kind, self.decision_id = event, kind, decision_id
+        self.since, self.until = since, until
+
+    def but(self, **changes: str | None) -> Filters:
+        """Return the query with other values of these fields."""
+        return Filters(**{**vars(self), **changes})
 
 
 def read_moment(text: str, now: datetime) -> str:
@@ -74,6 +80,8 @@ def read_moment(text: str, now: datetime) -> str:
     Raises:
         ValueError: it is neither; the text says how to write one.
     """
+    from datetime import UTC, datetime, timedelta  # imported here: few commands name a moment
+
     try:
         if text[-1:].isdigit() or text.endswith("Z"):
             read = datetime.fromisoformat(text).astimezone(UTC)
@@ -87,13 +95,11 @@ def read_moment(text: str, now: datetime) -> str:
 def list_needles(filters: Filters) -> list[bytes]:
     """Return what each line that matches contains, so that most others are rejected before any JSON is parsed."""
     needles = [
-        b'"%b":%b' % (key.encode(), ENCODER.encode(value))
-        for key in EXACT
-        if (value := getattr(filters, key)) is not None
+        f'"{key}":{quote_unicode(value)}'.encode() for key in EXACT if (value := getattr(filters, key)) is not None
     ]
     if filters.hook is not None:
         hook_id = strip_scope(filters.hook) if LIKE_A_NAME.match(filters.hook) else filters.hook
-        needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
+        needles.append(f'"hook":{quote_unicode(hook_id)}'.encode())
     return needles
 
 
@@ -162,18 +168,15 @@ def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[st
     for line in lines:
         if not all(needle in line for needle in needles):
             continue
-        try:
-            record = DOCUMENTS.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            continue
-        if matches_filters(record, filters):
+        record = parse_own_object(line)
+        if record is not None and matches_filters(record, filters):
             yield record
 
 
 def find_asked_verdict(folder: str, call_id: str, session: str) -> tuple[str, str] | None:
     """Return the newest decision about a call before it ran: its id and verdict; None if the record has none."""
     filters = Filters(event="pre_tool_use", session=session or None)
-    needles = [*list_needles(filters), b'"call_id":%b' % ENCODER.encode(call_id)]
+    needles = [*list_needles(filters), f'"call_id":{quote_unicode(call_id)}'.encode()]
     try:
         for record in filter_entries(read_backwards(folder, needles), filters):
             if record.get("call_id") == call_id:
@@ -181,22 +184,6 @@ def find_asked_verdict(folder: str, call_id: str, session: str) -> tuple[str, st
     except (NoRecordError, OSError):
         pass
     return None
-
-
-def query_record(folder: str, filters: Filters) -> LogAnswer:
-    """Return the newest matching records in ascending order; `more` tells whether older ones match too.
-
-    Raises:
-        NoRecordError: there is no record.
-    """
-    records: list[dict[str, Any]] = []
-    size = 0
-    for record in read_newest(folder, filters):
-        size += len(ENCODER.encode(record))
-        if len(records) >= max(0, min(filters.limit, MAX_RECORDS)) or size > MAX_ANSWER:
-            return {"records": records[::-1], "more": True}
-        records.append(record)
-    return {"records": records[::-1], "more": False}
 
 
 def list_field_values(folder: str, field: str, maximum: int) -> set[str]:

@@ -28,9 +28,10 @@ import msgspec
 
 from hooklatch import directories
 from hooklatch.directories import sync_folder
-from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_tail, set_aside
+from hooklatch.record.storage.chain import GENESIS, ChainLink, read_tail, set_aside
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.retention import find_missing_beginning, read_retired, read_segment_header
+from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.slots import SlotError
 from hooklatch.version import VERSION
 

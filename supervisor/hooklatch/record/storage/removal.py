@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.chain import SegmentFile, list_segments
 from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError
@@ -27,6 +26,7 @@ from hooklatch.record.storage.retention import (
     plan_retirement,
     remove_segments,
 )
+from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.syncing import RecordSync
 from hooklatch.threads import in_thread
 

@@ -20,8 +20,9 @@ import msgspec
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular_file
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.chain import GENESIS, ChainLink, SegmentFile, list_segments, read_link, read_tail
+from hooklatch.record.storage.chain import GENESIS, ChainLink, read_link, read_tail
 from hooklatch.record.storage.mark import HighWaterMark
+from hooklatch.record.storage.segments import SegmentFile, list_segments
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import LostRecords

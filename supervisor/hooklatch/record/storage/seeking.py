@@ -13,8 +13,9 @@ from contextlib import suppress
 import msgspec
 
 from hooklatch.files import open_regular, open_regular_file
-from hooklatch.record.storage.chain import ChainLink, SegmentFile, list_segments, read_link, read_tail
+from hooklatch.record.storage.chain import ChainLink, read_link, read_tail
 from hooklatch.record.storage.reading import list_record_segments
+from hooklatch.record.storage.segments import SegmentFile, list_segments
 
 __all__ = ["RecordCursor", "RecordChangedError", "find_newest_link", "read_seq"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hooklatch.core.asks import NotAskedError, Verdict
-from hooklatch.core.hooks.names import AmbiguousNameError
+from hooklatch.core.hooks.resolving import AmbiguousNameError
 from hooklatch.core.hooks.suspension import SuspensionError
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError

@@ -133,18 +133,15 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {place: session.describe() for place, session in ledger.sessions.items() if session.ran}
 
     async def _log(self, connection: Connection, raw: msgspec.Raw) -> LogAnswer:
-        from hooklatch.record.storage.reading import (  # most daemons are never asked
-            Filters,
-            NoRecordError,
-            query_record,
-        )
+        from hooklatch.record.storage.querying import LogQuery, query_record  # most daemons are never asked
+        from hooklatch.record.storage.reading import NoRecordError
 
-        filters = convert_params(raw, Filters)
+        query = convert_params(raw, LogQuery)
         if not connection.is_admin:
-            session = select_viewed_session(self.sessions, connection, filters.session) or require_session(connection)
-            filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
+            session = select_viewed_session(self.sessions, connection, query.session) or require_session(connection)
+            query = msgspec.structs.replace(query, session=session.id, run=session.run)
         try:
-            return await in_thread(query_record, self.record.folder, filters)
+            return await in_thread(query_record, self.record.folder, query)
         except NoRecordError as error:
             raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve_name
 from hooklatch.core.hooks.registry import Hook, find_misfit
+from hooklatch.core.hooks.resolving import AmbiguousNameError, UnknownNameError, resolve_name
 from hooklatch.core.text import suggest_name
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.settings import Override

@@ -18,15 +18,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
-from hooklatch.core.hooks.names import (
-    AmbiguousNameError,
-    ResolvedName,
-    UnknownNameError,
-    name_whole_plugin,
-    quote_name,
-    resolve_name,
-)
+from hooklatch.core.hooks.names import name_whole_plugin, quote_name
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, apply_switches
+from hooklatch.core.hooks.resolving import AmbiguousNameError, ResolvedName, UnknownNameError, resolve_name
 from hooklatch.core.hooks.snapshots import Snapshot, SnapshotDiff, compare_snapshots
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name

@@ -10,7 +10,8 @@ from typing import Any
 
 import trio
 
-from hooklatch.core.hooks.names import AmbiguousNameError, strip_scope
+from hooklatch.core.hooks.names import strip_scope
+from hooklatch.core.hooks.resolving import AmbiguousNameError
 from hooklatch.core.hooks.suspension import Suspension, validate_suspension
 from hooklatch.service.config.state_file import StateFile
 

@@ -4,20 +4,27 @@ It uses the C accelerators of `json`, and `json` itself on interpreters without 
 one finite JSON document that all parsers read alike.
 """
 
+from hooklatch.core.text import is_unicode
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn, TypeGuard
 
 try:
+    from _json import encode_basestring as quote_unicode
     from _json import encode_basestring_ascii as quote
     from _json import make_scanner
 except ImportError:  # not CPython
+    from json.encoder import py_encode_basestring as quote_unicode
     from json.encoder import py_encode_basestring_ascii as quote
 
     make_scanner = None  # type: ignore[assignment,misc]
 
-__all__ = ["RepeatedKeyError", "serialize_json", "is_list", "is_object", "parse_json", "quote"]
+__all__ = [
+    "RepeatedKeyError", "serialize_json", "is_all_unicode", "is_list", "is_object", "parse_json", "parse_own_object",
+    "quote", "quote_unicode",
+]  # fmt: skip
 
 _WHITESPACE = " \t\n\r"  # RFC 8259, section 2; str.strip() without arguments would strip more
 
@@ -36,6 +43,31 @@ def is_object(value: object) -> "TypeGuard[dict[str, object]]":
 
 def is_list(value: object) -> "TypeGuard[list[object]]":
     return isinstance(value, list)
+
+
+def is_all_unicode(value: object) -> bool:
+    """Return whether no string in a value holds half of a surrogate pair."""
+    if is_object(value):
+        return all(is_unicode(key) and is_all_unicode(item) for key, item in value.items())
+    if is_list(value):
+        return all(map(is_all_unicode, value))
+    return not isinstance(value, str) or is_unicode(value)
+
+
+def parse_own_object(line: bytes) -> "dict[str, Any] | None":
+    """Parse an object that hooklatch wrote; None for anything else.  Of a repeated key the last value counts.
+
+    It is faster than `parse_json`, which looks at each key.
+    """
+    try:
+        text = line.decode().strip(_WHITESPACE)
+        value, end = _scan_own(text, 0)
+    except (ValueError, StopIteration, SystemError, RecursionError):
+        return None
+    if end != len(text) or not is_object(value):
+        return None
+    has_surrogates = b"\\ud" in line or b"\\uD" in line
+    return None if has_surrogates and not is_all_unicode(value) else value
 
 
 def parse_json(text: str) -> object:
@@ -125,14 +157,21 @@ class _Scanning:
     parse_constant = staticmethod(_refuse_constant)
 
 
-def _make_scanner() -> "Callable[[str, int], tuple[Any, int]]":
+class _OwnScanning(_Scanning):
+    """The same without a look at each key."""
+
+    object_pairs_hook = None  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+
+
+def _make_scanner(settings: _Scanning) -> "Callable[[str, int], tuple[Any, int]]":
     if make_scanner is not None:  # pyright: ignore[reportUnnecessaryComparison]
-        return make_scanner(_Scanning())  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        return make_scanner(settings)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     from json import JSONDecoder
 
     return JSONDecoder(
-        parse_float=_parse_float, parse_constant=_refuse_constant, object_pairs_hook=_read_object
+        parse_float=_parse_float, parse_constant=_refuse_constant, object_pairs_hook=settings.object_pairs_hook
     ).raw_decode
 
 
-_scan = _make_scanner()
+_scan = _make_scanner(_Scanning())
+_scan_own = _make_scanner(_OwnScanning())

@@ -1,0 +1,55 @@
+"""The record as the daemon's method `log` answers it: a query of a client, and its newest records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hooklatch.core.messages import Cause, DecisionVerdict, Mismatch
+from hooklatch.record.storage.reading import Filters, read_newest
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import LogAnswer
+
+__all__ = ["LogQuery", "query_record"]
+
+MAX_RECORDS = 10_000
+MAX_ANSWER = 4 * 2**20  # bytes per response over a socket
+ENCODER = msgspec.json.Encoder()
+
+
+class LogQuery(msgspec.Struct, frozen=True):
+    """The params of `log`: the fields of `Filters`, and how many records to return."""
+
+    session: str | None = None
+    run: str | None = None
+    hook: str | None = None
+    verdict: DecisionVerdict | None = None
+    cause: Cause | Mismatch | None = None
+    event: str | None = None
+    kind: str | None = None
+    decision_id: str | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: int = 100
+
+    def filters(self) -> Filters:
+        """Return what chooses the records."""
+        return Filters(**{key: value for key, value in msgspec.structs.asdict(self).items() if key != "limit"})
+
+
+def query_record(folder: str, query: LogQuery) -> LogAnswer:
+    """Return the newest matching records in ascending order; `more` tells whether older ones match too.
+
+    Raises:
+        NoRecordError: there is no record.
+    """
+    records: list[dict[str, Any]] = []
+    size = 0
+    for record in read_newest(folder, query.filters()):
+        size += len(ENCODER.encode(record))
+        if len(records) >= max(0, min(query.limit, MAX_RECORDS)) or size > MAX_ANSWER:
+            return {"records": records[::-1], "more": True}
+        records.append(record)
+    return {"records": records[::-1], "more": False}
