@@ -11,11 +11,11 @@ import pytest
 
 from hooklatch.core.messages import CallOutcome
 from hooklatch.record.storage.lines import BLOCK
+from hooklatch.record.storage.querying import LogQuery, query_record
 from hooklatch.record.storage.reading import (
     Filters,
     NoRecordError,
     filter_entries,
-    query_record,
     read_backwards,
     read_forwards,
     read_moment,
@@ -55,51 +55,53 @@ def ids(found: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
-        (Filters(session="s1"), ["d-1", "d-3"]),
-        (Filters(session="s2"), ["d-2", "d-5"]),
-        (Filters(session='"s2"'), ["d-4"]),
-        (Filters(session="s"), []),
-        (Filters(verdict="deny"), ["d-1", "d-4"]),
-        (Filters(cause="timeout"), ["d-4"]),
-        (Filters(cause="crash"), []),
-        (Filters(event="stop"), ["d-3"]),
-        (Filters(kind="abandoned"), ["d-5"]),
-        (Filters(decision_id="d-4"), ["d-4"]),
-        (Filters(hook="guards:no_rm"), ["d-1", "d-4"]),
-        (Filters(hook="global/guards:no_rm"), ["d-1", "d-4"]),
-        (Filters(hook="second"), ["d-2"]),
-        (Filters(hook="plugin/second"), ["d-2"]),
-        (Filters(hook="global/second"), []),
-        (Filters(session="s1", event="stop"), ["d-3"]),
-        (Filters(session="s1", verdict="deny", cause="policy", hook="guards:no_rm", event="pre_tool_use"), ["d-1"]),
-        (Filters(), ["d-1", "d-2", "d-3", "d-4", "d-5"]),
+        (LogQuery(session="s1"), ["d-1", "d-3"]),
+        (LogQuery(session="s2"), ["d-2", "d-5"]),
+        (LogQuery(session='"s2"'), ["d-4"]),
+        (LogQuery(session="s"), []),
+        (LogQuery(verdict="deny"), ["d-1", "d-4"]),
+        (LogQuery(cause="timeout"), ["d-4"]),
+        (LogQuery(cause="crash"), []),
+        (LogQuery(event="stop"), ["d-3"]),
+        (LogQuery(kind="abandoned"), ["d-5"]),
+        (LogQuery(decision_id="d-4"), ["d-4"]),
+        (LogQuery(hook="guards:no_rm"), ["d-1", "d-4"]),
+        (LogQuery(hook="global/guards:no_rm"), ["d-1", "d-4"]),
+        (LogQuery(hook="second"), ["d-2"]),
+        (LogQuery(hook="plugin/second"), ["d-2"]),
+        (LogQuery(hook="global/second"), []),
+        (LogQuery(session="s1", event="stop"), ["d-3"]),
+        (LogQuery(session="s1", verdict="deny", cause="policy", hook="guards:no_rm", event="pre_tool_use"), ["d-1"]),
+        (LogQuery(), ["d-1", "d-2", "d-3", "d-4", "d-5"]),
     ],
 )
-def test_filters_all_have_to_hold(folder: Path, filters: Filters, expected: list[str]) -> None:
+def test_filters_all_have_to_hold(folder: Path, filters: LogQuery, expected: list[str]) -> None:
     assert ids(query_record(str(folder), filters)) == expected
 
 
 def test_moments_bound_what_is_given_and_belong_to_it(folder: Path) -> None:
     at = {
-        one["decision_id"]: one["at"] for one in query_record(str(folder), Filters())["records"] if "decision_id" in one
+        one["decision_id"]: one["at"]
+        for one in query_record(str(folder), LogQuery())["records"]
+        if "decision_id" in one
     }
 
-    assert ids(query_record(str(folder), Filters(since=at["d-3"]))) == ["d-3", "d-4", "d-5"]
-    assert ids(query_record(str(folder), Filters(until=at["d-2"]))) == ["d-1", "d-2"]
-    assert ids(query_record(str(folder), Filters(since=at["d-2"], until=at["d-3"]))) == ["d-2", "d-3"]
-    assert ids(query_record(str(folder), Filters(since=at["d-2"][:10], until=at["d-2"][:10]))) == []
+    assert ids(query_record(str(folder), LogQuery(since=at["d-3"]))) == ["d-3", "d-4", "d-5"]
+    assert ids(query_record(str(folder), LogQuery(until=at["d-2"]))) == ["d-1", "d-2"]
+    assert ids(query_record(str(folder), LogQuery(since=at["d-2"], until=at["d-3"]))) == ["d-2", "d-3"]
+    assert ids(query_record(str(folder), LogQuery(since=at["d-2"][:10], until=at["d-2"][:10]))) == []
 
 
 def test_other_records_are_found_by_their_kind_and_hook(folder: Path) -> None:
-    assert [one["kind"] for one in query_record(str(folder), Filters(kind="suspended"))["records"]] == ["suspended"]
+    assert [one["kind"] for one in query_record(str(folder), LogQuery(kind="suspended"))["records"]] == ["suspended"]
 
 
 def test_the_newest_are_given_oldest_first_and_that_there_are_more(folder: Path) -> None:
-    found = query_record(str(folder), Filters(session="s1", limit=1))
+    found = query_record(str(folder), LogQuery(session="s1", limit=1))
 
     assert (ids(found), found["more"]) == (["d-3"], True)
-    assert query_record(str(folder), Filters(session="s1", limit=2))["more"] is False
-    assert query_record(str(folder), Filters(limit=0)) == {"records": [], "more": True}
+    assert query_record(str(folder), LogQuery(session="s1", limit=2))["more"] is False
+    assert query_record(str(folder), LogQuery(limit=0)) == {"records": [], "more": True}
 
 
 def test_an_answer_is_bounded(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ def test_an_answer_is_bounded(tmp_path: Path) -> None:
         for number in range(1500):
             record.append_decision(decision(number, reason="x" * 1000, warnings=["y" * 1000] * 5), fact())
 
-    found = query_record(str(tmp_path), Filters(limit=100_000))
+    found = query_record(str(tmp_path), LogQuery(limit=100_000))
 
     assert found["more"]
     assert 400 < len(found["records"]) < 1000
@@ -143,12 +145,12 @@ def test_a_line_that_is_no_record_is_passed_over(tmp_path: Path, line: bytes) ->
     with segments(tmp_path)[0].open("ab") as file:
         file.write(line)
 
-    assert len(query_record(str(tmp_path), Filters())["records"]) == 4
+    assert len(query_record(str(tmp_path), LogQuery())["records"]) == 4
 
 
 def test_where_there_is_no_record_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoRecordError, match="holds no record"):
-        query_record(str(tmp_path), Filters())
+        query_record(str(tmp_path), LogQuery())
     with pytest.raises(NoRecordError, match="there is no record in"):
         RecordCursor.at_end(str(tmp_path / "nothing"))
 

@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import re
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+    class Place(NamedTuple):
+        first: int
+        path: str
+else:
+    from collections import namedtuple
+
+    Place = namedtuple("Place", ("first", "path"))  # a person would wait for the import of typing
+
 __all__ = ["SegmentFile", "list_segments"]
 
 NAME = re.compile(r"(\d{16})\.jsonl")
 
 
-class SegmentFile:
+class SegmentFile(Place):
     """The path of a segment, which is named after the number of its first record."""
 
-    __slots__ = ("first", "path")
-
-    def __init__(self, first: int, path: str) -> None:
-        self.first = first
-        self.path = path
+    __slots__ = ()
 
     @classmethod
     def of(cls, folder: str, first: int) -> SegmentFile:
@@ -35,5 +43,4 @@ def list_segments(folder: str) -> list[SegmentFile]:
         OSError: the directory cannot be read.
     """
     matches = [match for name in os.listdir(folder) if (match := NAME.fullmatch(name))]
-    segments = [SegmentFile(int(match[1]), os.path.join(folder, match[0])) for match in matches]
-    return sorted(segments, key=lambda segment: segment.first)
+    return sorted(SegmentFile(int(match[1]), os.path.join(folder, match[0])) for match in matches)
