@@ -112,7 +112,7 @@ def follow_records(folder: str, filters: Filters, arguments: argparse.Namespace)
 
 
 def show_records(folder: str, filters: Filters, arguments: argparse.Namespace, follower: RecordCursor | None) -> int:
-    """Print the newest entries, and with a follower those that come then, for as long as somebody reads."""
+    """Print the newest entries, and with a follower those that come then, for as long as they are read."""
     is_empty = True
     for record in select_records(folder, filters, arguments.number):
         if not output.has_reader():
