@@ -23,7 +23,7 @@ class Ledger:
     """The record below `folder`. What is wrong is told by `violate`."""
 
     def __init__(self, folder: str, digest: hashlib._Hash, violate: Callable[[str], None]) -> None:
-        self._folder, self._digest, self._violate = folder, digest, violate
+        self.folder, self._digest, self._violate = folder, digest, violate
         self.hashes: dict[int, str] = {}  # of the lines that were read, by their numbers
         self._decided: dict[str, int] = {}
         self._told: dict[str, tuple[int, str, float]] = {}  # by decision: the head that its answer named, and when
@@ -36,14 +36,14 @@ class Ledger:
     def read(self, *, is_torn: bool = False) -> None:
         """Read what was added since the last time: where a loss of power has torn a file, up to there."""
         try:
-            names = sorted(name for name in os.listdir(self._folder) if name.endswith(".jsonl"))
+            names = sorted(name for name in os.listdir(self.folder) if name.endswith(".jsonl"))
         except FileNotFoundError:
             return
         for name in names:
             self._read_segment(name, is_torn=is_torn)
 
     def _read_segment(self, name: str, *, is_torn: bool = False) -> None:
-        path, at = os.path.join(self._folder, name), self._at.get(name, 0)
+        path, at = os.path.join(self.folder, name), self._at.get(name, 0)
         if os.stat(path).st_size <= at:
             return
         with open(path, "rb") as file:
