@@ -232,93 +232,90 @@ class Dispatcher:
         return self._run(fire, plan)
 
     async def _run(self, fire: Fire, plan: DialectPlan | None = None) -> FireDecision:
+        """Decide a fire.  A step that only some fires need is a function of its own, which the others never enter."""
         try:
-            return await self._decide(fire, plan)
+            spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
+            statistics = self._statistics
+            statistics.fired.append((spec.name, session.fired if session is not None else None, time.time()))
+            if len(statistics.fired) >= TOGETHER:
+                statistics.add_up()
+            projects = NOWHERE
+            if self._projects.trusted or (session is None and params.envelope.session_id is not None):
+                projects = await self._resolve_projects(fire)
+            view = self.registries.view_of(session, params.plugins)
+            if projects.folders:
+                view = self.registries.with_projects(view, projects.folders)
+            # No checkpoint since the view was read: a build that it names must not retire before this fire counts.
+            generation = self._generations.newest
+            generation.count += 1
+            machine: Machine | None = None
+            try:
+                started = self._clock()
+                chain = view.chain(spec)
+                if params.plugins is not None or plan is not None:
+                    chain = select_planned_hooks(chain, params.plugins, plan, session)
+                fault = self._find_fault(fire, chain, projects.fault)
+                warnings: list[str] = []
+                if self._suspensions.ends and fault is None:
+                    chain, warnings = self._leave_out_suspended(chain, payload, fire.envelope.cwd)
+                selection = chain.select(payload, fire.envelope.cwd) if fault is None else HookSelection(spec, ())
+                if selection.fault and spec.fails_closed:
+                    fault = "payload", selection.fault
+                if fault is not None:
+                    cause, message = fault
+                    decision = decisions.refuse_fire(
+                        spec, cause, message, decision_id=fire.decision_id, revision=view.revision, payload=payload,
+                        context=params.context,
+                    )  # fmt: skip
+                else:
+                    needed = selection.needed if params.timeout is None else selection.budget(params.timeout)
+                    fire.deadline = started + needed
+                    # Any other event than a gate goes on if the client leaves: its hooks must see each event.
+                    context, only = fire.envelope.context, selection.only
+                    with UNSHIELDED if spec.fails_closed else self._uncancelled():
+                        outcome: CallOutcome | None = None
+                        if only is not None:
+                            first = Call(chain.indices[only], only, payload, context)
+                            outcome = await self._targets.run(first, fire)
+                        # Nearly always the only hook says nothing: then there is nothing to weigh and to walk over.
+                        if outcome is None or outcome.outcome != "answered" or outcome.cause != "policy":
+                            machine = phases.start_machine(chain, selection, payload, context, fire.envelope.cwd)
+                            machine.warnings += warnings
+                            while calls := machine.next_calls():
+                                if outcome is not None:
+                                    machine.receive(calls[0], outcome)
+                                    outcome = None
+                                elif len(calls) == 1:  # without the nursery of several
+                                    machine.receive(calls[0], await self._targets.run(calls[0], fire))
+                                else:
+                                    for call, each in zip(calls, await self._targets.run_all(calls, fire), strict=True):
+                                        machine.receive(call, each)
+                    decided = fire.decision_id, view.revision, round((self._clock() - started) * 1000, 3)
+                    if machine is not None:
+                        decision = machine.decide(*decided)
+                    else:
+                        assert outcome is not None
+                        decision = decisions.decide_silence(spec, [outcome], payload, context, warnings, *decided)
+            except trio.Cancelled:
+                self._abandon(fire, view.revision)
+                raise
+            finally:
+                generation.count -= 1
+                if generation.is_closed:
+                    generation.check_ended()
+            if decision.verdict == "ask" and fire.wait and machine is not None:
+                decision = await self._wait_for_person(fire, machine, decision, started)
+            if fire.adapt_decision is not None:
+                decision = fire.adapt_decision(decision)
+            decision = await self._publish(fire, decision)
+            if fire.call_key is not None:
+                self.calls.end(fire, decision)
+            if decision.verdict != "pass" and decision.is_refusal:
+                self._follow_refusal(fire, decision)
+            return decision
         finally:
             if fire.room is not None:
                 fire.room.shrink(0)
-
-    async def _decide(self, fire: Fire, plan: DialectPlan | None) -> FireDecision:
-        """Decide a fire.  A step that only some fires need is a function of its own, which the others never enter."""
-        spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
-        statistics = self._statistics
-        statistics.fired.append((spec.name, session.fired if session is not None else None, time.time()))
-        if len(statistics.fired) >= TOGETHER:
-            statistics.add_up()
-        projects = NOWHERE
-        if self._projects.trusted or (session is None and params.envelope.session_id is not None):
-            projects = await self._resolve_projects(fire)
-        view = self.registries.view_of(session, params.plugins)
-        if projects.folders:
-            view = self.registries.with_projects(view, projects.folders)
-        # No checkpoint since the view was read: a build that it names must not retire before this fire counts.
-        generation = self._generations.newest
-        generation.count += 1
-        machine: Machine | None = None
-        try:
-            started = self._clock()
-            chain = view.chain(spec)
-            if params.plugins is not None or plan is not None:
-                chain = select_planned_hooks(chain, params.plugins, plan, session)
-            fault = self._find_fault(fire, chain, projects.fault)
-            warnings: list[str] = []
-            if self._suspensions.ends and fault is None:
-                chain, warnings = self._leave_out_suspended(chain, payload, fire.envelope.cwd)
-            selection = chain.select(payload, fire.envelope.cwd) if fault is None else HookSelection(spec, ())
-            if selection.fault and spec.fails_closed:
-                fault = "payload", selection.fault
-            if fault is not None:
-                cause, message = fault
-                decision = decisions.refuse_fire(
-                    spec, cause, message, decision_id=fire.decision_id, revision=view.revision, payload=payload,
-                    context=params.context,
-                )  # fmt: skip
-            else:
-                needed = selection.needed if params.timeout is None else selection.budget(params.timeout)
-                fire.deadline = started + needed
-                # Any other event than a gate goes on if the client leaves: its hooks observe, and must see each event.
-                context, only = fire.envelope.context, selection.only
-                with UNSHIELDED if spec.fails_closed else self._uncancelled():
-                    outcome: CallOutcome | None = None
-                    if only is not None:
-                        first = Call(chain.indices[only], only, payload, context)
-                        outcome = await self._targets.run(first, fire)
-                    # Where the only hook says nothing, as nearly always, there is nothing to weigh and to walk over.
-                    if outcome is None or outcome.outcome != "answered" or outcome.cause != "policy":
-                        machine = phases.start_machine(chain, selection, payload, context, fire.envelope.cwd)
-                        machine.warnings += warnings
-                        while calls := machine.next_calls():
-                            if outcome is not None:
-                                machine.receive(calls[0], outcome)
-                                outcome = None
-                            elif len(calls) == 1:  # without the nursery of several
-                                machine.receive(calls[0], await self._targets.run(calls[0], fire))
-                            else:
-                                for call, each in zip(calls, await self._targets.run_all(calls, fire), strict=True):
-                                    machine.receive(call, each)
-                decided = fire.decision_id, view.revision, round((self._clock() - started) * 1000, 3)
-                if machine is not None:
-                    decision = machine.decide(*decided)
-                else:
-                    assert outcome is not None
-                    decision = decisions.decide_silence(spec, [outcome], payload, context, warnings, *decided)
-        except trio.Cancelled:
-            self._abandon(fire, view.revision)
-            raise
-        finally:
-            generation.count -= 1
-            if generation.is_closed:
-                generation.check_ended()
-        if decision.verdict == "ask" and fire.wait and machine is not None:
-            decision = await self._wait_for_person(fire, machine, decision, started)
-        if fire.adapt_decision is not None:
-            decision = fire.adapt_decision(decision)
-        decision = await self._publish(fire, decision)
-        if fire.call_key is not None:
-            self.calls.end(fire, decision)
-        if decision.verdict != "pass" and decision.is_refusal:
-            self._follow_refusal(fire, decision)
-        return decision
 
     async def _wait_for_person(
         self, fire: Fire, machine: Machine, decision: FireDecision, started: float
@@ -411,7 +408,7 @@ class Dispatcher:
 
     def _find_fault(self, fire: Fire, chain: EventHooks, projects_fault: str | None) -> tuple[Cause, str] | None:
         """Return why no hook may be called."""
-        data, session, event = fire.payload.data, fire.session, fire.spec.name
+        data, session = fire.payload.data, fire.session
         if self.is_draining:
             return "draining", "start it again, or wait for its successor"
         if fire.params.truncated:
@@ -420,8 +417,8 @@ class Dispatcher:
             return "payload", f"its {len(data)} bytes are over the limit of {MAX_PAYLOAD}"
         if not data.startswith(b"{"):
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
-        if session is not None and event in session.terms.require_handlers and not chain.hooks:
-            return "load", f"the session requires a hook for {event} and there is none"
+        if not chain.hooks and session is not None and fire.spec.name in session.terms.require_handlers:
+            return "load", f"the session requires a hook for {fire.spec.name} and there is none"
         if self.is_halting and (overruled := self.calls.fault_of(fire)) is not None:
             return "policy", overruled
         if projects_fault is None or not fire.spec.fails_closed:
