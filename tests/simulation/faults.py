@@ -276,6 +276,108 @@ FAULTS: Mapping[str, Fault] = {
         "            await in_thread(self._write, data)\n",
         "            await in_thread(bytes, data)\n",
     ),
+    # -- what mutations of the source have shown -----------------------------------------------------------------
+    "switch_stays": Fault(
+        "The switch of a hook that a session unregisters stays, and disables the next hook of that name.",
+        "A",
+        f"{SERVICE}.registry.registries",
+        "            session.switches.pop(hook.name, None)\n            self.take_settings(session)\n",
+        "            self.take_settings(session)\n",
+    ),
+    "unread_answer_passes": Fault(
+        "A served hook whose client is gone has no opinion.",
+        "A",
+        f"{SERVICE}.transport.served_calls",
+        'pending.end(CallOutcome(cause="crash", message="the client that served it is gone"))',
+        'pending.end(CallOutcome(cause="policy", answer=b"null"))',
+    ),
+    "state_goes_back": Fault(
+        "An older state may be stored over a newer one.",
+        "G",
+        f"{SERVICE}.config.state_file",
+        """            async with self._writing:
+                if self._covered < number:
+                    self._covered = self._requested
+                    await self._store(msgspec.json.encode(self.state))
+""",
+        """            data = msgspec.json.encode(self.state)
+            async with self._writing:
+                await self._store(data if number % 2 or not hasattr(self, "_before") else self._before)
+                self._before = data
+""",
+    ),
+    "state_not_synced": Fault(
+        "The state file is renamed before its content is on the disk.",
+        "G",
+        f"{SERVICE}.config.state_file",
+        "            os.fsync(fd)\n",
+        "            pass\n",
+    ),
+    "project_settled_always": Fault(
+        "A changed project counts as the one that was trusted.",
+        "A",
+        f"{SERVICE}.loading.projects",
+        "            if folder not in self.active or not self._is_now(self.active[folder], now):\n"
+        "                return False",
+        "            if folder not in self.active:\n                return False",
+    ),
+    "switch_not_committed": Fault(
+        "A hook that an operator disables is called until the next change.",
+        "E",
+        f"{SERVICE}.registry.registries",
+        "            self.switches[target.name] = enabled\n        self._commit_global()",
+        "            self.switches[target.name] = enabled",
+    ),
+    "handdown_missing": Fault(
+        "A session does not see what it has just registered.",
+        "A",
+        f"{SERVICE}.registry.registries",
+        "        self._outdate(session)\n        self._hand_down(session)\n        self.announcer.notify_some()",
+        "        self._hand_down(session)\n        self.announcer.notify_some()",
+    ),
+    "ask_passes": Fault(
+        "An ask does not wait for a person.",
+        "A",
+        f"{SERVICE}.dispatch.dispatcher",
+        'if decision.verdict == "ask" and fire.wait and machine is not None:',
+        'if decision.verdict == "ask" and fire.wait > 1e9 and machine is not None:',
+    ),
+    "old_pool_leaks": Fault(
+        "The workers of a version that is replaced live on.",
+        "D",
+        f"{SERVICE}.loading.sources",
+        "        if old is not None and old is not unit:\n            self._retire(old)",
+        "        if old is not None and old is unit:\n            self._retire(old)",
+    ),
+    "not_discarded_unsettled": Fault(
+        "What was built for a reload that is not taken lives on.",
+        "D",
+        f"{SERVICE}.loading.reloader",
+        "        except BaseException:\n            self._commit.discard(built)\n            raise",
+        "        except BaseException:\n            raise",
+    ),
+    "suspension_wall": Fault(
+        "A suspension ends by the wall clock.",
+        "G",
+        f"{SERVICE}.registry.suspensions",
+        "        now = trio.current_time()\n"
+        "        return [suspension for suspension, end in self.ends.items() if end > now]",
+        "        return [suspension for suspension in self.ends if suspension.until > time.time()]",
+    ),
+    "witness_not_both": Fault(
+        "A crash of a write of the state file makes it doubtful.",
+        "G",
+        f"{SERVICE}.config.state_file",
+        "        self._witness.allow_both(self._digest, digest)\n",
+        "",
+    ),
+    "state_rename_unsynced": Fault(
+        "The name of the state file is not synced.",
+        "G",
+        f"{SERVICE}.config.state_file",
+        "        sync_folder(os.path.dirname(self.path))\n",
+        "",
+    ),
 }
 
 # Not found within 4,000 fires of the seeds 1, 2 and 3 yet: the world has to grow for each of these.
@@ -297,31 +399,6 @@ UNSEEN: Mapping[str, Fault] = {
                 request.result.close()
 """,
         "",
-    ),
-    "switch_stays": Fault(
-        "The switch of a hook that a session unregisters stays, and disables the next hook of that name.",
-        "A",
-        f"{SERVICE}.registry.registries",
-        "            session.switches.pop(hook.name, None)\n            self.take_settings(session)\n",
-        "            self.take_settings(session)\n",
-    ),
-    "deaths_shared": Fault(
-        "The deaths of a hook count for the hooks of all sessions that registered it.",
-        "B",
-        f"{SERVICE}.dispatch.breakers",
-        "        return self.all.setdefault((hook.name, hook.owner, hook.target), Breaker())\n",
-        """        for key, breaker in self.all.items():
-            if key[0] == hook.name:
-                return self.all.setdefault((hook.name, hook.owner, hook.target), breaker)
-        return self.all.setdefault((hook.name, hook.owner, hook.target), Breaker())
-""",
-    ),
-    "unread_answer_passes": Fault(
-        "A served hook whose client is gone has no opinion.",
-        "A",
-        f"{SERVICE}.transport.served_calls",
-        'pending.end(CallOutcome(cause="crash", message="the client that served it is gone"))',
-        'pending.end(CallOutcome(cause="policy", answer=b"null"))',
     ),
     "counted_twice": Fault(
         "A step of shared state that is done once for a fire is done again in its later phases.",
@@ -364,27 +441,5 @@ UNSEEN: Mapping[str, Fault] = {
         f"{STORAGE}.retention",
         "            break  # never remove from the middle: a chain with a gap proves nothing\n",
         "            continue\n",
-    ),
-    "state_goes_back": Fault(
-        "An older state may be stored over a newer one.",
-        "G",
-        f"{SERVICE}.config.state_file",
-        """            async with self._writing:
-                if self._covered < number:
-                    self._covered = self._requested
-                    await self._store(msgspec.json.encode(self.state))
-""",
-        """            data = msgspec.json.encode(self.state)
-            async with self._writing:
-                await self._store(data if number % 2 or not hasattr(self, "_before") else self._before)
-                self._before = data
-""",
-    ),
-    "state_not_synced": Fault(
-        "The state file is renamed before its content is on the disk.",
-        "G",
-        f"{SERVICE}.config.state_file",
-        "            os.fsync(fd)\n",
-        "            pass\n",
     ),
 }
