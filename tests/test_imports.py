@@ -205,14 +205,14 @@ def test_the_client_for_both_libraries_loads_neither() -> None:
 def test_a_session_under_trio_loads_nothing_of_the_daemon() -> None:
     loaded = loaded_by_a_session("trio", "")
 
-    assert {"hooklatch.client.tasks", "anyio._backends._trio"} <= loaded
+    assert {"hooklatch.client.async_connection", "anyio._backends._trio"} <= loaded
     assert not loaded & {"asyncio", "psutil", "re2"}
 
 
 def test_a_session_under_asyncio_loads_no_trio() -> None:
     loaded = loaded_by_a_session("asyncio", "()")
 
-    assert {"hooklatch.client.tasks", "anyio._backends._asyncio"} <= loaded
+    assert {"hooklatch.client.async_connection", "anyio._backends._asyncio"} <= loaded
     assert not loaded & (HEAVY - {"anyio"})
 
 

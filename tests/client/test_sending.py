@@ -10,11 +10,10 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
-from hooklatch.client.async_connection import AsyncLink
+from hooklatch.client.async_connection import AsyncLink, open_tasks
 from hooklatch.client.protocol.exchange import CallRequested, SkippedCounts
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.sync_connection import SyncLink
-from hooklatch.client.tasks import open_tasks
 
 BRISK = Liveness(interval=0.05, misses=3)
 PATIENT = Liveness(interval=60, misses=3)

@@ -25,7 +25,7 @@ from hooklatch.core.decision import FAILURES, deny_unrecorded, refuse_fire
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Model
 from hooklatch.core.messages import CallOutcome, ChainHead, DecisionVerdict, FireDecision
 from hooklatch.dialects import BUILT_IN
-from hooklatch.dialects.axes import adapt_spec
+from hooklatch.dialects.dialect import adapt_spec
 from hooklatch.dialects.find import load_built_in
 from hooklatch.hosts.find import find_host, list_hosts
 from hooklatch.hosts.host import Host, HostEvent

@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.dialects.axes import adapt_spec, is_due
 from hooklatch.dialects.beam import CONTEXT
-from hooklatch.dialects.dialect import Dialect, EventMapping
+from hooklatch.dialects.dialect import Dialect, EventMapping, adapt_spec, is_due
 from hooklatch.dialects.find import find_dialect, list_dialects
 from hooklatch.dialects.rendering import NativeAnswer, render_decision
 from hooklatch.dialects.translation import carry_patch, translate_to_canonical

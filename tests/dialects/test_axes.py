@@ -7,9 +7,8 @@ import pytest
 from dialects.samples import cases, gates, label
 from hooklatch.core.hooks.registry import Layer
 from hooklatch.core.messages import Cause
-from hooklatch.dialects.axes import adapt_spec, is_due, order_dialect_hooks
 from hooklatch.dialects.beam import BEAM
-from hooklatch.dialects.dialect import Dialect, EventMapping, feed
+from hooklatch.dialects.dialect import Dialect, EventMapping, adapt_spec, feed, is_due, order_dialect_hooks
 from hooklatch.dialects.ethos import ETHOS
 from hooklatch.dialects.exathena import EXATHENA
 from hooklatch.dialects.radium import RADIUM

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from dialects.samples import cases, label, sample, wire
-from hooklatch.dialects.axes import adapt_spec
 from hooklatch.dialects.beam import BEAM
-from hooklatch.dialects.dialect import Dialect
+from hooklatch.dialects.dialect import Dialect, adapt_spec
 from hooklatch.dialects.ethos import ETHOS
 from hooklatch.dialects.exathena import EXATHENA
 from hooklatch.dialects.radium import RADIUM

@@ -26,8 +26,7 @@ from hooklatch.client.sockets import list_socket_candidates
 from hooklatch.errors import DaemonUnreachableError, SessionClosedError
 
 if TYPE_CHECKING:
-    from hooklatch.client.async_connection import AsyncReconnector
-    from hooklatch.client.tasks import SessionTasks
+    from hooklatch.client.async_connection import AsyncReconnector, SessionTasks
 
 __all__ = ["Announcements", "Session", "connect", "session"]
 
@@ -99,8 +98,7 @@ class Session(SessionOperations):
         if self._reconnector is not None:
             raise SessionClosedError("the session was opened already; open another one")
         # Imported here, since a program that imports this module may never open a session.
-        from hooklatch.client.async_connection import AsyncReconnector
-        from hooklatch.client.tasks import open_tasks
+        from hooklatch.client.async_connection import AsyncReconnector, open_tasks
 
         manager = open_tasks()
         self._reconnector = AsyncReconnector(self._paths, self._state, await manager.__aenter__())

@@ -4,25 +4,28 @@
     native answer ◀─words, patch, outputs── decision (Answers, written in the dialect's style)
 
 Independent of dispatch.  A dialect can make an event stricter or order it differently; it cannot change an event's
-model, remove a refusal, or map a gate to something that cannot refuse: `validate_dialect` enforces that.
+model, remove a refusal, or map a gate to something that cannot refuse: `validate_dialect` enforces that, and
+`adapt_spec` applies only what tightens or reorders.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue, Combine, EventSpec, Flow, View
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
+from hooklatch.core.hooks.registry import Hook, Layer
 from hooklatch.core.text import suggest_name
 from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
     "OUTPUT_WORDS", "REFUSALS", "Answers", "Dialect", "EventMapping", "InvalidDialectError", "Matching",
-    "NativeEvent", "Style", "UnknownNativeEventError", "validate_dialect", "feed",
+    "NativeEvent", "Style", "UnknownNativeEventError", "validate_dialect", "feed", "order_dialect_hooks", "is_due",
+    "adapt_spec",
 ]  # fmt: skip
 
 Matching: TypeAlias = Literal["none", "search", "full", "exact_or_search"]
@@ -247,3 +250,39 @@ def _find_answer_problem(dialect: Dialect, answers: Answers, specs: list[EventSp
     written += list(answers.words.values()) if dialect.style in ("merged", "tagged") else []
     repeated_key = next((key for key in written if written.count(key) > 1 and dialect.style != "exit"), None)
     return f"the key {repeated_key!r} of its answer would have two meanings" if repeated_key else None
+
+
+AXES = ("flow", "view", "combine", "ends_at")
+
+
+def adapt_spec(feed: EventMapping, spec: EventSpec) -> EventSpec:
+    """Return the spec with the feed's axes in place of its own; model, verdicts, outputs and patch keys stay.
+
+    Raises:
+        ValueError: the feed is for another event, or would run the hooks of a gate concurrently.
+    """
+    if feed.event != spec.name:
+        raise ValueError(f"a feed of {feed.event} sets no axes of {spec.name}")
+    if feed.flow == "concurrent" and spec.model != "notify":
+        raise ValueError(f"the hooks of {spec.name} run in order; only a notify event can be concurrent")
+    changes: dict[str, Any] = {axis: getattr(feed, axis) for axis in AXES if getattr(feed, axis) is not None}
+    return msgspec.structs.replace(spec, **changes) if changes else spec
+
+
+def is_due(feed: EventMapping, verdicts: Sequence[str]) -> bool:
+    """Return whether to fire a feed, given the verdicts of the feeds before it."""
+    return feed.when == "always" or all(verdict in ("pass", "allow", "claim") for verdict in verdicts)
+
+
+def order_dialect_hooks(dialect: Dialect, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+    """Return all hooks, sorted into the firing order of that system, with the fleet's hooks first."""
+    if dialect.by_priority:
+        return tuple(sorted(hooks, key=lambda hook: (hook.layer is not Layer.FLEET, -hook.priority)))
+    if not dialect.layers:
+        return tuple(hooks)
+    ranks = {label: rank for rank, label in enumerate(dialect.layers)}
+    return tuple(sorted(hooks, key=lambda hook: rank_hook(hook, ranks)))
+
+
+def rank_hook(hook: Hook, ranks: Mapping[str, int]) -> int:
+    return -1 if hook.layer is Layer.FLEET else ranks.get(hook.layer.label, len(ranks))

@@ -22,8 +22,7 @@ from hooklatch.core.limits import CallId
 from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.dialects.axes import adapt_spec, is_due, order_dialect_hooks
-from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
+from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError, adapt_spec, is_due, order_dialect_hooks
 from hooklatch.dialects.reading import translate_answer
 from hooklatch.dialects.registration import read_registration
 from hooklatch.dialects.rendering import render_decision
