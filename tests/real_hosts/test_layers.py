@@ -18,7 +18,7 @@ from real_hosts.hosts.claude_code import ClaudeCode
 from real_hosts.hosts.codex import Codex
 from real_hosts.hosts.copilot import Copilot
 from real_hosts.hosts.gemini import Gemini
-from real_hosts.hosts.host import Host
+from real_hosts.hosts.host import Host, Place
 from real_hosts.hosts.opencode import OpenCode
 from real_hosts.theatre import Stage, on_stage, why_there_is_no_other_etc
 from support.commands import serving
@@ -160,3 +160,40 @@ def test_a_mod_leaves_a_user_install_out_and_not_a_managed_one(mod: str, layer: 
         assert left(it) == ({"FORBIDDEN.ran"} if layer == "--user" else set())
         assert len(named) == (1 if layer == "--user" else 0)
         assert seen(it) == (SEEN[mod] if layer == "--user" else [])
+
+
+class Started(ClaudeCode):
+    """Claude Code as an agent may start it."""
+
+    def __init__(self, words: list[str], variables: dict[str, str]) -> None:
+        super().__init__()
+        self._words, self._variables = words, variables
+
+    def start(self, place: Place, prompt: str) -> tuple[list[str], dict[str, str]]:
+        argv, environment = super().start(place, prompt)
+        return [*argv, *self._words], {**environment, **self._variables}
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        (["--bare"], {}),
+        (["--safe-mode"], {}),
+        (["--setting-sources", ""], {}),
+        (["--settings", '{"disableAllHooks": true}'], {}),
+        (["--managed-settings", "{}"], {}),
+        ([], {"CLAUDE_CODE_SIMPLE": "1"}),
+        ([], {"CLAUDE_CONFIG_DIR": "/nowhere"}),
+        ([], {"CLAUDE_CODE_MANAGED_SETTINGS_PATH": "/nowhere"}),
+    ],
+    ids=lambda value: " ".join(value) or "-",
+)
+def test_no_way_to_start_claude_code_leaves_managed_entries_out(
+    words: list[str], variables: dict[str, str], stage: Stage
+) -> None:
+    host = Started([*words, "--dangerously-skip-permissions"], {"IS_SANDBOX": "1", **variables})
+    skip_without(host)
+    with guarded(host, stage, GUARD, "--managed") as it, serving(it.ground):
+        it.play(it.turn("FORBIDDEN"))
+
+        assert left(it) == set()
