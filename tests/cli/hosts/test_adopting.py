@@ -208,3 +208,39 @@ def test_a_dry_run_adopts_nothing(place: Place) -> None:
     assert "adopted: " in said
     assert path.read_bytes() == before
     assert list(place.folder.rglob("adopted_*")) == []
+
+
+def merged(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with one more hook."""
+    more = {"matcher": "Bash", "hooks": [{"type": "command", "command": "rtk hook"}]}
+    return {"hooks": {**settings["hooks"], "PreToolUse": [*settings["hooks"]["PreToolUse"], more]}}
+
+
+def change(place: Place, path: Path) -> str:
+    """Return what Claude Code gets when it tells of changed settings."""
+    entry = next(entry for entry in find_entries(path.read_text()) if entry.event == "ConfigChange")
+    document = {
+        "session_id": "s",
+        "hook_event_name": "ConfigChange",
+        "source": "user_settings",
+        "cwd": str(place.folder),
+    }
+    done = subprocess.run(
+        ["/bin/sh", "-c", str(entry.handler["command"])], input=json.dumps({**document, "file_path": str(path)}),
+        capture_output=True, text=True, check=False, cwd=place.folder, env=place.environment,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_a_hook_that_arrives_later_is_refused_as_claude_code_tells_of_it(place: Place) -> None:
+    path = place.folder / ".claude/settings.json"
+    place.run("install", "claude-code", "--adopt")
+    text = path.read_text()
+
+    harmless = change(place, path)
+    path.write_text(json.dumps(merged(json.loads(text))))
+    refused = change(place, path)
+
+    assert "block" not in harmless
+    assert '"decision":"block"' in refused
+    assert "rtk hook" in refused

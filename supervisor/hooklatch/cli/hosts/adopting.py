@@ -41,9 +41,20 @@ HEAD = '''"""Hooks of {title} that were adopted: `hooklatch uninstall {host}` gi
 `hooklatch install {host} --adopt` writes this file anew.
 """
 
-from hooklatch import hook
+import os
+
+from hooklatch import deny, hook
+from hooklatch.cli.hosts.others import list_unaccepted
 from hooklatch.hosts.adopted import AdoptedHook, run_adopted
 '''
+ARRIVALS = """
+
+@hook("config_change", id="{host}-arrivals", description="refuses settings with a hook that may change what was judged")
+def arrivals(event):
+    found = list_unaccepted({host!r}, os.environ, event.cwd or "/")
+    if found:
+        return deny(f"{{'; '.join(other.title for other in found)}}: hooklatch install {host} --adopt, or take it out")
+"""
 HOOK = """
 
 @hook({event!r}, id={id!r}, amends=True, timeout={timeout!r}, description={description!r})
@@ -127,13 +138,14 @@ def adopt_handlers(
     path = os.path.join(find_hooks_folder(arguments, None), f"adopted_{layout.name.replace('-', '_')}{ENDING}")
     before = settings_files.read_if_present(path)
     text = make_source(layout, adopted).encode()
-    if before == text or not adopted:
+    if before == text or (not adopted and not has_arrivals(layout)):
         return None
     if before is None:
         write_new({path: text.decode()})
     else:
         settings_files.replace_file(path, before, text)
-    inactive = list_inactive({make_id(layout, each) for each in adopted}, path, arguments)
+    ids = {make_id(layout, each) for each in adopted} | ({f"{layout.name}-arrivals"} if has_arrivals(layout) else set())
+    inactive = list_inactive(ids, path, arguments)
     if inactive:
         if before is None:
             settings_files.delete_file(path, text)
@@ -155,7 +167,12 @@ def make_source(layout: SettingsLayout, adopted: Sequence[AdoptedHandler]) -> st
             event=host.events[each.event].event, id=make_id(layout, each), timeout=each.timeout,
             description=f"adopted: {line[:60]}", name=f"adopted_{each.digest}", hook=hook,
         )  # fmt: skip
-    return source
+    return source + (ARRIVALS.format(host=host.name) if has_arrivals(layout) else "")
+
+
+def has_arrivals(layout: SettingsLayout) -> bool:
+    """Return whether a host asks before it takes changed settings."""
+    return any(spec.event == "config_change" for spec in find_host(layout.name).events.values())
 
 
 def make_id(layout: SettingsLayout, adopted: AdoptedHandler) -> str:

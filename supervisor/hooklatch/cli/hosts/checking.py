@@ -184,10 +184,12 @@ def check_twice(checks: list[SettingsFileCheck]) -> None:
     """Report hosts that ask twice, since both their user's and a project's settings have entries."""
     for number, check in enumerate(checks):
         before = [other.file for other in checks[:number] if other.host == check.host and other.events]
-        # Claude Code runs equal handlers once.
-        if before and check.events and check.host != "claude-code":
+        is_managed = before[:1] == [managed.MANAGED[check.host]] or before[:1] == [managed.PLUGIN]
+        # Claude Code runs equal handlers once; and where managed hooks run alone, the others do not.
+        if before and check.events and check.host != "claude-code" and not (is_managed and check.host == "codex"):
             what = f"{check.file} and {before[0]} both have its entries, so each event asks twice"
-            check.add_finding(what, f"hooklatch uninstall {check.host} --project", is_problem=False)
+            scope = "--user" if is_managed else "--project"
+            check.add_finding(what, f"hooklatch uninstall {check.host} {scope}", is_problem=False)
 
 
 def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileCheck | None:

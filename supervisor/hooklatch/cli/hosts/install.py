@@ -23,9 +23,9 @@ from hooklatch.cli.hosts.changing import (
 )
 from hooklatch.cli.hosts.editing import find_beyond_json
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
-from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, read_documents
+from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_unaccepted, read_documents
 from hooklatch.cli.hosts.plugin import make_plugin
-from hooklatch.cli.hosts.programs import find_program, read_program_version
+from hooklatch.cli.hosts.programs import find_program, list_more_programs, read_program_version
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -131,7 +131,7 @@ def run_install(arguments: argparse.Namespace) -> int:
         else:
             plans = adopting.plan_adoption(layout, path, handlers, others, find_project_here())
         change = plans[0]
-        if others and not arguments.dry_run:
+        if arguments.adopt and not layout.is_plugin and not arguments.dry_run:
             adopting.adopt_handlers(layout, [each for plan in plans for each in plan.adopted], arguments)
         is_made = not arguments.dry_run
         backups = [apply_edit(plan, host.name, os.environ) if is_made and not plan.is_none else None for plan in plans]
@@ -218,10 +218,9 @@ def list_others_here(host: Host, layout: SettingsLayout) -> list[OtherHook]:
 
 
 def list_other_notes(host: Host, layout: SettingsLayout, adopted: set[str]) -> Iterator[str]:
-    accepted = install_record.list_accepted(os.environ)
-    for other in list_others_here(host, layout):
+    for other in list_unaccepted(host.name, os.environ, find_project_here()):
         why_not = adopting.read_why_not(layout, other)
-        if other.digest not in accepted and (why_not or other.digest not in adopted):
+        if why_not or other.digest not in adopted:
             take = f"it cannot be adopted, since {why_not}; " if why_not else "--adopt takes it in, "
             yield f"NOT THE ONLY ONE: {other.title}: {take}--accept {other.digest} accepts it as it is"
 
@@ -421,6 +420,8 @@ def list_install_notes(
         yield (
             f"{host.title} {format_version(version)} is older than {oldest}: a hook that fails may let a tool run there"
         )
+    if program is not None and (more := list_more_programs(layout, program, os.environ)):
+        yield f"{program} was asked for its version, and {', '.join(more)} not, which is there too: --program names one"
     if (
         layout.name == "claude-code"
         and version is not None

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from hooklatch.cli.hosts import settings_files
+from hooklatch.cli.hosts import install_record, settings_files
 from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.entries import InstalledHandler, list_handlers
-from hooklatch.cli.hosts.layouts import SettingsLayout
+from hooklatch.cli.hosts.layouts import LAYOUTS, SettingsLayout
 from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import Host
 from hooklatch.hosts.own_entries import is_entry_alone
 
@@ -203,6 +204,17 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
             digest = digest_of([host.name, modules], files)
             names = ", ".join(map(str, modules))
             yield OtherHook(document.path, document.layer, "modules", f"the mod {names}", digest)
+
+
+def list_unaccepted(name: str, environ: Mapping[str, str], here: str) -> list[OtherHook]:
+    """Return the other hooks of a host that the operator has not accepted.
+
+    Raises:
+        FileError: the record of what was accepted cannot be read.
+    """
+    accepted = install_record.list_accepted(environ)
+    others = list_other_hooks(find_host(name), read_documents(LAYOUTS[name], environ, here))
+    return [other for other in others if other.digest not in accepted]
 
 
 def describe(handler: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from hooklatch.cli.hosts.layouts import SettingsLayout, Version, read_version
 from hooklatch.errors import explain_error
 from hooklatch_worker.sandbox import children
 
-__all__ = ["ProgramExit", "LateError", "find_program", "run_host_program", "read_program_version"]
+__all__ = ["ProgramExit", "LateError", "find_program", "list_more_programs", "run_host_program", "read_program_version"]
 
 VERSION_LIMIT = 30.0  # seconds; a program in JavaScript may take ten on a busy machine
 
@@ -65,6 +65,14 @@ def find_program(layout: SettingsLayout, named: str | None, environ: Mapping[str
         if (path := shutil.which(name, path=environ.get("PATH"))) is not None:
             return path
     return None
+
+
+def list_more_programs(layout: SettingsLayout, program: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the other programs of a host on the PATH: each may be of another version, and reads the same settings."""
+    folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    found = [shutil.which(name, path=folder) for folder in folders for name in layout.programs]
+    by_file = {os.path.realpath(path): path for path in reversed(found) if path is not None}
+    return sorted(path for real, path in by_file.items() if real != os.path.realpath(program))
 
 
 def read_program_version(path: str, environ: Mapping[str, str]) -> tuple[Version | None, str]:

@@ -1,0 +1,188 @@
+"""The layer that only root can write, who could change it, and what doctor says of layers.
+
+Commands run in a mount namespace with an /etc of its own; they are processes of their own, so this is slow.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from hooklatch.cli.hosts.layouts import LAYOUTS
+from hooklatch.cli.hosts.managed import MANAGED, PLUGIN, find_foreign_owner
+from support.commands import PROGRAM, Place, new_place, serving
+
+pytestmark = pytest.mark.slow
+
+MOUNT = ["unshare", "--mount", "/bin/sh", "-c", 'mount --bind "$0" /etc && exec "$@"']
+NAMES = [name for name in LAYOUTS if name != "opencode" or shutil.which("node")]
+
+
+class Machine:
+    """A place with an /etc of its own."""
+
+    def __init__(self, place: Place, etc: Path) -> None:
+        self.place = place
+        self.etc = etc
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*MOUNT, str(self.etc), *PROGRAM, *words], capture_output=True, text=True, check=False,
+            cwd=self.place.folder, env=self.place.environment,
+        )  # fmt: skip
+
+    def doctor(self) -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(self.run("doctor", "--json").stdout)
+        return said
+
+    def path(self, name: str) -> Path:
+        return self.etc / Path(name).relative_to("/etc")
+
+    def tree(self) -> dict[str, int]:
+        return {str(path): path.lstat().st_mode for path in self.etc.rglob("*")}
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with TemporaryDirectory() as folder, new_place() as place:
+        etc = Path(folder, "etc")
+        etc.mkdir(mode=0o755)
+        for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache", "localtime"):
+            if Path("/etc", name).exists():
+                shutil.copy(Path("/etc", name), etc)
+        machine = Machine(place, etc)
+        if subprocess.run([*MOUNT, str(etc), "true"], capture_output=True, check=False).returncode:
+            pytest.skip("no mount namespace")
+        with serving(place):
+            yield machine
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_managed_install_answers_the_canary_and_comes_out_without_a_trace(name: str, machine: Machine) -> None:
+    before = machine.tree()
+
+    installed = machine.run("install", name, "--managed")
+    said = machine.doctor()
+    modes = {path: oct(machine.path(path).stat().st_mode & 0o777) for path in (MANAGED[name],)}
+    again = machine.run("install", name, "--managed")
+    undone = machine.run("uninstall", name, "--managed")
+
+    assert installed.returncode == 0, installed.stderr
+    assert modes == {MANAGED[name]: "0o644"}
+    assert [(one["canary"], one["without_daemon"]) for one in said["hosts"]] == [("refused by the daemon", "refused")]
+    assert said["problems"] == []
+    assert any("in the managed layer" in one["what"] for one in said["hints"])
+    assert "nothing was changed" in again.stdout
+    assert undone.returncode == 0, undone.stderr
+    assert machine.tree() == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_managed_file_of_somebody_else_is_named_and_untouched(name: str, machine: Machine) -> None:
+    path = machine.path(MANAGED[name])
+    path.parent.mkdir(parents=True)
+    path.write_text('{"theirs": true}\n' if path.suffix == ".json" else "theirs = true\n")
+    before = path.read_bytes()
+
+    refused = machine.run("install", name, "--managed")
+    left = machine.run("uninstall", name, "--managed")
+
+    assert refused.returncode == 73
+    assert f"{MANAGED[name]} is somebody else's" in refused.stderr
+    assert "left: " in left.stdout
+    assert path.read_bytes() == before
+    assert not machine.path(PLUGIN).exists()
+
+
+def test_managed_settings_of_somebody_else_that_leave_ours_out_are_a_problem(machine: Machine) -> None:
+    machine.run("install", "claude-code")
+    path = machine.path(MANAGED["claude-code"])
+    path.parent.mkdir(parents=True)
+    path.write_text('{"allowManagedHooksOnly": true}')
+
+    problems = [one["what"] for one in machine.doctor()["problems"]]
+
+    assert any("managed settings let managed hooks alone run" in what for what in problems)
+
+
+def test_a_user_install_is_a_hint_that_names_what_can_leave_it_out(machine: Machine) -> None:
+    machine.run("install", "claude-code")
+
+    said = machine.doctor()
+
+    (hint,) = [one for one in said["hints"] if "can leave them out" in one["what"]]
+    assert "in the user settings" in hint["what"]
+    assert "its own guard of mods is not seated" in hint["what"]
+    assert hint["do"] == "as root: hooklatch install claude-code --managed"
+    assert said["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text", "what"),
+    [
+        ("claude-code", ".claude/settings.local.json", '{"disableAllHooks": true}', "says disableAllHooks"),
+        ("claude-code", ".claude/settings.local.json", '{"env": {"CLAUDE_CODE_SIMPLE": "1"}}', "CLAUDE_CODE_SIMPLE"),
+        ("codex", ".codex/config.toml", "[features]\nhooks = false\n", "turns hooks off ([features] hooks)"),
+        ("copilot", ".copilot/settings.json", '{"disableAllHooks": true}', "says disableAllHooks"),
+    ],
+)
+def test_a_switch_in_another_file_is_a_problem_for_a_user_install_and_not_for_a_managed_one(
+    name: str, file: str, text: str, what: str, machine: Machine
+) -> None:
+    machine.run("install", name)
+    (machine.place.folder / file).write_text(text)
+    found = [one["what"] for one in machine.doctor()["problems"] if what in one["what"]]
+    machine.run("install", name, "--managed")
+    machine.run("uninstall", name, "--user")
+
+    found_then = [one["what"] for one in machine.doctor()["problems"] if what in one["what"]]
+
+    assert len(found) == 1
+    assert found_then == []
+
+
+def test_an_agent_that_runs_with_a_flag_that_leaves_hooks_out_is_named(machine: Machine) -> None:
+    machine.run("install", "claude-code")
+    program = machine.place.folder / "claude"
+    program.write_text("#!/bin/sh\nread line\n")
+    program.chmod(0o755)
+
+    with subprocess.Popen([program, "--bare", "-p", "x"], stdin=subprocess.PIPE) as agent:
+        problems = [one["what"] for one in machine.doctor()["problems"]]
+        agent.communicate(b"\n")
+    after = [one["what"] for one in machine.doctor()["problems"]]
+
+    assert any(f"process {agent.pid} runs with --bare" in what for what in problems)
+    assert after == []
+
+
+def test_two_programs_of_one_agent_are_named(machine: Machine) -> None:
+    for folder in ("one", "two"):
+        program = machine.place.folder / folder / "codex"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho codex 0.169.0\n")
+        program.chmod(0o755)
+    first, second = (str(machine.place.folder / folder) for folder in ("one", "two"))
+    machine.place.environment["PATH"] = f"{first}:{second}:{machine.place.environment['PATH']}"
+
+    said = machine.run("install", "codex", "--dry-run").stdout
+
+    assert f"{first}/codex was asked for its version, and {second}/codex not" in " ".join(said.split())
+
+
+def test_a_path_that_others_could_change_is_found_with_the_folders_above(tmp_path: Path) -> None:
+    file = tmp_path / "open" / "below" / "file"
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    file.parents[1].chmod(0o777)
+
+    assert find_foreign_owner("/usr/bin/env") == ""
+    assert find_foreign_owner(str(file)) in {str(each) for each in (file, *file.parents)}
+    assert find_foreign_owner("/no/such/file").startswith("/no/such/file (")
