@@ -91,6 +91,8 @@ class EffectiveSettings:
         """Return whether another hook runs."""
         if other.layer == "managed":
             return True
+        if self.layout.is_plugin:
+            return not self.is_managed  # it asks managed plugins last
         return not self.turns_others_off if other.handler is not None else self.mods == "run"
 
 

@@ -58,6 +58,8 @@ MANAGED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 PLUGIN: Final = "/etc/opencode/hooklatch.js"
+# With its schema: OpenCode adds that to a file that has none, if it may.
+NAMING: Final = {"$schema": "https://opencode.ai/config.json", "plugin": [f"file://{PLUGIN}"]}
 FIRST_LINE: Final = "# hooklatch's requirements for Codex.  `hooklatch uninstall codex --managed` removes this file.\n"
 
 
@@ -67,7 +69,7 @@ def make_managed_texts(
     """Return the texts of the managed files of a host, by path; OpenCode has a file that names its plugin."""
     path = MANAGED[layout.name]
     if layout.is_plugin:
-        return {PLUGIN: plugin, path: json.dumps({"plugin": [f"file://{PLUGIN}"]}, indent=2) + "\n"}
+        return {PLUGIN: plugin, path: json.dumps(NAMING, indent=2) + "\n"}
     if path.endswith(".toml"):
         return {path: make_requirements(handlers)}
     root = json.dumps(ALONE[layout.name], indent=2) + "\n" if layout.name in ALONE else ""

@@ -21,6 +21,7 @@ from hooklatch.cli.hosts import install_record, settings_files
 from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.entries import InstalledHandler, list_handlers
 from hooklatch.cli.hosts.layouts import LAYOUTS, SettingsLayout
+from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import Host
@@ -82,6 +83,14 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
             ("user", "{base}/hooks.json"),
             ("project", "{here}/.cursor/hooks.json"),
         ),
+        "opencode": (
+            ("managed", "/etc/opencode/opencode.json*"),
+            ("user", "{base}/plugin*/*.[jt]s"),
+            ("user", "{base}/opencode.json*"),
+            ("project", "{here}/.opencode/plugin*/*.[jt]s"),
+            ("project", "{here}/opencode.json*"),
+            ("project", "{here}/.opencode/opencode.json*"),
+        ),
         "qwen": (
             ("managed", "/etc/qwen-code/settings.json"),
             ("managed", "/etc/qwen-code/system-defaults.json"),
@@ -95,6 +104,8 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
 ONLY_JUDGES: Final = frozenset({"prompt", "agent"})
 # Programs of the system: they change with its updates, and an agent cannot write them.
 OF_THE_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib")
+CODE: Final = (".js", ".ts")  # OpenCode's plugins
+PLUGIN_EVENT: Final = "tool.execute.before"
 PLUGIN_DIRS: Final = "CLAUDE_CODE_PLUGIN_DIRS"
 
 
@@ -128,7 +139,7 @@ class OtherHook:
 
     @property
     def title(self) -> str:
-        does = "may change what was judged" if self.handler is not None else "may leave hooklatch out"
+        does = "may leave hooklatch out" if self.event == "modules" else "may change what was judged"
         return f"{self.what} ({self.event} in {self.file}) {does}"
 
 
@@ -152,6 +163,8 @@ def read_document(layer: Layer, path: str) -> Document:
         text = (settings_files.read_if_present(path) or b"").decode().removeprefix("\ufeff")
         if path.endswith(".toml"):
             return Document(layer, path, tomllib.loads(text))
+        if path.endswith(CODE):
+            return Document(layer, path, {"code": text})
         root = parse_jsonc(text)
     except (FileError, JsoncError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Document(layer, path, fault=str(error) if isinstance(error, FileError) else f"{path}: {error}")
@@ -185,6 +198,9 @@ def list_plugin_files(folder: str) -> Iterator[str]:
 
 def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHook]:
     """Yield the hooks that are not ours, on the events at which this host takes a changed input, and mods."""
+    if PLUGIN_EVENT in host.events:
+        yield from list_other_plugins(documents)
+        return
     moments = {name for name, spec in host.events.items() if spec.kind == "gate" and spec.patch and spec.after is None}
     for document in documents:
         for handler in list_handlers(read_table(document.value.get("hooks")).items()):
@@ -204,6 +220,28 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
             digest = digest_of([host.name, modules], files)
             names = ", ".join(map(str, modules))
             yield OtherHook(document.path, document.layer, "modules", f"the mod {names}", digest)
+
+
+def list_other_plugins(documents: list[Document]) -> Iterator[OtherHook]:
+    """Yield the plugins of OpenCode that are asked before a tool, and are not ours.
+
+    It asks them in no order that is known, and those of its managed settings last.
+    """
+    for document in documents:
+        named: object = document.value.get("plugin")
+        for name in cast("list[object]", named) if isinstance(named, list) else ():
+            folder = os.path.expanduser(f"~/.cache/opencode/node_modules/{str(name).rpartition('@')[0] or name}")
+            files = [str(name).removeprefix("file://")] if str(name).startswith(("file://", "/")) else sorted(
+                glob.glob(f"{glob.escape(folder)}/**/*.[jt]s", recursive=True))  # fmt: skip
+            texts = [str(read_document("plugin", path).value.get("code", "")) for path in files if os.path.isfile(path)]
+            is_asked = not texts or any(PLUGIN_EVENT in text for text in texts)  # what cannot be read may be
+            if is_asked and not any(is_plugin(text.encode()) for text in texts):
+                digest = digest_of([str(name)], files)
+                yield OtherHook(document.path, document.layer, PLUGIN_EVENT, f"the plugin {name}", digest)
+        code = str(document.value.get("code", ""))
+        if PLUGIN_EVENT in code and not is_plugin(code.encode()):
+            digest = digest_of([os.path.basename(document.path)], [document.path])
+            yield OtherHook(document.path, document.layer, PLUGIN_EVENT, "a plugin", digest)
 
 
 def list_unaccepted(name: str, environ: Mapping[str, str], here: str) -> list[OtherHook]:
