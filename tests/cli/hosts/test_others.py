@@ -38,6 +38,7 @@ def write(path: Path, value: Mapping[str, Any] | str) -> Path:
 
 
 COPILOT = {"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": LINE}]}}
+PLUGIN = 'export const Other = async () => ({ "tool.execute.before": async () => {} })'
 TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype = "command"\ncommand = "{LINE}"\n'
 
 
@@ -57,6 +58,8 @@ TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype 
         ("copilot", ".copilot/hooks/first.json", COPILOT),
         ("copilot", "project/.github/hooks/first.json", COPILOT),
         ("copilot", "project/.claude/settings.json", grouped("PreToolUse")),
+        ("opencode", ".config/opencode/plugins/other.js", PLUGIN),
+        ("opencode", "project/.opencode/plugin/other.ts", PLUGIN),
     ],
 )
 def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, value: Mapping[str, Any] | str) -> None:
@@ -65,7 +68,7 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
 
         (other,) = others_of(name, Path(home))
 
-    assert (other.file, other.what) == (str(file), LINE)
+    assert (other.file, other.what) == (str(file), "a plugin" if name == "opencode" else LINE)
 
 
 @table(
