@@ -15,10 +15,11 @@ from hooklatch.fleet.batches import unpack_batch
 from hooklatch.fleet.bundles import Bundle, encode_bundle, read_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, WantedBundle
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import (
     START,
+    BundleVersion,
     FleetError,
     Manifest,
     RolloutTarget,
@@ -49,8 +50,8 @@ class MemoryDaemon:
         self.host, self.labels = host, labels
         self.is_there = True
         self.head = START
-        self.applied: WantedBundle | None = None
-        self.history: list[WantedBundle] = []  # as applied
+        self.applied: BundleVersion | None = None
+        self.history: list[BundleVersion] = []  # as applied
         self.contacts = 0
         self.shipped_seq: list[int] = []
         self.refusals: list[str] = []
@@ -89,7 +90,7 @@ class MemoryDaemon:
                 raise DaemonRefusedError(str(error)) from None
             self.head = walked.head
             self._wanted = select_newest(walked.manifests, self.host, self.labels) or self._wanted
-        wanted = WantedBundle(self._wanted.version, self._wanted.bundle) if self._wanted is not None else None
+        wanted = BundleVersion(self._wanted.version, self._wanted.bundle) if self._wanted is not None else None
         return FollowAnswer(self.head, wanted, self.applied, None, self.host, tuple(self.labels), "ready", 7)
 
     async def apply(self, version: int, bundle: bytes) -> None:
@@ -104,7 +105,7 @@ class MemoryDaemon:
         except FleetError as error:
             self.refusals.append(str(error))
             raise DaemonRefusedError(str(error)) from None
-        self.applied = WantedBundle(version, self._wanted.bundle)
+        self.applied = BundleVersion(version, self._wanted.bundle)
         self.history.append(self.applied)
 
     async def report_shipped(self, seq: int) -> None:

@@ -14,17 +14,20 @@ import base64
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from hooklatch.fleet.signing import PublicKey
 
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import AppliedBundle
+
 __all__ = [
-    "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead", "Manifest", "RolloutTarget",
-    "VerifiedManifests", "find_bucket", "select_newest", "decode_document", "encode_signed_text", "read_envelope",
-    "read_payload", "read_manifest", "find_signer", "verify_manifests",
+    "BundleVersion", "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead", "Manifest",
+    "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest", "decode_document", "encode_signed_text",
+    "read_envelope", "read_payload", "read_manifest", "find_signer", "verify_manifests",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -47,6 +50,17 @@ class PolicyHead(msgspec.Struct, frozen=True):
 
 
 START = PolicyHead()
+
+
+class BundleVersion(msgspec.Struct, frozen=True):
+    """A version by its number and the sha256 of its bundle."""
+
+    version: int
+    bundle: str
+
+    def describe(self) -> AppliedBundle:
+        """Return it as answers report it."""
+        return {"version": self.version, "bundle": self.bundle}
 
 
 class RolloutTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

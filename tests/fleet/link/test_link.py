@@ -15,8 +15,8 @@ import trio
 from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.link.daemon import FollowAnswer, WantedBundle
-from hooklatch.fleet.manifests import START, RolloutTarget, read_envelope
+from hooklatch.fleet.link.daemon import FollowAnswer
+from hooklatch.fleet.manifests import START, BundleVersion, RolloutTarget, read_envelope
 from hooklatch.fleet.reports import HostReport, read_report
 from support.link_parts import (
     FLEET,
@@ -410,7 +410,7 @@ class Stubborn(MemoryDaemon):
     async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
         self.asked += 1
         await super().follow(None)
-        return FollowAnswer(START, WantedBundle(1, self.wants), None, None, self.host)
+        return FollowAnswer(START, BundleVersion(1, self.wants), None, None, self.host)
 
     async def apply(self, version: int, bundle: bytes) -> None:
         self.asked += 1

@@ -8,11 +8,11 @@ import logging
 import msgspec
 import pytest
 
-from hooklatch.fleet.link.daemon import FollowAnswer, WantedBundle
+from hooklatch.fleet.link.daemon import FollowAnswer
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
 from hooklatch.fleet.link.reporting import GateCounter
 from hooklatch.fleet.link.waiting import Backoff
-from hooklatch.fleet.manifests import PolicyHead
+from hooklatch.fleet.manifests import BundleVersion, PolicyHead
 from hooklatch.fleet.reports import GateCounts, encode_report, read_report
 from hooklatch.record.storage.chain import ChainLink
 
@@ -76,8 +76,8 @@ def known() -> LinkState:
 
 ANSWER = FollowAnswer(
     PolicyHead(3, "d"),
-    WantedBundle(3, "b3"),
-    WantedBundle(2, "b2"),
+    BundleVersion(3, "b3"),
+    BundleVersion(2, "b2"),
     "it does not load",
     "h1",
     ("eu",),

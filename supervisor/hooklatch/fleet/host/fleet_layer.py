@@ -29,7 +29,6 @@ from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
 from hooklatch.fleet.bundles import read_bundle
 from hooklatch.fleet.host.following import (
-    AppliedVersion,
     advance_policy,
     describe_foreign_policy,
     find_applied_version,
@@ -50,6 +49,7 @@ from hooklatch.fleet.host.policy_file import (
 )
 from hooklatch.fleet.manifests import (
     START,
+    BundleVersion,
     FleetError,
     Manifest,
     PolicyHead,
@@ -139,12 +139,12 @@ class FleetLayer:
         return self.settings.keys if self.settings is not None else (self.policy.key,)
 
     @property
-    def applied(self) -> AppliedVersion | None:
+    def applied(self) -> BundleVersion | None:
         """Return the version that was applied last; None if there is none, or if that is unknown."""
         return find_applied_version(self.policy.applied) if self._fault is None and not self.policy.lost else None
 
     @property
-    def active(self) -> AppliedVersion | None:
+    def active(self) -> BundleVersion | None:
         """Return `applied`, unless it denies because its files cannot be read, or are not those that were signed."""
         has_fault = self._active_files is not None and not self._active_files.is_sound
         return None if has_fault else self.applied
@@ -163,7 +163,7 @@ class FleetLayer:
         return self.head.version > 0 and (self.wanted is None or self.active == self.wanted)
 
     @property
-    def wanted(self) -> AppliedVersion | None:
+    def wanted(self) -> BundleVersion | None:
         """Return the version that this host should have."""
         return find_applied_version(self._followed().wanted)
 
@@ -232,7 +232,7 @@ class FleetLayer:
 
     async def apply(
         self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
-    ) -> AppliedVersion:
+    ) -> BundleVersion:
         """Activate the wanted version: `swap` builds it and commits it as a whole.
 
         Raises:
@@ -244,14 +244,14 @@ class FleetLayer:
 
     async def _apply(
         self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
-    ) -> AppliedVersion:
+    ) -> BundleVersion:
         settings, policy = self._configured(), self._followed()
         envelope = policy.wanted
         if envelope is None or read_version(envelope) != version:
             choice = f"version {read_version(envelope)}" if envelope is not None else "none"
             raise FleetError(f"this host wants {choice}, not version {version}: follow the manifests first")
         manifest, key = prove_envelope(settings.name, envelope, settings.keys)
-        wanted = AppliedVersion(version, manifest.bundle)
+        wanted = BundleVersion(version, manifest.bundle)
         if self.active == wanted and policy.applied == envelope:
             return wanted
         files = await in_thread(self._unpack, manifest, data)

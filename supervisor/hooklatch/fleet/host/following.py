@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +16,7 @@ from hooklatch.fleet.bundles import Bundle, read_bundle
 from hooklatch.fleet.host.policy_file import PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.fleet.manifests import (
     START,
+    BundleVersion,
     FleetError,
     Manifest,
     SignedManifest,
@@ -33,11 +33,8 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
 from hooklatch.service.loading.see import FleetFiles, read_fleet
 
-if TYPE_CHECKING:
-    from hooklatch.core.status_answers import AppliedBundle
-
 __all__ = [
-    "list_bundle_files", "index_keys", "prove_envelope", "read_proven_files", "AppliedVersion", "advance_policy",
+    "list_bundle_files", "index_keys", "prove_envelope", "read_proven_files", "advance_policy",
     "find_applied_version", "read_followed_policy", "describe_foreign_policy", "read_version",
 ]  # fmt: skip
 
@@ -107,17 +104,6 @@ def list_bundle_files(folder: str, manifest: Manifest, bundle: Bundle) -> FleetF
     return FleetFiles(policy_root(folder, manifest.bundle), manifest.version, pins, bundle.suspendable)
 
 
-class AppliedVersion(msgspec.Struct, frozen=True):
-    """A version by its number and the sha256 of its bundle."""
-
-    version: int
-    bundle: str
-
-    def describe(self) -> AppliedBundle:
-        """Return it as answers report it."""
-        return {"version": self.version, "bundle": self.bundle}
-
-
 def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> PolicyFile:
     """Return the policy file of the fleet that is followed now.
 
@@ -168,11 +154,11 @@ def describe_foreign_policy(settings: FleetSettings | None, policy: PolicyFile) 
     return None
 
 
-def find_applied_version(envelope: SignedManifest | None) -> AppliedVersion | None:
+def find_applied_version(envelope: SignedManifest | None) -> BundleVersion | None:
     if envelope is None:
         return None
     manifest = read_payload(envelope)
-    return AppliedVersion(manifest.version, manifest.bundle)
+    return BundleVersion(manifest.version, manifest.bundle)
 
 
 def read_version(envelope: SignedManifest | None) -> int:

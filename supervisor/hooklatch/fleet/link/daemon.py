@@ -18,10 +18,10 @@ import trio
 from hooklatch.client.trio_admin import TIMEOUT, AdminConnector, TrioAdminConnection
 from hooklatch.errors import HooklatchError, RequestFailedError
 from hooklatch.files import open_regular
-from hooklatch.fleet.manifests import START, PolicyHead
+from hooklatch.fleet.manifests import START, BundleVersion, PolicyHead
 from hooklatch.paths import FLEET_TOKEN
 
-__all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "WantedBundle", "DaemonSocket"]
+__all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "DaemonSocket"]
 
 
 class DaemonAbsentError(Exception):
@@ -32,13 +32,6 @@ class DaemonRefusedError(Exception):
     """The daemon refuses a request; it has applied nothing of it."""
 
 
-class WantedBundle(msgspec.Struct, frozen=True):
-    """A version and its bundle."""
-
-    version: int
-    bundle: str
-
-
 class FollowAnswer(msgspec.Struct, frozen=True):
     """The state of the daemon: the versions that it has read, should have and has applied, and why they differ.
 
@@ -46,8 +39,8 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     """
 
     head: PolicyHead = START
-    wanted: WantedBundle | None = None
-    applied: WantedBundle | None = None
+    wanted: BundleVersion | None = None
+    applied: BundleVersion | None = None
     problem: str | None = None
     host: str | None = None
     labels: tuple[str, ...] = ()

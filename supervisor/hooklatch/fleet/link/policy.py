@@ -15,10 +15,10 @@ import trio
 
 from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.engine.engine import BehindError, Engine, EngineRefusedError
-from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket, FollowAnswer, WantedBundle
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket, FollowAnswer
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, LinkState
 from hooklatch.fleet.link.waiting import TIMEOUT, Backoff, await_answer
-from hooklatch.fleet.manifests import MAX_ENVELOPE, FleetError, PolicyHead, read_envelope
+from hooklatch.fleet.manifests import MAX_ENVELOPE, BundleVersion, FleetError, PolicyHead, read_envelope
 
 __all__ = ["PolicyFollower"]
 
@@ -56,7 +56,7 @@ class PolicyFollower:
         self._differences = Backoff(CONTACT, first=0.5)
         self._denials = Backoff(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
         self._is_behind = False
-        self._refused_bundle: tuple[WantedBundle, float] | None = None  # and when it may be offered again
+        self._refused_bundle: tuple[BundleVersion, float] | None = None  # and when it may be offered again
 
     async def run(self, engine: Engine) -> None:
         """Follow until the connection to the engine ends."""
@@ -199,7 +199,7 @@ class PolicyFollower:
         self._state.set_fault(BUNDLE, problem)
         return answer
 
-    async def _offer_bundle(self, engine: Engine, wanted: WantedBundle) -> str | None:
+    async def _offer_bundle(self, engine: Engine, wanted: BundleVersion) -> str | None:
         """Send the daemon a bundle; return the reason if that fails."""
         data = await await_answer(engine.bundle(wanted.bundle))
         if data is None:
