@@ -3,7 +3,8 @@
 idle      one daemon with four workers of one source and nine connections that ask nothing: the voluntary context
           switches and the processor time of each thread of each of its processes in so many seconds, from
           /proc/PID/task/TID; the proportional memory (PSS) of each process, from /proc/PID/smaps_rollup
-grown     the same memory after very many fires and after reloads of the source, changed each time
+grown     the same memory after very many calls, each asked about and reported, and after reloads of the source, which
+          is changed each time
 edited    from the replacement of that source's file to the announcement that it is active, on the same idle daemon
 
 A thread that ends is counted up to the last look at it, one each second.
@@ -26,9 +27,9 @@ from typing import Any
 
 import psutil
 
-from contenders import Client, Daemon, run_daemon
+from contenders import PAYLOAD, Client, Daemon, run_daemon
 from machine import ROOT, describe, save
-from weight import fire_many, memory_of
+from weight import memory_of
 
 WORKERS, CONNECTIONS = 4, 9
 MOST_WAKE_UPS, MOST_CPU_MS, MOST_PSS_MIB = 3.0, 1.0, 60.0
@@ -94,6 +95,20 @@ def employ(clients: list[Client]) -> None:
         client.fire()
 
 
+def call_many(client: Client, calls: int) -> None:
+    """Ask about so many calls of a tool, and report each of them as an agent does: else they would count as open."""
+    for number in range(calls):
+        one = {"payload": PAYLOAD, "call_id": f"toolu_{number}"}
+        report = {**one, "payload": {**PAYLOAD, "tool_response": {"stdout": ""}}}
+        client.socket.sendall(
+            client.request("fire", event="pre_tool_use", **one)
+            + client.request("fire", event="post_tool_use", **report)
+        )
+        unanswered = 2
+        while unanswered:
+            unanswered -= client.socket.recv(2**16).count(b"\n")
+
+
 def edit(daemon: Daemon, watcher: Client, number: int) -> float:
     """Replace the edited file; return the milliseconds until that is announced."""
     new = Path(daemon.folder, "edited.new")
@@ -117,7 +132,7 @@ def measure(seconds: float, fires: int, reloads: int, settled: float) -> dict[st
         for number in range(1, reloads + 1):
             edits.append(edit(daemon, clients[-1], number))
             time.sleep(0.5)
-        fire_many(clients[0], fires)
+        call_many(clients[0], fires)
         employ(clients[:-1])
         time.sleep(settled)
         grown = pss_of(processes_of(daemon))
