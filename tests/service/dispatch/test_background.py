@@ -81,3 +81,13 @@ async def fire_until_dropped(client: Client, params: dict[str, Any]) -> int:
         if not (await client.call("fire", **params))["accepted"]:
             return accepted
     raise AssertionError("payloads of background fires are without a bound")
+
+
+async def test_a_daemon_that_stops_waits_for_no_hook_that_only_observes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with flooded_daemon(tmp_path) as daemon, daemon.session() as client:
+        await client.call("fire", **params_of(daemon))
+        await until(lambda: daemon.parts.dispatcher._background_count == 1)
+
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -291,11 +291,11 @@ class Dispatcher:
                                     for call, each in zip(calls, await self._targets.run_all(calls, fire), strict=True):
                                         machine.receive(call, each)
                     decided = fire.decision_id, view.revision, round((self._clock() - started) * 1000, 3)
-                    if machine is not None:
-                        decision = machine.decide(*decided)
-                    else:
-                        assert outcome is not None
+                    if machine is None and outcome is not None:
                         decision = decisions.decide_silence(spec, [outcome], payload, context, warnings, *decided)
+                    else:  # without a machine: the daemon stops, and waits no longer for what only observes
+                        machine = machine or phases.start_machine(chain, selection, payload, context, None)
+                        decision = machine.decide(*decided)
             except trio.Cancelled:
                 self._abandon(fire, view.revision)
                 raise
