@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples packaging
 
-.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release wheels format format-check lint types collect clean
+.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-newest hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release wheels format format-check lint types collect clean
 
 check: static test ratios
 
@@ -80,6 +80,10 @@ HOSTS ?=
 hosts: $(VENV)/.ready
 	-$(BIN)/python tests/real_hosts/install.py $(HOSTS)
 	$(BIN)/python -m pytest -n 2 -m hosts $(if $(HOSTS),$(foreach host,$(HOSTS),tests/real_hosts/test_$(subst -,_,$(host)).py),tests/real_hosts)
+
+# The newest version of each program (or of those in HOSTS), played as the pinned one is, and its events compared with our tables.
+hosts-newest: $(VENV)/.ready
+	$(BIN)/python tests/real_hosts/newest.py $(HOSTS)
 
 # The bridges into agents' SDKs, with the real packages: 690 MB, half of it Claude Code.  Their types are checked only here.
 BRIDGES := $(addprefix supervisor/hooklatch/bridges/,claude_agent_sdk.py google_adk.py langchain.py openai_agents.py pydantic_ai.py strands.py)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from support.repository import ROOT
 
-__all__ = ["FOLDER", "PROGRAMS", "Program", "node_folder"]
+__all__ = ["FOLDER", "PROGRAMS", "VERSIONS", "Program", "node_folder"]
 
+VERSIONS = "HOOKLATCH_TEST_VERSIONS"  # names, as JSON, the versions to play in place of the pinned ones
 FOLDER = Path(os.environ.get("HOOKLATCH_TEST_HOSTS", ROOT / ".hosts"))
 
 
@@ -84,4 +86,8 @@ PROGRAMS = {
             "opencode", "OpenCode", "1.18.33", f"node_modules/opencode-{NPM_SYSTEM}/bin/opencode", npm="opencode-ai"
         ),
     )
+}
+PROGRAMS |= {
+    name: replace(PROGRAMS[name], version=version)
+    for name, version in json.loads(os.environ.get(VERSIONS, "{}")).items()
 }
