@@ -18,7 +18,7 @@ from real_hosts.model.conversation import Call, Turn
 from real_hosts.theatre import Stage
 from support.commands import serving
 
-__all__ = ["ResultCases"]
+__all__ = ["ResultCases", "secret"]
 
 FAILURES = ("raise", "killed", "hang", "rubbish")
 MISSING = '[[hook]]\nid = "gone"\nevent = "tool_result"\nrun = "gone.py:guard"\n'
