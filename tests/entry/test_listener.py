@@ -96,6 +96,17 @@ def test_a_refusal_by_text_is_a_status_that_blocks(listening: Listening, serve: 
     assert listening.ask("TaskCreated") == (403, "no\n")
 
 
+@pytest.mark.parametrize(("body", "is_read"), [(b'{"tool_response": {"stdout": "x"}}', True), (b"\xff", False)])
+def test_a_result_that_no_daemon_judged_is_withheld(listening: Listening, body: bytes, is_read: bool) -> None:
+    status, text = listening.ask("PostToolUse", body)
+
+    said = json.loads(text)
+    assert status == 200
+    assert "withheld by hooklatch: hooklatch: refused: " in text
+    assert ("stdout" in said.get("hookSpecificOutput", {}).get("updatedToolOutput", {})) is is_read
+    assert (said.get("continue") is False) is not is_read
+
+
 @pytest.mark.parametrize(
     "answer", [b"", b"rubbish\n", result()[:-5], result(1), result(0, "text"), b'{"jsonrpc":"2.0","id":2}\n']
 )

@@ -120,11 +120,14 @@ class ForwarderProcess:
     def fail(self, cause: str, detail: bytes = b"") -> "NoReturn":
         """Answer the host without a decision, and exit."""
         self.is_leaving = True
-        outputs = make_failure_output(self.host, self.event, self.kind, cause, detail)
+        self.leave(*self.make_outputs(cause, detail))
+
+    def make_outputs(self, cause: str, detail: bytes) -> "tuple[int, bytes, bytes]":
+        """Return what the host gets without a decision: in place of a tool's result, one in its shape."""
         form = RESULTS.get((self.host, self.event)) if self.kind == "gate" and self.document else None
         if form is not None and (result := make_withheld_result(self.document, make_reason(cause, detail))):
-            outputs = 0, form[0].encode() + result + form[1].encode(), b""
-        self.leave(*outputs)
+            return 0, form[0].encode() + result + form[1].encode(), b""
+        return make_failure_output(self.host, self.event, self.kind, cause, detail)
 
     def leave(self, code: int, stdout: bytes, stderr: bytes) -> "NoReturn":
         """Answer the host, and exit."""

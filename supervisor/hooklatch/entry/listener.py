@@ -29,7 +29,7 @@ import h11
 import trio
 
 from hooklatch.entry.asking import ForwarderProcess, NoAnswerError, read_entry_reply, request_answer
-from hooklatch.entry.refusals import MAX_FRAME, make_failure_output
+from hooklatch.entry.refusals import MAX_FRAME, RESULTS, make_failure_output
 from hooklatch.hosts.find import find_host
 from hooklatch.threads import in_thread
 
@@ -136,21 +136,22 @@ async def ask_for_reply(event: str, document: bytes, environ: dict[bytes, bytes]
     spec = find_host(HOST).events[event]
     wait = spec.wait if spec.kind != "notify" else 1.0
     entry = ForwarderProcess([HOST, event, "--kind", spec.kind, "--wait", f"{wait:.3f}", *place])
+    entry.document = document
     with trio.move_on_after(wait + GRACE):
         return await in_thread(ask_daemon, entry, document, environ, wait, abandon_on_cancel=True)
-    return make_failed_reply(504, "late")
+    return make_failed_reply(504, entry, "late")
 
 
 def ask_daemon(entry: ForwarderProcess, document: bytes, environ: dict[bytes, bytes], wait: float) -> Reply:
     try:
         document.decode()
     except UnicodeDecodeError:
-        return make_failed_reply(400, "encoding")
+        return make_failed_reply(400, entry, "encoding")
     try:
         line = request_answer(entry, document, time.monotonic() + wait, environ)
         code, stdout, stderr = read_entry_reply(entry, line)
     except NoAnswerError as error:
-        return make_failed_reply(502, error.cause, error.detail)
+        return make_failed_reply(502, entry, error.cause, error.detail)
     if code:
         return 403, "text/plain; charset=utf-8", stderr.decode()
     return 200, "application/json", stdout.decode() if stdout.strip() else "{}\n"
@@ -160,7 +161,9 @@ def make_refused_reply(refusal: HttpRefusedError) -> Reply:
     return refusal.status, "text/plain; charset=utf-8", f"hooklatch: refused: {refusal}\n"
 
 
-def make_failed_reply(status: int, cause: str, detail: bytes = b"") -> Reply:
+def make_failed_reply(status: int, entry: ForwarderProcess, cause: str, detail: bytes = b"") -> Reply:
+    if (HOST, entry.event) in RESULTS:  # a status that blocks elsewhere leaves the result there
+        return 200, "application/json", entry.make_outputs(cause, detail)[1].decode()
     return status, "text/plain; charset=utf-8", make_failure_output(HOST, "", "gate", cause, detail)[2].decode()
 
 
