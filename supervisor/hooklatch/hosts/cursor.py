@@ -131,9 +131,10 @@ class CursorHost(Host):
         return call_key(f"{native.text('conversation_id')} {native.text('generation_id')}", plain)
 
     def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
-        is_object = decision.verdict == "pass" and isinstance(result, dict)
-        output = result if is_object else {"content": [{"type": "text", "text": print_result(result)}]}
-        return add_to_output(after, updated_mcp_tool_output=output)
+        if decision.verdict == "pass" and isinstance(result, dict):
+            return add_to_output(after, updated_mcp_tool_output=cast("object", result))
+        content = [{"type": "text", "text": print_result(result)}]
+        return add_to_output(after, updated_mcp_tool_output={"content": content})
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict

@@ -92,8 +92,9 @@ class Gemini(Host):
         return decision
 
     def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
-        text = cast("dict[str, object]", result).get("llmContent", result) if isinstance(result, dict) else result
-        return add_to_output(after, decision="deny", reason=print_result(text) or " ")
+        if isinstance(result, dict):
+            result = cast("dict[str, object]", result).get("llmContent", cast("object", result))
+        return add_to_output(after, decision="deny", reason=print_result(result) or " ")
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict

@@ -413,7 +413,7 @@ class Host:
 
 def add_to_output(output: HookOutput, **keys: object) -> HookOutput:
     """Return an output whose document has these keys too."""
-    document = json.loads(output.stdout) if output.stdout else {}
+    document: dict[str, Any] = json.loads(output.stdout or "{}")
     return msgspec.structs.replace(output, stdout=encode_document({**document, **keys}))
 
 

@@ -12,7 +12,7 @@ At a gate, any other answer is a refusal, and so is none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -99,7 +99,7 @@ class OpenCode(Host):
     def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
         if decision.verdict != "pass":
             return HookOutput(stdout=encode_document({"verdict": "deny", "reason": result}))
-        output = result if isinstance(result, dict) else {"output": print_result(result)}
+        output = cast("object", result) if isinstance(result, dict) else {"output": print_result(result)}
         return HookOutput(stdout=encode_document({"verdict": "pass", "output": output}))
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:

@@ -30,7 +30,7 @@ def say_in_shape(response: object, text: str) -> object:
     if isinstance(response, dict) and "file" in response:  # a text, or an image, which a text replaces
         file = {"filePath": text, "content": text, "numLines": 1, "startLine": 1, "totalLines": 1}
         return {"type": "text", "file": file}
-    return replace_texts(response, text, "", 0)
+    return replace_texts(cast("object", response), text, "", 0)
 
 
 def replace_texts(value: object, text: str, key: str, depth: int) -> object:
