@@ -132,7 +132,7 @@ ratios: $(VENV)/.ready
 	$(BIN)/python bench/check.py
 
 # docs/explanation/performance.md says what each measures.  Rivals that cannot be installed are left out, by name.
-BENCHES ?= run shapes deaths overload reload registration weight entries
+BENCHES ?= run shapes deaths overload reload registration weight entries commands
 bench: $(VENV)/.ready
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	bad=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || bad=1; done; exit $$bad

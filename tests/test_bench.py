@@ -117,6 +117,11 @@ def of_weight(found: Any) -> None:
     assert {"fires", "last_mb", "bytes_a_fire"} <= set(found["growth"])
 
 
+def of_commands(found: Any) -> None:
+    assert [row["command"] for row in found["rows"]] == ["least", "--help", "status", "hooks", "log"]
+    assert all(row["x"] > 0 for row in found["rows"])
+
+
 def of_entries(found: Any) -> None:
     forms = {(row["way"], row["form"], row["answered"]) for row in found["rows"]}
     assert {(way, "python", what) for way in ("itself", "sh -c") for what in ("least", "at once", "daemon")} <= forms
@@ -230,7 +235,7 @@ def files_on_the_path_of_a(request: str) -> list[str]:
 
 
 WRITES: dict[str, Callable[[Any], None]] = {
-    "bytecodes": of_bytecodes, "deaths": of_deaths, "entries": of_entries, "fleet": of_fleet,
+    "bytecodes": of_bytecodes, "commands": of_commands, "deaths": of_deaths, "entries": of_entries, "fleet": of_fleet,
     "idle_events": of_idle_events, "isolation": of_isolation, "loaded": of_loaded, "overload": of_overload,
     "profile_fire": of_profile_fire,
     "record_price": of_record_price, "record_storage": of_record_storage, "registration": of_registration,

@@ -11,7 +11,7 @@ import pytest
 
 from hooklatch.cli.commands import COMMANDS, build_command_line
 from hooklatch.cli.terminal.parser import Exit, Parser
-from support.commands import PROGRAM, Place
+from support.commands import PROGRAM, Place, new_place, serving
 from support.tables import table
 from support.terminals import shown_at, terminal
 
@@ -54,6 +54,50 @@ def test_what_only_asks_the_daemon_imports_the_standard_library_alone(words: lis
     code = f"sys.argv[1:] = {words}\nfrom hooklatch.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass"
 
     assert modules_after(code) == ["argparse"]
+
+
+COUNT = """import sys
+before = {*sys.modules}
+sys.argv[1:] = %r
+from hooklatch.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+print(*sorted({*sys.modules} - before), file=sys.stderr)
+"""
+# Modules that a command loads beside those of an interpreter: what a person waits for, counted and not timed.
+MOST = (("--help", 48), ("status", 60), ("hooks", 60), ("log", 69))
+
+
+@pytest.fixture(scope="module")
+def fired() -> Iterator[Place]:
+    with new_place() as place, serving(place):
+        place.fire_tool("Bash", command="ls")
+        yield place
+
+
+@table(("words", "most"), MOST)
+def test_what_is_asked_for_most_loads_few_modules(words: str, most: int, fired: Place) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT % ([words],)], env=fired.environment, cwd=fired.folder, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    loaded = done.stderr.splitlines()[-1].split()
+
+    assert done.stdout
+    assert "hooklatch.cli.commands" in loaded
+    assert len(loaded) <= most, loaded
+
+
+def test_without_a_daemon_the_status_loads_few_modules_too(place: Place) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT % (["status"],)], env=place.environment, cwd=place.folder, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+
+    assert "hooklatch.record.storage.reading" in done.stderr
+    assert len(done.stderr.splitlines()[-1].split()) <= 68, done.stderr
 
 
 def test_the_version_needs_no_parser() -> None:

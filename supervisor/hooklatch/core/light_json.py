@@ -94,8 +94,8 @@ def parse_json(text: str) -> object:
     return value
 
 
-def serialize_json(value: object) -> str:
-    """Serialize plain values to ASCII JSON, which no output encoding can damage.
+def serialize_json(value: object, quote: "Callable[[str], str]" = quote) -> str:
+    """Serialize plain values to ASCII JSON, which no output encoding can damage, or with `quote_unicode` for people.
 
     Raises:
         ValueError: a value is not plain finite JSON.
@@ -111,9 +111,9 @@ def serialize_json(value: object) -> str:
     if isinstance(value, float):
         return float.__repr__(_require_finite(value))
     if is_object(value):
-        return "{" + ",".join([f"{quote(key)}:{serialize_json(item)}" for key, item in value.items()]) + "}"
+        return "{" + ",".join([f"{quote(key)}:{serialize_json(item, quote)}" for key, item in value.items()]) + "}"
     if is_list(value):
-        return "[" + ",".join([serialize_json(item) for item in value]) + "]"
+        return "[" + ",".join([serialize_json(item, quote) for item in value]) + "]"
     raise ValueError(f"a {type(value).__name__} is not a JSON value")
 
 

@@ -15,7 +15,7 @@ from hooklatch.cli.terminal.output import print_error
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.core.hooks.names import quote_name, read_full_name
-from hooklatch.core.light_json import is_list
+from hooklatch.core.light_json import is_list, quote_unicode, serialize_json
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
 from hooklatch.paths import state_dir
@@ -294,4 +294,4 @@ def find_hook_name(table: dict[str, Any]) -> str:
 
 
 def format_record_value(value: object) -> str:
-    return value if isinstance(value, str) else output.format_json(value)
+    return value if isinstance(value, str) else serialize_json(value, quote_unicode)

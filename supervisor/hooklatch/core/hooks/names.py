@@ -18,7 +18,7 @@ __all__ = [
     "LIKE_A_NAME", "strip_scope", "is_name", "read_full_name", "full_hook_name", "quote_name", "name_whole_plugin",
 ]  # fmt: skip
 
-NAME = re.compile(r"(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*", re.DOTALL)
+NAME = r"(?s:(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*)"
 # How a full name begins, as no id may.
 LIKE_A_NAME = re.compile(r"(?:fleet|builtin|plugin|global|project|parent|session)(?:/|:.*/)", re.DOTALL)
 
@@ -48,7 +48,7 @@ def quote_name(name: str) -> str:
 
 def is_name(text: str) -> bool:
     """Return whether a text is a full name, as opposed to an id."""
-    return NAME.fullmatch(text) is not None
+    return re.fullmatch(NAME, text) is not None
 
 
 def strip_scope(name: str) -> str:
