@@ -37,11 +37,7 @@ class FormError(Exception):
 
 
 async def read_form(request: Request, keys: Keys) -> dict[str, str]:
-    """Return the fields, without the form key.
-
-    Raises:
-        FormError: it is not a form, it is too long, it has a field twice, or the form key is missing or wrong.
-    """
+    """Return the fields, without the form key."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != TYPE:
         raise FormError(415, f"a form is posted as {TYPE}")
     body = bytearray()

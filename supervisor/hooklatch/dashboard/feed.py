@@ -274,11 +274,7 @@ class AnnouncementBuffer:
         self._count = 0
 
     async def receive(self, link: TrioAdminConnection) -> None:
-        """Take announcements until the daemon hangs up.
-
-        Raises:
-            HooklatchError: it did.
-        """
+        """Take announcements until the daemon hangs up."""
         while True:
             announcement = await link.announcement()
             if announcement.get("topic") == "decisions":
@@ -314,11 +310,7 @@ def find_decision_id(announcement: Mapping[str, Any]) -> object:
 
 
 async def subscribe_all(link: TrioAdminConnection) -> None:
-    """Subscribe to all topics that the daemon has.
-
-    Raises:
-        HooklatchError: not even to decisions.
-    """
+    """Subscribe to all topics that the daemon has."""
     await link.ask("subscribe", dict[str, Any], topics=[*TOPICS])
     for topic in OPTIONAL_TOPICS:
         try:

@@ -5,7 +5,7 @@
 
 Independent of dispatch.  A dialect can make an event stricter or order it differently; it cannot change an event's
 model, remove a refusal, or map a gate to something that cannot refuse: `validate_dialect` enforces that, and
-`adapt_spec` applies only what tightens or reorders.
+`adapt_spec` applies only what tightens or reorders.  A name that no event has raises UnknownNativeEventError.
 """
 
 from __future__ import annotations
@@ -118,11 +118,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     plugins_without_list: Literal["all", "none"] = "all"  # which plugins apply if a session names none
 
     def resolve(self, name: str) -> str:
-        """Return the name of an event, given its name or an alias.
-
-        Raises:
-            UnknownNativeEventError: there is no such event.
-        """
+        """Return the name of an event, given its name or an alias."""
         if name in self.events:
             return name
         for own, event in self.events.items():
@@ -134,11 +130,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return name in self.events or any(name in event.aliases for event in self.events.values())
 
     def event(self, name: str) -> NativeEvent:
-        """Return the event with this name or alias.
-
-        Raises:
-            UnknownNativeEventError: there is no such event.
-        """
+        """Return the event with this name or alias."""
         return self.events[self.resolve(name)]
 
 

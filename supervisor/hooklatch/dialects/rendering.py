@@ -38,11 +38,7 @@ def render_decision(
     followed_by: Sequence[WireDecision] = (),
     native_payload: Mapping[str, Any] | None = None,
 ) -> NativeAnswer:
-    """Render the decisions on a native event, in wire form, as that system would, and never less strictly.
-
-    Raises:
-        UnknownNativeEventError: the dialect has no such event.
-    """
+    """Render the decisions on a native event, in wire form, as that system would, and never less strictly."""
     name = dialect.resolve(native_event)
     mapped = settle_native_decision(dialect, name, [decision, *followed_by], native_payload or {})
     value = WRITERS[dialect.style](mapped)

@@ -154,11 +154,7 @@ class SourceEnvironments:
         await self._idle.wait()
 
     async def acquire_named(self, python: str) -> SourceEnvironment:
-        """Return the environment of an interpreter, with its zygote running.  The caller must `release` it.
-
-        Raises:
-            EnvironmentFaultError: it must not be used, or cannot be used.
-        """
+        """Return the environment of an interpreter, with its zygote running.  The caller must `release` it."""
         async with self._acquire_lock:
             if (environment := await self._find_current(python)) is not None:
                 environment.users += 1

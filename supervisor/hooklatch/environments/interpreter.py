@@ -3,6 +3,8 @@
 A user who can write to an interpreter or its packages decides what guards do.  So the rule for files of hooks applies
 to all of it.  The inspection runs the interpreter without `site`, so no code of its packages runs.
 
+An interpreter or environment that cannot be used raises EnvironmentFaultError, with what to do.
+
 The runner of such scripts, and of installers, is for programs that end by themselves.  A program dies with this
 process, and when its caller stops waiting.  Its output goes to a file in memory: a pipe that is read too slowly would
 block it.
@@ -270,9 +272,6 @@ async def examine_interpreter(python: str, *, is_ours: bool = False) -> tuple[In
 
     Each mark is taken before its path is inspected, so a write during the inspection counts as a change.  An
     interpreter that `is_ours` is in a directory of our own that no other user can enter, so its files are not checked.
-
-    Raises:
-        EnvironmentFaultError: it must not be used, or cannot be used.
     """
     marks = await inspect_in_thread(python, list_path_stamps)
     virtual, sees_system = await inspect_in_thread(python, find_virtual_environment)
@@ -295,11 +294,7 @@ async def examine_interpreter(python: str, *, is_ours: bool = False) -> tuple[In
 
 
 async def inspect_in_thread(python: str, look: Callable[[str], T]) -> T:
-    """Return the result of a function that looks at an interpreter, its packages, or a link to it.
-
-    Raises:
-        EnvironmentFaultError: a file cannot be looked at, or its disk is late.
-    """
+    """Return the result of a function that looks at an interpreter, its packages, or a link to it."""
     lane = find_lane(f"interpreter {python}", f"the disk of {python}", LOOK_TIMEOUT)
     try:
         return await in_thread(lane.look, partial(look, python), abandon_on_cancel=True)
@@ -420,11 +415,7 @@ async def inspect_interpreter(python: str, virtual: str, *, sees_system: bool) -
 
 
 async def try_out(interpreter: Interpreter, *, fits: bool) -> None:
-    """Have an interpreter import what a zygote imports.
-
-    Raises:
-        EnvironmentFaultError: an import fails; the text says what to install.
-    """
+    """Have an interpreter import what a zygote imports."""
     answer = await read_last_line(interpreter.python, TRY.format(enter=interpreter.enter))
     try:
         problem = msgspec.json.decode(answer, type=str)

@@ -93,9 +93,6 @@ async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
     """Return the interpreter to make an environment of: the daemon's own, if the requirements admit it.
 
     The result is its path, its version, and whether it has the same ABI.  Nothing is downloaded.
-
-    Raises:
-        EnvironmentFaultError: there is none.
     """
     own = ".".join(map(str, sys.version_info[:3]))
     if requirements.admits(own):
@@ -132,11 +129,7 @@ async def read_maker_version(python: str) -> str | None:
 
 
 async def make_environment(recipe: EnvironmentRecipe, folder: str, output: ProgramOutput) -> str:
-    """Make an environment in a directory that the caller has locked; return the name of the installer.
-
-    Raises:
-        EnvironmentFaultError: an installer failed; the text has the last lines of its output.
-    """
+    """Make an environment in a directory that the caller has locked; return the name of the installer."""
     list_path = await in_thread(prepare_folder, folder, recipe)
     variables, python = INSTALLER.of(os.environ), os.path.join(folder, "bin", "python")
     uv = await inspect_in_thread("PATH", lambda _: find_uv())

@@ -1,5 +1,7 @@
 """The requirements in a file of hooks: its `# /// script` block (inline script metadata, PEP 723).  Pure.
 
+What cannot be read as such raises RequirementsError, with the line.
+
 Installers get each requirement as it was parsed, and never a line of a file as it stands: they could take the line for
 an option or for a path.
 """
@@ -29,11 +31,7 @@ NO_BUILDING = "to build a package would run its code outside of any worker, so m
 
 
 def read_requirements(code: bytes) -> Requirements | None:
-    """Return the requirements of a file, None if it has no block.
-
-    Raises:
-        RequirementsError: its block cannot be read, or names a package that cannot be required.
-    """
+    """Return the requirements of a file, None if it has no block."""
     if BEGIN.encode() not in code:
         return None
     block = find_block(code.decode("utf-8-sig", "replace").splitlines())
@@ -52,11 +50,7 @@ def read_requirements(code: bytes) -> Requirements | None:
 
 
 def find_block(lines: list[str]) -> tuple[list[str], int] | None:
-    """Return the lines of the block, and the number of its first line.
-
-    Raises:
-        RequirementsError: there are two, or it has no end.
-    """
+    """Return the lines of the block, and the number of its first line."""
     begins = [number for number, line in enumerate(lines) if line.rstrip() == BEGIN]
     if not begins:
         return None
@@ -161,11 +155,7 @@ def read_lock_name(table: dict[str, Any], line: int) -> str:
 
 
 def add_lock_file(requirements: Requirements, data: bytes) -> Requirements:
-    """Return requirements with the content of their lock file.
-
-    Raises:
-        RequirementsError: a line of it is not a requirement with its hashes.
-    """
+    """Return requirements with the content of their lock file."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\\\n", " ")
     locked: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):

@@ -76,11 +76,7 @@ def make_root(folder: str) -> None:
 
 
 def lock_if_ready(folder: str) -> int | None:
-    """Lock an environment for use if it is there, and no other user could have made it; else return None.
-
-    Raises:
-        EnvironmentFaultError: its directory is not safe.
-    """
+    """Lock an environment for use if it is there, and no other user could have made it; else return None."""
     if not is_ready(folder):
         return None
     try:
