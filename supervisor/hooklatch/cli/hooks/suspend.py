@@ -1,4 +1,4 @@
-"""The commands `suspend`, `resume`, `trust` and `reload`: the operator's own word on what is in force.
+"""The commands `suspend`, `resume`, `trust` and `reload`: the operator's own word on what is active.
 
 Break-glass is for a limited time and with a reason.  A project's hooks are trusted as they are now: their content is
 pinned.  A reload builds the sources afresh, and prints what changed.

@@ -1,4 +1,4 @@
-"""The methods that change what is in force: register, unregister, enable, disable; reload and stop.
+"""The methods that change what is active: register, unregister, enable, disable; reload and stop.
 
 A global change is active at once, and again after a restart.  Its answer has a warning if it could not be stored.
 """
