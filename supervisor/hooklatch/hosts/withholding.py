@@ -25,13 +25,17 @@ def say_in_shape(response: object, text: str) -> object:
         return text
     if isinstance(response, list):  # of content blocks
         return [{"type": "text", "text": text}]
-    keys = set(cast("dict[str, object]", response)) if isinstance(response, dict) else set[str]()
+    keys = list_keys(response)
     if "stdout" in keys:
         return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
     if "file" in keys:  # a text, or an image, which a text replaces
         file = {"filePath": text, "content": text, "numLines": 1, "startLine": 1, "totalLines": 1}
         return {"type": "text", "file": file}
     return replace_texts(response, text, "", 0)
+
+
+def list_keys(response: object) -> set[str]:
+    return set(cast("dict[str, object]", response)) if isinstance(response, dict) else set[str]()
 
 
 def replace_texts(value: object, text: str, key: str, depth: int) -> object:
