@@ -240,6 +240,11 @@ class Judge:
             kinds = (*kinds, "project")
         if cause == "crash" and text.startswith("StateError"):
             kinds = (*kinds, "disk")
+            if (
+                "cannot be read" in text
+            ):  # a loss of power may tear the kept state, which then denies until it is mended
+                began = min(began, self.blows["power"])
+                kinds = (*kinds, "power")
         return any(self.blows[kind] >= began - seconds for kind in kinds)
 
     # -- the verdict of a gate -----------------------------------------------------------------------------------

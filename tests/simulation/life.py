@@ -159,6 +159,7 @@ class Lives:
         self._image = self._disk.image(is_power_lost=is_power_lost)
         process.end(-9)
         if is_power_lost:
+            world.judge.blow("power")
             for other in list(self._kernel.processes.values()):
                 if other.name in ("guardian", "zygote", "worker"):
                     other.end(-9)
@@ -181,8 +182,8 @@ class Lives:
                 world.violate(f"D: descriptors are left: {process.fds}")
             process.end(0)
             with kernel.acting_as(kernel.init):
-                # A fault the record tells itself. What a failed sync has lost is missing after a loss of power.
-                known = ("fault", "missing") if world.trouble.windows else ("fault",)
+                # A fault the record tells itself. What a failed sync has lost shows after a loss of power.
+                known = ("fault", "missing", "altered") if world.trouble.windows else ("fault",)
                 for finding in verify_record(world.ledger.folder).findings:
                     if finding.what not in known:
                         world.violate(f"F: verify finds {finding}")
