@@ -23,7 +23,7 @@ from simulation.sources import FAILING, REFUSING
 __all__ = ["Asked", "Judge", "Known", "Versions"]
 
 # Seconds in which a fire ends, by its event's budget, without what it waits for a person.
-ANSWERED_WITHIN = {"pre_tool_use": 12.0}
+ANSWERED_WITHIN = {"pre_tool_use": 20.0}
 ANSWERED_WITHIN_ELSE = 34.0
 ASK_WAIT = 15.0
 # For how many seconds after which blows a hook may have failed for these causes, which are no hook's word.
@@ -204,7 +204,7 @@ class Judge:
             said = marked[0] if marked else outcome.get("message") if verdict else None
             if (told == "mark") != bool(marked):
                 self._wrong(f"A: {hook.name} was told to {told}, and its patch is {patch}", asked)
-        if verdict != expected or told in FAILING:
+        if verdict != expected or (told in FAILING and told != "twice"):  # its second answer may come too late to count
             self._wrong(f"A: {hook.name} was told to {told} and said {verdict}", asked)
         if said is None:
             return
@@ -240,11 +240,8 @@ class Judge:
             kinds = (*kinds, "project")
         if cause == "crash" and text.startswith("StateError"):
             kinds = (*kinds, "disk")
-            if (
-                "cannot be read" in text
-            ):  # a loss of power may tear the kept state, which then denies until it is mended
-                began = min(began, self.blows["power"])
-                kinds = (*kinds, "power")
+            if "cannot be read" in text and self.blows["power"] > 0.0:
+                return True  # a loss of power may tear the kept state, which then denies until it is mended
         return any(self.blows[kind] >= began - seconds for kind in kinds)
 
     # -- the verdict of a gate -----------------------------------------------------------------------------------

@@ -125,8 +125,6 @@ class Lives:
             nursery.cancel_scope.cancel()
             self._kernel.has_woken()
 
-        if draw.random() < 0.15:
-            world.trouble.crash_after(draw.randint(1, 60), crash)  # while it starts: its recovery can be cut short too
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
             await ready.wait()

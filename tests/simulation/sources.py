@@ -14,7 +14,7 @@ FAILING = {
     "illegal": "protocol",
     "drop": "crash",
 }
-REFUSING = {"deny", "halt", *FAILING}
+REFUSING = {"deny", "halt", *FAILING} - {"twice"}  # of two answers the first may count
 BROKEN = "def (\n"
 
 HOOK = """

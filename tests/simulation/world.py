@@ -316,8 +316,7 @@ class World:
             version = versions.written
             result = await self.ask("trust", folder=self.project)
             self._is_trusted = self._is_trusted or result is not None
-            if result is not None:
-                self.project_fault = None
+            self.project_fault = None  # without an answer it may be trusted, or not
             if result is not None and not result["diagnostics"]:
                 versions.lowest = version
                 self.project_hook.become(ACTIVE)
@@ -382,6 +381,8 @@ class World:
         """Take note that the daemon is another one: its hooks have the states that were stored, or unknown ones."""
         for name, hook in self.globals.items():
             hook.become(None)
+            if self.judge.blows["disk"] > self.kernel.now - 20.0:
+                self.kept.pop(name, None)  # a disk that failed may have lost it
             if self.kept.get(name) == "suspended" and (left := hook.until - self.kernel.wall) < 30.0:
                 self.kept[name] = ACTIVE if left < -30.0 else None
         for agent in self.agents:
