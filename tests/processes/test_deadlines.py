@@ -351,6 +351,7 @@ async def test_after_a_long_call_the_loop_waits_for_no_answer_of_that_pool(
         waits.append(milliseconds)
         mock_clock.jump(0.002)
         scripted.answer()
+        return True
 
     scripted.held.has_said = take_long  # type: ignore[method-assign]
     await pool.call(ASKED, FIRE, trio.current_time() + 1.0)

@@ -457,6 +457,7 @@ class PoolWorker:
             said = self._look(in_place_ms)
             if said is None:
                 await trio.lowlevel.wait_readable(self.process.socket)
+                in_place_ms = 0
         if isinstance(said, Exception):
             raise said
         return said
@@ -464,14 +465,14 @@ class PoolWorker:
     def _look(self, in_place_ms: int) -> wire.FromWorker | None:
         """Return the next message if it is here, or comes while the loop waits for it; raise as `_receive` does."""
         message = wire.take_from_worker(self._reader) if self._reader.held else None
+        # Before any look: nearly always the worker is not that quick, and a look in vain is an exception.
+        if message is None and in_place_ms and not self.process.has_said(in_place_ms):
+            return None
         while message is None:
             try:
                 data = self.process.socket.recv(2**16)
             except BlockingIOError:
-                if not in_place_ms or not self.process.has_said(in_place_ms):
-                    return None
-                in_place_ms = 0
-                continue
+                return None
             except OSError:
                 raise EOFError("its socket broke") from None
             if not data:
