@@ -102,7 +102,7 @@ class Fire(msgspec.Struct, eq=False):
     adapt_decision: DecisionAdapter | None
     deadline: float = math.inf  # on trio's clock; infinite until its hooks are selected
     facts: FireFacts | None = None  # for the record, once they are chosen
-    counted: Counted = msgspec.field(default_factory=set)
+    counted: Counted = msgspec.field(default_factory=Counted)
     room: BudgetShare | None = None  # for the large answers of its hooks
     wait: float = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
     call: OpenCall | None = None  # that this fire asks about
