@@ -17,6 +17,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
+import psutil
 import trio
 
 from hooklatch.errors import explain_error
@@ -30,7 +31,6 @@ __all__ = ["MemoryWatch"]
 logger = logging.getLogger("hooklatch.memory")
 INTERVAL = 0.1  # seconds between two checks of a busy worker: Python fills about 1 GiB a second
 THREADS_INTERVAL, IDLE_INTERVAL = 0.5, 10.0  # and of all workers, if one at rest has threads that may grow, and if none
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 HEXADECIMAL = frozenset("0123456789abcdef")
 MEMFD = "/memfd:"  # how the names of files in memory begin
 
@@ -178,31 +178,31 @@ def end_worker(pool: Pool, worker: PoolWorker, reason: str) -> None:
         worker.kill(reason)
 
 
-def measure_process(what: str, pid: int, read: Callable[[int], int]) -> int:
-    """Return what a function reads of a process in /proc; 0 if the process is gone.
+def measure_process(what: str, pid: int, read: Callable[[], int]) -> int:
+    """Return what a function reads of a process; 0 if the process is gone.
 
     Raises:
         UnmeasuredError: it cannot be read.
     """
     try:
-        return read(pid)
-    except (FileNotFoundError, ProcessLookupError):
+        return read()
+    except (FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess):  # the last includes ZombieProcess
         return 0
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, ValueError, IndexError, psutil.Error) as error:
         raise UnmeasuredError(f"the {what} of process {pid} cannot be read: {explain_error(error)}") from None
 
 
 def read_resident_bytes(pid: int) -> int:
     """Return a process's resident memory, counting shared pages in full."""
-    return measure_process("memory", pid, lambda pid: int(read_process_text(pid, "statm").split()[1]) * PAGE_BYTES)
+    return measure_process("memory", pid, lambda: psutil.Process(pid).memory_info().rss)
 
 
 def read_proportional_bytes(pid: int) -> int:
     """Return a process's memory with its share of each shared page. The kernel walks the page tables for it."""
 
-    def read(pid: int) -> int:
-        with suppress(PermissionError):
-            return sum_memory_field(pid, "smaps_rollup", "Pss:")
+    def read() -> int:
+        with suppress(psutil.AccessDenied):
+            return psutil.Process(pid).memory_full_info().pss
         return read_resident_bytes(pid)
 
     return measure_process("memory", pid, read)
@@ -210,27 +210,23 @@ def read_proportional_bytes(pid: int) -> int:
 
 def count_threads(pid: int) -> int:
     """Return how many threads a process has."""
-    return measure_process("threads", pid, lambda pid: len(os.listdir(f"/proc/{pid}/task")))
+    return measure_process("threads", pid, lambda: len(os.listdir(f"/proc/{pid}/task")))
 
 
 def read_memory_field(pid: int, key: str) -> int:
     """Return a process's resident memory ("Rss:"), or its share of that ("Pss:"), without files in memory."""
-    return measure_process("memory", pid, lambda pid: sum_memory_field(pid, "smaps", key))
+    return measure_process("memory", pid, lambda: sum_memory_field(pid, key))
 
 
-def sum_memory_field(pid: int, name: str, key: str) -> int:
+def sum_memory_field(pid: int, key: str) -> int:
     total, is_file = 0, False
-    for line in read_process_text(pid, name).split("\n"):
-        if line[:1] in HEXADECIMAL:  # a mapping begins; keys begin with a capital
-            is_file = f" {MEMFD}" in line
-        elif not is_file and line.startswith(key):
-            total += int(line.split()[1]) * 1024
+    with open(f"/proc/{pid}/smaps", errors="surrogateescape") as file:  # mapped files have any names
+        for line in file:
+            if line[:1] in HEXADECIMAL:  # a mapping begins; keys begin with a capital
+                is_file = f" {MEMFD}" in line
+            elif not is_file and line.startswith(key):
+                total += int(line.split()[1]) * 1024
     return total
-
-
-def read_process_text(pid: int, name: str) -> str:
-    with open(f"/proc/{pid}/{name}", errors="surrogateescape") as file:  # mapped files have any names
-        return file.read()
 
 
 def measure_memory_files(pids: Iterable[int]) -> int:
