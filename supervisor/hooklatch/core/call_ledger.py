@@ -30,7 +30,7 @@ __all__ = ["ASKING", "CHANGING", "RUNNING", "CallKey", "CallLedger", "CallMismat
 ASKING: Final = "pre_tool_use"
 CHANGING: Final = "permission_request"  # whose hooks may change the input of a call that was asked
 RUNNING: Final = frozenset({"post_tool_use", "post_tool_use_failure"})
-MAX_CALLS: Final = 4096  # that are remembered, also after they have run
+MAX_CALLS: Final = 1024  # that are remembered, also after they have run
 MAX_SESSIONS: Final = 1024
 FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 ENCODER: Final = msgspec.json.Encoder()
@@ -99,6 +99,7 @@ class CallLedger:
         self.sessions: dict[tuple[str, str], SessionCalls] = {}
         self._calls: dict[int, tuple[str, str]] = {}  # by number, in the order in which they were asked
         self._number = 0
+        self.has_forgotten = False  # so that a call may have been asked about although it is not here
 
     def ask(self, key: CallKey, decision_id: str, tool_input: msgspec.Raw | None) -> OpenCall:
         """Return a call that is asked now, and not answered yet."""
@@ -109,7 +110,7 @@ class CallLedger:
         session.calls[self._number] = call
         self._calls[self._number] = key.place
         if len(self._calls) > MAX_CALLS:
-            oldest = next(iter(self._calls))
+            oldest, self.has_forgotten = next(iter(self._calls)), True
             forgetting = self.sessions.get(self._calls.pop(oldest))
             if forgetting is not None:
                 forgetting.calls.pop(oldest, None)

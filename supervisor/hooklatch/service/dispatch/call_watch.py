@@ -60,7 +60,7 @@ class CallWatch:
         elif name in RUNNING and (mismatch := self.ledger.run(key, tool_input)) is not None:
             if name != "post_tool_use" and mismatch.cause == "unasked":
                 self.ledger.believe(key, None)  # hosts report so what they have not even tried: a tool that is unknown
-            elif mismatch.cause == "unasked" and time.monotonic() - self._started < EARLIER:
+            elif mismatch.cause == "unasked" and self._may_be_asked:
                 self._background.spawn("an unasked call", self._look_back, fire, key)
             else:
                 self._report(fire, key, mismatch)
@@ -77,8 +77,13 @@ class CallWatch:
         text = self._record.overruled.get(place_of(fire)) if fire.spec.fails_closed else None
         return None if text is None else f"{text}; a person has to look: hooklatch log acknowledge --reason TEXT"
 
+    @property
+    def _may_be_asked(self) -> bool:
+        """Whether a call that the ledger does not have may have been asked about, by this daemon or an earlier one."""
+        return self.ledger.has_forgotten or time.monotonic() - self._started < EARLIER
+
     async def _look_back(self, fire: Fire, key: CallKey) -> None:
-        """Report a call that nobody asked about, unless the record shows that an earlier daemon was asked."""
+        """Report a call that nobody asked about, unless the record shows that one was asked."""
         from hooklatch.record.storage.reading import find_asked_verdict
 
         verdict = await in_thread(find_asked_verdict, self._record.folder, str(fire.params.call_id), key.session)
