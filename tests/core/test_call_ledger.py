@@ -56,11 +56,8 @@ def play(script: str, *, is_hosts: bool = True, ledger: CallLedger | None = None
         action, call_id, tool, given, *more = line.split()
         key = CallKey("host", "session", tool, None if call_id == "-" else call_id, is_hosts)
         if action == "ask":
-            call = ledger.ask(key, "d", raw(given))
-            if more:
-                ledger.answer(
-                    call, decided(more[0], patch={"tool_input": raw(more[1])} if more[1:] else None), raw(given)
-                )
+            patch = {"tool_input": raw(more[1])} if more[1:] else None
+            ledger.ask(key, "d", raw(given), decided(more[0], patch=patch) if more else None)
         elif action == "change":
             ledger.change(key, decided("allow", patch={"tool_input": raw(more[0])}), raw(given))
         else:
@@ -89,7 +86,7 @@ def test_another_spelling_is_the_same_input() -> None:
         ('{"a":1,"b":"\\u00e9"}', '{"b": "é", "a": 1}'),
         (json.dumps({"a": long, "b": 1}), json.dumps({"b": 1, "a": long})),
     ):
-        ledger.answer(ledger.ask(key, "d", msgspec.Raw(before.encode())), decided("pass"), msgspec.Raw(before.encode()))
+        ledger.ask(key, "d", msgspec.Raw(before.encode()), decided("pass"))
         assert ledger.run(key, msgspec.Raw(after.encode())) is None
         mismatch = ledger.run(key, msgspec.Raw(after.replace("1", "true").encode()))
         assert mismatch is not None
@@ -99,7 +96,7 @@ def test_another_spelling_is_the_same_input() -> None:
 def test_keys_that_the_host_lays_under_a_changed_input_are_no_change() -> None:
     ledger, key = CallLedger(), CallKey("host", "session", "Bash", "1", True)
     asked, changed = msgspec.Raw(b'{"command":"a","description":"d"}'), msgspec.Raw(b'{"command":"b"}')
-    ledger.answer(ledger.ask(key, "d", asked), decided("pass", patch={"tool_input": changed}), asked)
+    ledger.ask(key, "d", asked, decided("pass", patch={"tool_input": changed}))
 
     assert ledger.run(key, msgspec.Raw(b'{"command":"b"}')) is None
     assert ledger.run(key, msgspec.Raw(b'{"description":"d","command":"b"}')) is None
@@ -107,7 +104,7 @@ def test_keys_that_the_host_lays_under_a_changed_input_are_no_change() -> None:
 
 def test_a_host_that_does_not_say_what_ran_is_not_said_to_have_altered_it() -> None:
     ledger, key = CallLedger(), CallKey("host", "session", "Bash", "1", True)
-    ledger.answer(ledger.ask(key, "d", raw("a")), decided("pass"), raw("a"))
+    ledger.ask(key, "d", raw("a"), decided("pass"))
 
     assert ledger.run(key, None) is None
 
@@ -128,7 +125,7 @@ def test_the_words_are_there_only_where_there_is_such_a_call() -> None:
 def test_only_so_many_calls_and_sessions_are_remembered() -> None:
     ledger = CallLedger()
     for number in range(call_ledger.MAX_CALLS + 10):
-        ledger.ask(CallKey("host", str(number // 100), "Bash", str(number), True), "d", raw("a"))
+        ledger.ask(CallKey("host", str(number // 100), "Bash", str(number), True), "d", raw("a"), None)
     assert sum(len(session.calls) for session in ledger.sessions.values()) == call_ledger.MAX_CALLS
 
     for number in range(call_ledger.MAX_SESSIONS):

@@ -101,11 +101,15 @@ class CallLedger:
         self._number = 0
         self.has_forgotten = False  # so that a call may have been asked about although it is not here
 
-    def ask(self, key: CallKey, decision_id: str, tool_input: msgspec.Raw | None) -> OpenCall:
-        """Return a call that is asked now, and not answered yet."""
+    def ask(
+        self, key: CallKey, decision_id: str, tool_input: msgspec.Raw | None, decision: FireDecision | None
+    ) -> None:
+        """Note a call that was asked, and what may run of it by its decision; None: it was never answered."""
         session = self._session(key.place)
         session.asked += 1
         call = OpenCall(key.id, key.tool, decision_id, keep(tool_input))
+        if decision is not None and not decision.is_refusal:
+            call.is_allowed, call.may_run = True, list_inputs(tool_input, decision.patch)
         self._number += 1
         session.calls[self._number] = call
         self._calls[self._number] = key.place
@@ -114,17 +118,6 @@ class CallLedger:
             forgetting = self.sessions.get(self._calls.pop(oldest))
             if forgetting is not None:
                 forgetting.calls.pop(oldest, None)
-        return call
-
-    def answer(self, call: OpenCall, decision: FireDecision, tool_input: msgspec.Raw | None) -> None:
-        """Say what may run of a call, by its decision; the input is asked for only if that has a patch."""
-        if decision.is_refusal:
-            return
-        call.is_allowed = True
-        if decision.patch:
-            call.may_run = list_inputs(tool_input, decision.patch)
-        elif call.asked is not None:
-            call.may_run = (call.asked,)
 
     def change(self, key: CallKey, decision: FireDecision, tool_input: msgspec.Raw | None) -> None:
         """Let a call run with the input that hooks have made of it when the host asked for permission."""

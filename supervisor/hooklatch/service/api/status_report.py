@@ -129,7 +129,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _list_calls(self) -> dict[tuple[str, str], CallCounts]:
         """Return the counts of calls that ran, by host and session."""
-        ledger = self.dispatcher.calls.ledger
+        ledger = self.dispatcher.calls.add_up()
         return {place: session.describe() for place, session in ledger.sessions.items() if session.ran}
 
     async def _log(self, connection: Connection, raw: msgspec.Raw) -> LogAnswer:

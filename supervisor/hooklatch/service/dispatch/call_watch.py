@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from hooklatch.core.call_ledger import ASKING, CHANGING, RUNNING, CallKey, CallLedger, CallMismatch
+from hooklatch.core.call_ledger import ASKING, CallKey, CallLedger, CallMismatch
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import PayloadError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.dispatch.fires import CallReport, Fire
+from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.threads import in_thread
 
@@ -43,34 +43,36 @@ class CallWatch:
         background: Supervisor,
         fire_later: Callable[[FireParams, AgentSession | None], object],
     ) -> None:
-        self.ledger = CallLedger()
+        self.asked: list[tuple[Fire, FireDecision | None]] = []  # not added up yet
+        self._ledger = CallLedger()
         self._record = record
         self._background = background
         self._fire_later = fire_later
         self._started = time.monotonic()
 
-    def begin(self, fire: Fire, report: CallReport) -> None:
-        """Note a fire that reports a call."""
-        tool, tool_input = read_call(fire)
-        given = None if report == "in order" or fire.params.call_id is None else str(fire.params.call_id)
-        fire.call_key = key = CallKey(*place_of(fire), tool, given, report is not None)
-        name = fire.spec.name
-        if name == ASKING:
-            fire.call = self.ledger.ask(key, fire.decision_id, tool_input)
-        elif name in RUNNING and (mismatch := self.ledger.run(key, tool_input)) is not None:
-            if name != "post_tool_use" and mismatch.cause == "unasked":
-                self.ledger.believe(key, None)  # hosts report so what they have not even tried: a tool that is unknown
-            elif mismatch.cause == "unasked" and self._may_be_asked:
-                self._background.spawn("an unasked call", self._look_back, fire, key)
-            else:
-                self._report(fire, key, mismatch)
+    def add_up(self) -> CallLedger:
+        """Return the ledger with all that was asked so far: adding up many costs a fire less than adding each."""
+        asked, self.asked = self.asked, []
+        for fire, decision in asked:
+            tool, tool_input = read_call(fire)
+            if fire.spec.name == ASKING:
+                self._ledger.ask(make_key(fire, tool), fire.decision_id, tool_input, decision)
+            elif decision is not None:
+                self._ledger.change(make_key(fire, tool), decision, tool_input)
+        return self._ledger
 
-    def end(self, fire: Fire, decision: FireDecision) -> None:
-        """Note the decision on a call."""
-        if fire.call is not None:
-            self.ledger.answer(fire.call, decision, read_call(fire)[1] if decision.patch else None)
-        elif fire.call_key is not None and fire.spec.name == CHANGING:
-            self.ledger.change(fire.call_key, decision, read_call(fire)[1])
+    def run(self, fire: Fire) -> None:
+        """Compare a call that ran with what was asked."""
+        tool, tool_input = read_call(fire)
+        key, name = make_key(fire, tool), fire.spec.name
+        if (mismatch := self.add_up().run(key, tool_input)) is None:
+            return
+        if name != "post_tool_use" and mismatch.cause == "unasked":
+            self._ledger.believe(key, None)  # hosts report so what they have not even tried: a tool that is unknown
+        elif mismatch.cause == "unasked" and self._may_be_asked:
+            self._background.spawn("an unasked call", self._look_back, fire, key)
+        else:
+            self._report(fire, key, mismatch)
 
     def fault_of(self, fire: Fire) -> str | None:
         """Return why a gate of this session is denied, None if it is not."""
@@ -80,7 +82,7 @@ class CallWatch:
     @property
     def _may_be_asked(self) -> bool:
         """Whether a call that the ledger does not have may have been asked about, by this daemon or an earlier one."""
-        return self.ledger.has_forgotten or time.monotonic() - self._started < EARLIER
+        return self._ledger.has_forgotten or time.monotonic() - self._started < EARLIER
 
     async def _look_back(self, fire: Fire, key: CallKey) -> None:
         """Report a call that nobody asked about, unless the record shows that one was asked."""
@@ -91,7 +93,7 @@ class CallWatch:
             self._report(fire, key, CallMismatch("unasked", None))
             return
         was_allowed = verdict[1] in ("pass", "allow", "ask")
-        self.ledger.believe(key, None if was_allowed else "overruled")
+        self._ledger.believe(key, None if was_allowed else "overruled")
         if not was_allowed:
             self._report(fire, key, CallMismatch("overruled", verdict[0]))
 
@@ -119,6 +121,11 @@ def read_call(fire: Fire) -> tuple[str, msgspec.Raw | None]:
         return fire.payload.text("tool_name") or "", fire.payload.fields.get("tool_input")
     except PayloadError:
         return "", None
+
+
+def make_key(fire: Fire, tool: str) -> CallKey:
+    given = None if fire.report == "in order" or fire.params.call_id is None else str(fire.params.call_id)
+    return CallKey(*place_of(fire), tool, given, fire.report != "by a client")
 
 
 def place_of(fire: Fire) -> tuple[str, str]:

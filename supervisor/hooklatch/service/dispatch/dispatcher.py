@@ -35,7 +35,8 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.dispatch.calls import HookRunners
 from hooklatch.service.dispatch.fires import (
-    REPORTING,
+    ASKED,
+    RAN,
     CallReport,
     DecisionAdapter,
     DialectPlan,
@@ -63,6 +64,7 @@ logger = logging.getLogger("hooklatch.dispatcher")
 REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # of a payload, which the event about its refusal repeats
 NOWHERE = ExtraProjects()
 UNSHIELDED = nullcontext()
+MAX_ASKED = 64  # calls that were asked about and are not in the ledger yet
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
@@ -166,8 +168,10 @@ class Dispatcher:
         fire = Fire.begin(
             self.registries.find_event(params.event), params, session, self._services, adapt_decision, payload
         )
-        if fire.spec.name in REPORTING and (report is not None or params.call_id is not None):
-            self.calls.begin(fire, report)
+        if report is not None or params.call_id is not None:
+            fire.report = report or "by a client"
+            if fire.spec.name in RAN:
+                self.calls.run(fire)
         own = session.background if session is not None else self._background_unowned
         # At most half of what is free: a session that has many under way leaves room for others.
         has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
@@ -227,8 +231,10 @@ class Dispatcher:
         spec = spec or self.registries.find_event(params.event)
         fire = Fire.begin(spec, params, session, self._services, adapt_decision, payload)
         fire.wait = wait
-        if spec.name in REPORTING and (report is not None or params.call_id is not None):
-            self.calls.begin(fire, report)
+        if report is not None or params.call_id is not None:
+            fire.report = report or "by a client"
+            if spec.name in RAN:
+                self.calls.run(fire)
         return self._run(fire, plan)
 
     async def _run(self, fire: Fire, plan: DialectPlan | None = None) -> FireDecision:
@@ -308,8 +314,11 @@ class Dispatcher:
             if fire.adapt_decision is not None:
                 decision = fire.adapt_decision(decision)
             decision = await self._publish(fire, decision)
-            if fire.call_key is not None:
-                self.calls.end(fire, decision)
+            if fire.report is not None and spec.name in ASKED:
+                asked = self.calls.asked
+                asked.append((fire, decision))
+                if len(asked) >= MAX_ASKED or len(payload.data) > SMALL:
+                    self.calls.add_up()
             if decision.verdict != "pass" and decision.is_refusal:
                 self._follow_refusal(fire, decision)
             return decision
@@ -348,6 +357,8 @@ class Dispatcher:
         self._statistics.abandoned += 1
         if fire.spec.fails_closed:
             self._record.append_abandoned(fire.spec.name, fire.decision_id, revision, fire.prepare_record())
+        if fire.report is not None and fire.spec.name in ASKED:
+            self.calls.asked.append((fire, None))
         logger.info("abandoned", extra=fire.ids)
 
     async def _resolve_projects(self, fire: Fire) -> ExtraProjects:

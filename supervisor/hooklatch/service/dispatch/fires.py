@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 import trio
@@ -27,16 +27,14 @@ from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import EmittedTelemetry
 from hooklatch_worker.author.state import StateRequest
 
-if TYPE_CHECKING:
-    from hooklatch.core.call_ledger import CallKey, OpenCall
-
 __all__ = [
-    "REPORTING", "CallReport", "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects",
+    "ASKED", "RAN", "CallReport", "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects",
     "select_planned_hooks", "find_tool_name", "FireGeneration", "FireGenerations",
 ]  # fmt: skip
 
-# Events that report a tool call: that it is asked about, changed, and has run.
-REPORTING = frozenset({"pre_tool_use", "permission_request", "post_tool_use", "post_tool_use_failure"})
+# Events that report a tool call: that it is asked about, or has run.
+ASKED = frozenset({"pre_tool_use", "permission_request"})
+RAN = frozenset({"post_tool_use", "post_tool_use_failure"})
 LARGE = 2**15  # bytes of a payload, from which on its params are copied without it
 TAKEN = msgspec.Raw(b"{}")  # in place of the payload that `Fire.payload` has
 NAME = 200  # characters of a tool's name that are announced
@@ -44,8 +42,8 @@ NAME = 200  # characters of a tool's name that are announced
 DecisionAdapter: TypeAlias = Callable[
     [FireDecision], FireDecision
 ]  # to the nearest stricter decision that a host can apply
-# Who reports a call: a host that names each by an id, or one whose calls have none; None: a client of our own.
-CallReport: TypeAlias = Literal["by id", "in order"] | None
+# How a fire reports a call: as a host that names each by an id, as one whose calls have none, or as our own client.
+CallReport: TypeAlias = Literal["by id", "in order", "by a client"] | None
 Counted = set[tuple[Hook, str, str]]  # the keys that hooks of one fire have counted `once`: hook, scope, key
 
 
@@ -105,8 +103,7 @@ class Fire(msgspec.Struct, eq=False):
     counted: Counted = msgspec.field(default_factory=Counted)
     room: BudgetShare | None = None  # for the large answers of its hooks
     wait: float = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
-    call: OpenCall | None = None  # that this fire asks about
-    call_key: CallKey | None = None  # of the call that this fire reports
+    report: CallReport = None
 
     @classmethod
     def begin(
