@@ -68,7 +68,7 @@ class GuardPlugin(BasePlugin):
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Have the result of a call judged, and tell of it."""
+        """Have the result of a call judged, and report the call."""
         if isinstance(result, NotRun):
             return None
         ruling = await self._guard.after_tool(result, RESULT, **describe_tool_call(tool, tool_args, tool_context))

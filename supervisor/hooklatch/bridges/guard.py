@@ -109,7 +109,7 @@ class Guard:
         return ruling
 
     async def judge_result(self, result: object, abilities: SdkAbilities, /, **payload: Any) -> Ruling:
-        """Fire tool_result alone, where another point of the SDK tells of the call."""
+        """Fire tool_result alone, where another point of the SDK reports the call."""
         return mark_withheld(await self._ask(self._make_result_request(result, payload), abilities), result)
 
     def after_tool_blocking(self, result: object, abilities: SdkAbilities, /, **payload: Any) -> Ruling:

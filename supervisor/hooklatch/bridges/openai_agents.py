@@ -55,7 +55,11 @@ def guarded(guard: Guard, agent: Agent[Any]) -> Agent[Any]:
             guardrail for guardrail in server.tool_input_guardrails or [] if not isinstance(guardrail, OurGuardrail)
         ]
         server.tool_input_guardrails = [*others, tool_guardrail(guard)]
-        after = [one for one in server.tool_output_guardrails or [] if not isinstance(one, OurResultGuardrail)]
+        after = [
+            guardrail
+            for guardrail in server.tool_output_guardrails or []
+            if not isinstance(guardrail, OurResultGuardrail)
+        ]
         server.tool_output_guardrails = [*after, result_guardrail(guard)]
     return agent.clone(
         tools=guarded_tools(guard, agent.tools), input_guardrails=[*agent.input_guardrails, prompt_guardrail(guard)]

@@ -5,7 +5,7 @@ answered  its decision says which inputs may run: the one that was judged, or wh
 ran       post_tool_use, or post_tool_use_failure, closes it, or shows that something went around the guards
 
 overruled   it ran, though it was refused or never answered
-unasked     it ran, and nobody had asked
+unasked     it ran, and no guard had been asked
 altered     it ran with another input than the one that was judged
 """
 
@@ -25,7 +25,7 @@ from hooklatch.core.payload import PayloadError, canonicalize_json
 if TYPE_CHECKING:
     from hooklatch.core.answers import CallCounts
 
-__all__ = ["ASKING", "CHANGING", "RUNNING", "CallKey", "CallLedger", "CallMismatch", "OpenCall", "SessionCalls"]
+__all__ = ["ASKING", "CHANGING", "RUNNING", "CallKey", "CallLedger", "LedgerMismatch", "OpenCall", "SessionCalls"]
 
 ASKING: Final = "pre_tool_use"
 CHANGING: Final = "permission_request"  # whose hooks may change the input of a call that was asked
@@ -38,7 +38,7 @@ SHORT: Final = 256  # bytes of an input that is kept as it is; of a longer one t
 
 
 class CallKey(NamedTuple):
-    """What names a call: the host, the session (or its run), the tool, and the id if the host gave one.
+    """The names of a call: the host, the session (or its run), the tool, and the id if the host gave one.
 
     `is_hosts` says that an agent's program reported it, which asks before each call.  A client of our own may report
     what ran without asking.
@@ -55,7 +55,7 @@ class CallKey(NamedTuple):
         return self.host, self.session
 
 
-class CallMismatch(msgspec.Struct, frozen=True):
+class LedgerMismatch(msgspec.Struct, frozen=True):
     """A call that did not run as it was judged; `decision_id` is the decision that it contradicts, if there is one."""
 
     cause: Mismatch
@@ -130,7 +130,7 @@ class CallLedger:
                 call.may_run += list_inputs(tool_input, decision.patch)
                 return
 
-    def run(self, key: CallKey, tool_input: msgspec.Raw | None) -> CallMismatch | None:
+    def run(self, key: CallKey, tool_input: msgspec.Raw | None) -> LedgerMismatch | None:
         """Return in what a call that ran differs from what was judged, None if in nothing."""
         session = self._session(key.place)
         if not key.is_hosts and not session.asked:
@@ -138,16 +138,16 @@ class CallLedger:
         session.ran += 1
         ran = keep(tool_input)
         call = find_call(session.calls, key, ran)
-        mismatch: CallMismatch | None
+        mismatch: LedgerMismatch | None
         if call is None:
-            mismatch = CallMismatch("unasked", None)
+            mismatch = LedgerMismatch("unasked", None)
         else:
             session.ran_asked += 1
             call.has_run = True
             if not call.is_allowed:
-                mismatch = CallMismatch("overruled", call.decision_id)
+                mismatch = LedgerMismatch("overruled", call.decision_id)
             elif ran is not None and call.may_run and not is_among(ran, call.may_run):
-                mismatch = CallMismatch("altered", call.decision_id)
+                mismatch = LedgerMismatch("altered", call.decision_id)
             else:
                 mismatch = None
         if mismatch is not None:
@@ -220,7 +220,7 @@ def digest(data: bytes) -> bytes:
 
 
 def is_among(ran: bytes | None, inputs: tuple[bytes | None, ...]) -> bool:
-    """Return whether an input is one of these, in whatever spelling."""
+    """Return whether an input is one of these, in any spelling."""
     if ran is None:
         return False
     if ran in inputs:

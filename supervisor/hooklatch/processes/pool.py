@@ -457,7 +457,7 @@ class Pool:
         return {
             "workers": len(self._idle) + len(self._busy), "busy": len(self._busy),
             "memory_bytes": sum(known) if known else None, "waiting": len(self._queue.waiting),
-            "in_flight": sum((one.name, one.owner) == (hook.name, hook.owner) for one in running),
+            "in_flight": sum((called.name, called.owner) == (hook.name, hook.owner) for called in running),
         }  # fmt: skip
 
     def status(self) -> PoolStatus:

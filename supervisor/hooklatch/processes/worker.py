@@ -183,7 +183,7 @@ class PoolWorker:
     def begin(self, call: Call, fire: FireContext, timeout: float) -> CallOutcome | None:
         """Send a call, to run one callback within `timeout` seconds, and those after it; or return why it is not sent.
 
-        The worker stays busy until `end` has returned, or `drain_answer` if nobody waits for the answer any more.
+        The worker stays busy until `end` has returned, or `drain_answer` if no fire waits for the answer any more.
         """
         target = call.hook.target
         assert isinstance(target, PythonTarget)
@@ -452,15 +452,15 @@ class PoolWorker:
             EOFError: the stream has ended.
             FrameError: it is too long, or not a message.
         """
-        said, self._said = self._said, None
-        while said is None:
-            said = self._look(in_place_ms)
-            if said is None:
+        message, self._said = self._said, None
+        while message is None:
+            message = self._look(in_place_ms)
+            if message is None:
                 await trio.lowlevel.wait_readable(self.process.socket)
                 in_place_ms = 0
-        if isinstance(said, Exception):
-            raise said
-        return said
+        if isinstance(message, Exception):
+            raise message
+        return message
 
     def _look(self, in_place_ms: int) -> wire.FromWorker | None:
         """Return the next message if it is here, or comes while the loop waits for it; raise as `_receive` does."""

@@ -35,7 +35,7 @@ HARMLESS_TOOLS: tuple[str, ...] = ()
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """How one program may be started without its guards.
+    """The ways in which one program may be started without its guards.
 
     `names` are those of its program and its packages, `flags` the options that choose or replace settings (a
     pattern of the value may stand behind `=`), `variables` globs of what does so in its environment.  `verbs` are its
@@ -167,12 +167,12 @@ def only_guarded_agents(event: Any) -> Any:
     return strictest(
         (
             *(judge_code(code) for code in call.codes),
-            *(judge_text(line.text, line.folder, is_sure=line.is_sure) for line in call.lines),
+            *(judge_command_text(line.text, line.folder, is_sure=line.is_sure) for line in call.lines),
         )
     )
 
 
-def judge_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
+def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
     """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     try:
         found = commands(text)
@@ -244,11 +244,11 @@ def find_flag(agent: Agent, words: Sequence[Word]) -> str | None:
         for flag in agent.flags:
             name, mark, pattern = flag.partition("=")
             if len(name) == 2:
-                told = word[2:].removeprefix("=") or value if word.startswith(name) else None
+                value_given = word[2:].removeprefix("=") or value if word.startswith(name) else None
             else:
                 given, is_joined, inline = word.partition("=")
-                told = (inline if is_joined else value) if plain(given) == plain(name) else None
-            if told is not None and (not mark or re.fullmatch(pattern, told, re.DOTALL) is not None):
+                value_given = (inline if is_joined else value) if plain(given) == plain(name) else None
+            if value_given is not None and (not mark or re.fullmatch(pattern, value_given, re.DOTALL) is not None):
                 return word
     return None
 
@@ -261,11 +261,11 @@ def plain(option: str) -> str:
 def judge_variables(text: str, found: Sequence[Command], started: Sequence[Agent]) -> Any:
     """Judge the variables that a text sets: an agent's own at all times, everybody's where it starts an agent."""
     own = [pattern for agent in AGENTS for pattern in agent.variables]
-    said = [word.text for command in found if command.program in SAYING for word in command.arguments]
+    spoken = [word.text for command in found if command.program in SAYING for word in command.arguments]
     starts = [start for command in found for _, start in list_started(command)]
-    said += [word.text for start in starts for word in start.arguments if " " in word.text]  # what an agent is told
+    spoken += [word.text for start in starts for word in start.arguments if " " in word.text]  # what an agent is told
     assigned = [match[1] for match in ASSIGNED.finditer(text)]
-    for other in [match[1] for line in said for match in ASSIGNED.finditer(line)]:
+    for other in [match[1] for line in spoken for match in ASSIGNED.finditer(line)]:
         if other in assigned:
             assigned.remove(other)
     named: list[str] = []
@@ -283,7 +283,7 @@ def judge_variables(text: str, found: Sequence[Command], started: Sequence[Agent
 
 
 def judge_other(command: Command) -> Any:
-    """Judge a command that is no agent's, but may start one: an agent that is not known here, or code."""
+    """Judge a command that is not an agent's, but may start one: an agent that is not known here, or code."""
     name = command.program or ""
     follows = UNGUARDED.get(name)
     first = command.arguments[0].text if command.arguments else ""

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from hooklatch.core.call_ledger import ASKING, CallKey, CallLedger, CallMismatch
+from hooklatch.core.call_ledger import ASKING, CallKey, CallLedger, LedgerMismatch
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import PayloadError
@@ -81,23 +81,23 @@ class CallWatch:
 
     @property
     def _may_be_asked(self) -> bool:
-        """Whether a call that the ledger does not have may have been asked about, by this daemon or an earlier one."""
+        """True if a call that the ledger does not have may have been asked about, by this daemon or an earlier one."""
         return self._ledger.has_forgotten or time.monotonic() - self._started < EARLIER
 
     async def _look_back(self, fire: Fire, key: CallKey) -> None:
-        """Report a call that nobody asked about, unless the record shows that one was asked."""
+        """Report a call that was not asked about, unless the record shows that one was asked."""
         from hooklatch.record.storage.reading import find_asked_verdict
 
         verdict = await in_thread(find_asked_verdict, self._record.folder, str(fire.params.call_id), key.session)
         if verdict is None:
-            self._report(fire, key, CallMismatch("unasked", None))
+            self._report(fire, key, LedgerMismatch("unasked", None))
             return
         was_allowed = verdict[1] in ("pass", "allow", "ask")
         self._ledger.believe(key, None if was_allowed else "overruled")
         if not was_allowed:
-            self._report(fire, key, CallMismatch("overruled", verdict[0]))
+            self._report(fire, key, LedgerMismatch("overruled", verdict[0]))
 
-    def _report(self, fire: Fire, key: CallKey, mismatch: CallMismatch) -> None:
+    def _report(self, fire: Fire, key: CallKey, mismatch: LedgerMismatch) -> None:
         cause, tool_input = mismatch.cause, read_call(fire)[1]
         where = f"session {key.session}" + (f" of {key.host}" if key.host else "")
         text = f"{cause}: {key.tool or 'a tool'} {TEXTS[cause]}, in {where}"

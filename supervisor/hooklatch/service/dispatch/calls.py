@@ -122,7 +122,7 @@ class HookRunners:
         All that workers can take are sent before any answer is awaited.  Answers that come at once are taken in turn,
         and only the others have a task each.
         """
-        begun = {call.index: one for call in calls if (one := self._begin(call, fire)) is not None}
+        begun = {call.index: sent for call in calls if (sent := self._begin(call, fire)) is not None}
         outcomes: dict[int, CallOutcome] = {}
 
         async def run_into(call: Call) -> None:
