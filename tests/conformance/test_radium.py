@@ -149,7 +149,7 @@ async def failing_and_succeeding(place: Place) -> None:
         return [hook(place, "succeed", kind, priority=100), hook(place, "fail", kind, priority=200)]
 
     gate = await results(place, "before_tool", *both("before_tool"))
-    after = await results(place, "after_tool", *both("after_tool"))
+    after = await results(place, "after_model", *both("after_model"))
 
     assert [(result["success"], result["should_continue"]) for result in gate] == [(False, False)]
     assert "crash" in gate[0]["message"]
@@ -160,8 +160,8 @@ async def failing_and_succeeding(place: Place) -> None:
 async def reported_error(place: Place) -> None:
     async with place.session("radium", served("guard"), guard=lambda _: wrong("disk full")) as client:
         gate = await run(client)
-    async with place.session("radium", served("log", "after_tool"), log=lambda _: wrong("disk full")) as client:
-        after = await client.fire("after_tool", **KINDS["after_tool"])
+    async with place.session("radium", served("log", "after_model"), log=lambda _: wrong("disk full")) as client:
+        after = await client.fire("after_model", **KINDS["after_model"])
 
     assert [(result["success"], result["should_continue"]) for result in gate] == [(False, False)]
     assert "disk full" in gate[0]["message"]
