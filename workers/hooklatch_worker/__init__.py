@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from hooklatch_worker.author.composition import chain, composite, when
     from hooklatch_worker.author.decorator import hook
     from hooklatch_worker.author.events import (  # isort: skip
-        CompactStage, ConfigChange, CustomEvent, CustomLog, Elicitation, ElicitationResult, ErrorIntercept, ErrorLog,
-        ErrorRecover, ErrorTransform, Event, MessageClaim, MessageDispatch, MessageReceived, MessageSend, MessageSent,
-        Metrics, ModelRequest, ModelResponse, Notification, Performance, PermissionDenied, PermissionRequest,
-        PersonalitySwitch, PostCompact, PostModel, PostToolBatch, PostToolUse, PostToolUseFailure, PreCompact,
-        PreIteration, PreModel, PreModelSwitch, PreToolUse, PromptBuild, SessionEnd, SessionStart, Stop, StopFailure,
-        SubagentStart, SubagentStarted, SubagentStop, TaskCompleted, TaskCreated, TeammateIdle, Telemetry, ToolPath,
-        ToolResult, ToolSelection, UserPromptExpansion, UserPromptSubmit, WorktreeCreate, WorktreeRemove,
+        CallMismatch, CompactStage, ConfigChange, CustomEvent, CustomLog, Elicitation, ElicitationResult,
+        ErrorIntercept, ErrorLog, ErrorRecover, ErrorTransform, Event, MessageClaim, MessageDispatch, MessageReceived,
+        MessageSend, MessageSent, Metrics, ModelRequest, ModelResponse, Notification, Performance, PermissionDenied,
+        PermissionRequest, PersonalitySwitch, PostCompact, PostModel, PostToolBatch, PostToolUse, PostToolUseFailure,
+        PreCompact, PreIteration, PreModel, PreModelSwitch, PreToolUse, PromptBuild, SessionEnd, SessionStart, Stop,
+        StopFailure, SubagentStart, SubagentStarted, SubagentStop, TaskCompleted, TaskCreated, TeammateIdle,
+        Telemetry, ToolPath, ToolResult, ToolSelection, UserPromptExpansion, UserPromptSubmit, WorktreeCreate,
+        WorktreeRemove,
     )  # fmt: skip
     from hooklatch_worker.author.state import Scope, State, StateError
     from hooklatch_worker.author.verdicts import (  # isort: skip

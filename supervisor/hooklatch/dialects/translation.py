@@ -230,7 +230,7 @@ def _set_nested(native: dict[str, Any], path: str, value: object) -> bool:
 
 
 def _merge_values(value: Any, other: Any, key: str) -> Any:
-    if not (isinstance(value, dict) and isinstance(other, dict)):
+    if not all(isinstance(each, dict) for each in (value, other)):
         if not is_same(value, other):
             raise PayloadError(f"the payload holds two different values for {key!r}")
         return value

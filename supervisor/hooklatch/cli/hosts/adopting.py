@@ -144,7 +144,9 @@ def adopt_handlers(
         write_new({path: text.decode()})
     else:
         settings_files.replace_file(path, before, text)
-    ids = {make_id(layout, each) for each in adopted} | ({f"{layout.name}-arrivals"} if has_arrivals(layout) else set())
+    ids = {make_id(layout, each) for each in adopted}
+    if has_arrivals(layout):
+        ids.add(f"{layout.name}-arrivals")
     inactive = list_inactive(ids, path, arguments)
     if inactive:
         if before is None:

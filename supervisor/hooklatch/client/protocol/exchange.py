@@ -344,12 +344,16 @@ def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
     A native answer, in the format of the session's dialect, is sent unchanged: the daemon reads it.
     """
     try:
-        if is_native and not isinstance(answer, Verdict | None):
+        if is_native and is_in_other_words(answer):
             return bytes(encode_plain(answer, "the answer"))
         return encode_verdict(answer)
     except (GarbageError, InvalidPayloadError) as error:
         # An error would read as a crash. No verdict has this key, and it puts the problem in the daemon's record.
         return msgspec.json.encode({"garbage": str(error)})
+
+
+def is_in_other_words(answer: object) -> bool:
+    return not isinstance(answer, Verdict | None)  # apart: a checker would narrow the answer by it
 
 
 def describe_exception(error: BaseException) -> str:
