@@ -42,7 +42,7 @@ DATA: Final[dict[str, dict[str, Any]]] = {
     "performance_monitoring": EVENT,
 }
 TYPES: Final = [*DATA]
-GATES: Final = ("before_model", "before_tool", "tool_selection")
+GATES: Final = ("before_model", "before_tool", "after_tool", "tool_selection")
 
 
 def opening(path: str, folder: str) -> list[Command]:
@@ -173,8 +173,8 @@ CASES: Final[dict[str, Case]] = {
     "RD-16": case(add("one"), add("one"), step(call("remove", name="one"), gives={}), count(0), fires("before_tool")),
     "RD-17": case(add("one"), add("two", "after_tool"), step(call("clear"), gives={}), count(0), fires("before_tool")),
     "RD-18": case(
-        add("fails", "after_tool", does={"raise": "kaputt"}, priority=200), add("succeeds", "after_tool"),
-        fires("after_tool", wrong(has("kaputt")), good()), called("after_tool", "fails", "succeeds"),
+        add("fails", "after_model", does={"raise": "kaputt"}, priority=200), add("succeeds", "after_model"),
+        fires("after_model", wrong(has("kaputt")), good()), called("after_model", "fails", "succeeds"),
         add("guard", does={"raise": "kaputt"}), fires("before_tool", stopped(has("kaputt"))),
     ),
     "RD-19": case(
@@ -194,16 +194,16 @@ CASES: Final[dict[str, Case]] = {
         fires("before_tool", stopped("no")),
     ),
     "RD-24": case(
-        add("first", "after_tool", does={"raise": "one"}, priority=300),
-        add("second", "after_tool", does={"raise": "two"}, priority=200), add("third", "after_tool"),
-        fires("after_tool", wrong(has("one")), wrong(has("two")), good()),
+        add("first", "after_model", does={"raise": "one"}, priority=300),
+        add("second", "after_model", does={"raise": "two"}, priority=200), add("third", "after_model"),
+        fires("after_model", wrong(has("one")), wrong(has("two")), good()),
         add("guard", does={"raise": "three"}), add("after"), fires("before_tool", stopped(has("three"))),
     ),
     "RD-25": case(
-        add("panics", "after_tool", does={"panic": "kaputt"}, priority=200), add("goes_on", "after_tool"),
-        fires("after_tool", wrong(has("kaputt")), good()),
+        add("panics", "after_model", does={"panic": "kaputt"}, priority=200), add("goes_on", "after_model"),
+        fires("after_model", wrong(has("kaputt")), good()),
         add("guard", does={"panic": "kaputt"}), fires("before_tool", stopped(has("kaputt"))),
-        fires("after_tool", ANY, ANY),
+        fires("after_model", ANY, ANY),
     ),
     "RD-32": case(
         add("one"), step(call("switch", name="one", enabled=False), gives={}),

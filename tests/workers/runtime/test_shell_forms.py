@@ -86,9 +86,10 @@ def test_canonical_takes_every_event() -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_claude_gives_back_what_claude_code_sent(line: bytes) -> None:
     host = find_host("claude-code")
-    params = msgspec.to_builtins(host.make_fire(host.read(None, line, {})).params, enc_hook=msgspec.json.decode)
+    fire = host.make_fire(host.read(None, line, {}))
+    params = msgspec.to_builtins(fire.params, enc_hook=msgspec.json.decode)
 
-    document = formed("claude", params["event"], params["payload"], envelope=params["envelope"])
+    document = formed("claude", fire.after or params["event"], params["payload"], envelope=params["envelope"])
 
     assert document == json.loads(line)
 
@@ -96,7 +97,8 @@ def test_claude_gives_back_what_claude_code_sent(line: bytes) -> None:
 def test_claude_knows_the_events_that_the_host_knows() -> None:
     # How a command answers these in Claude Code's form, nothing here reads.
     without = {"WorktreeCreate", "WorktreeRemove", "Elicitation", "ElicitationResult"}
-    known = {name: spec.event for name, spec in find_host("claude-code").events.items() if spec.event}
+    specs = {name: spec.after or spec for name, spec in find_host("claude-code").events.items()}
+    known = {name: spec.event for name, spec in specs.items() if spec.event}
     assert {theirs: ours for ours, theirs in CLAUDE_NAMES.items()} == {
         name: event for name, event in known.items() if name not in without
     }
