@@ -27,7 +27,7 @@ SPEC = Catalogue.standard()["pre_tool_use"]
 def fire_of(answer: Answer | None = None) -> Fire:
     """Make a fire for calls; the state of their hooks is what `answer` says, if anything."""
     services = FireServices(ignore, answer or refuse, ignore, Budget(Counter()), repeat("bench"))
-    return Fire(SPEC, FireParams(SPEC.name), None, services)
+    return Fire.begin(SPEC, FireParams(SPEC.name), None, services)
 
 
 def ignore(fire: Fire | FireFacts, emitted: Sequence[EmittedTelemetry] = ()) -> None:

@@ -20,6 +20,7 @@ import trio
 
 from calls import call_of, fire_of
 from hooklatch.core.call import Call
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.starting import remove_scratch
 from hooklatch.processes.worker import PoolWorker
 from hooklatch.processes.zygote import ZygoteClient, open_zygote
@@ -76,9 +77,11 @@ async def measure(rounds: int, folder: str) -> dict[str, dict[str, list[float]]]
 
 async def timed(worker: PoolWorker, asked: Call) -> float:
     began = time.perf_counter()
-    said = await worker.call(asked, fire_of(), 10.0)
-    if said.cause:
-        raise RuntimeError(str(said))
+    fire = fire_of()
+    refused = worker.begin(asked, fire, 10.0)
+    outcome = refused or await worker.end(fire)
+    if isinstance(outcome, CallOutcome) or getattr(outcome, "cause", ""):
+        raise RuntimeError(str(outcome))
     return (time.perf_counter() - began) * 1e3
 
 

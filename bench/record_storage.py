@@ -37,7 +37,7 @@ from hooklatch.record.entries import FireFacts, encode_decision_entry
 from hooklatch.record.redaction import Redactor, excerpt_payload
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.chain import GENESIS, format_timestamp, seal_entry
-from hooklatch.record.storage.reading import Filters, query_record
+from hooklatch.record.storage.querying import LogQuery, query_record
 from hooklatch.record.writer import RecordWriter
 from machine import Summary, describe, save, summary
 
@@ -181,7 +181,7 @@ def measure(records: int, rounds: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="record-", dir=os.environ.get("TMPDIR")) as name:
         folder = Path(name)
         files = trio.run(write_files, folder / "files", records, rounds)
-        queries = timed(20, lambda number: query_record(str(folder / "files"), Filters(session=f"session-{number}")))
+        queries = timed(20, lambda number: query_record(str(folder / "files"), LogQuery(session=f"session-{number}")))
         results: dict[str, object] = {"files": files | {"query": queries}}
         for synchronous in ("normal", "full"):
             place = folder / synchronous

@@ -52,10 +52,11 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def benchmarks() -> list[str]:
-    """Return the scripts that a person runs: those that no other script starts."""
+    """Return the scripts that a person runs: those that no other script starts, or whose figures are looked at here."""
     texts = {path.name: path.read_text() for path in sorted(BENCH.glob("*.py"))}
     started = {name for name in texts for other, text in texts.items() if name != other and f'"{name}"' in text}
-    return [name.removesuffix(".py") for name, text in texts.items() if "__main__" in text and name not in started]
+    run = {name.removesuffix(".py") for name, text in texts.items() if "__main__" in text}
+    return sorted(name for name in run if f"{name}.py" not in started or name in WRITES)
 
 
 def of_run(found: Any) -> None:

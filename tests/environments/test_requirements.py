@@ -51,10 +51,10 @@ def test_what_is_not_admitted_is_another_python() -> None:
         (['# dependencies = ["a\\n--index-url=http://elsewhere"]'], "not a requirement", 2),
         (
             ['# dependencies = ["a @ https://x.example/a.whl\\n--no-binary=:all:\\nb@https://x.example/b.whl"]'],
-            "one line",
+            "one line|not a requirement",  # packaging 26.4 refuses it by itself
             2,
         ),
-        (['# dependencies = ["a @ https://x.example/a.whl\\r--pre.whl"]'], "one line", 2),
+        (['# dependencies = ["a @ https://x.example/a.whl\\r--pre.whl"]'], "one line|not a requirement", 2),
         (["# dependencies = [\"a; os_name == 'b\\u2028--pre'\"]"], "one line", 2),
         (['# dependencies = ["a @ https://x.example/a-1.tar.gz"]'], "not a wheel", 2),
         (['# dependencies = ["a @ git+https://x.example/a.whl"]'], "not a wheel", 2),
@@ -67,7 +67,7 @@ def test_what_is_not_admitted_is_another_python() -> None:
         (["# dependencies = ["], "is not TOML", 2),
         (["# dependencies = " + "[" * 5000], "cannot be read", 2),
         (["# [tool.x]", "# y = " + "9" * 5000], "cannot be read", 2),
-        (["# dependencies = ['a ; " + "(" * 5000 + "']"], "cannot be read", 2),
+        (["# dependencies = ['a ; " + "(" * 5000 + "']"], "cannot be read|not a requirement", 2),
         (["# requires-python = '>=" + "9" * 5000 + "'"], "cannot be read", 2),
         (["# [tool.hooklatch]", '# lock = "a.lock"'], "would lock nothing", 2),
         (["# " + "a." * 30_000 + "a = 1"], "shorten it", 2),

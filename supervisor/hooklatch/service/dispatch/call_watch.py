@@ -6,11 +6,11 @@ A mismatch is recorded, makes the daemon red until it is acknowledged, and is an
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import trio
 
 from hooklatch.core.call_ledger import ASKING, CallKey, CallLedger, LedgerMismatch
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
@@ -48,7 +48,7 @@ class CallWatch:
         self._record = record
         self._background = background
         self._fire_later = fire_later
-        self._started = time.monotonic()
+        self._started = trio.current_time()
 
     def add_up(self) -> CallLedger:
         """Return the ledger with all that was asked so far: adding up many costs a fire less than adding each."""
@@ -82,7 +82,7 @@ class CallWatch:
     @property
     def _may_be_asked(self) -> bool:
         """True if a call that the ledger does not have may have been asked about, by this daemon or an earlier one."""
-        return self._ledger.has_forgotten or time.monotonic() - self._started < EARLIER
+        return self._ledger.has_forgotten or trio.current_time() - self._started < EARLIER
 
     async def _look_back(self, fire: Fire, key: CallKey) -> None:
         """Report a call that was not asked about, unless the record shows that one was asked."""
