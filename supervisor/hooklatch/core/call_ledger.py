@@ -41,7 +41,7 @@ class CallKey(NamedTuple):
     """The names of a call: the host, the session (or its run), the tool, and the id if the host gave one.
 
     `is_hosts` says that an agent's program reported it, which asks before each call.  A client of our own may report
-    what ran without asking.
+    what it has not asked about.
     """
 
     host: str
@@ -77,7 +77,6 @@ class OpenCall(msgspec.Struct):
 class SessionCalls(msgspec.Struct):
     """The calls of one session: how many ran, how many of them were asked, and what did not run as judged."""
 
-    asked: int = 0
     ran: int = 0
     ran_asked: int = 0
     mismatches: Counter[Mismatch] = msgspec.field(default_factory=Counter[Mismatch])
@@ -106,7 +105,6 @@ class CallLedger:
     ) -> None:
         """Note a call that was asked, and what may run of it by its decision; None: it was never answered."""
         session = self._session(key.place)
-        session.asked += 1
         call = OpenCall(key.id, key.tool, decision_id, keep(tool_input))
         if decision is not None and not decision.is_refusal:
             call.is_allowed, call.may_run = True, list_inputs(tool_input, decision.patch)
@@ -133,11 +131,11 @@ class CallLedger:
     def run(self, key: CallKey, tool_input: msgspec.Raw | None) -> LedgerMismatch | None:
         """Return in what a call that ran differs from what was judged, None if in nothing."""
         session = self._session(key.place)
-        if not key.is_hosts and not session.asked:
-            return None  # a client that only reports
-        session.ran += 1
         ran = keep(tool_input)
         call = find_call(session.calls, key, ran)
+        if call is None and not key.is_hosts:
+            return None  # a client that only reports
+        session.ran += 1
         mismatch: LedgerMismatch | None
         if call is None:
             mismatch = LedgerMismatch("unasked", None)
