@@ -41,6 +41,7 @@ HOOK = """
 def {name}(event):
     return None
 """
+QUICK, FIVE = "one quick judge", 2.4
 JUDGE = """
 import time
 from hooklatch import hook
@@ -106,14 +107,21 @@ def judges(rounds: int, calls: int) -> tuple[Found, dict[str, Limit]]:
     """Slow hooks that change nothing: the daemon may run them at the same time."""
     matches = {"judge_0": ["Judge1", "Judge2"], "judge_1": ["Judge2"]}
     files = {f"{name}.py": JUDGE.format(name=name, match=match) for name, match in matches.items()}
+    for number in range(5):
+        tools = ["Quick1", "Quick5"] if number == 0 else ["Quick5"]
+        text = JUDGE.format(name=f"quick_{number}", match=tools).replace("time.sleep(0.02)", "return None")
+        files[f"quick_{number}.py"] = text
     with run_daemon(workers=2, files=files) as daemon:
         client = daemon.connect()
         few = max(2, calls // 10)
         blocks = {
             "one judge": (fire_block(client, client.fire_line("Judge1")), few),
             "two judges": (fire_block(client, client.fire_line("Judge2")), few),
+            QUICK: (fire_block(client, client.fire_line("Quick1")), calls),
+            "five quick judges of five files": (fire_block(client, client.fire_line("Quick5")), calls),
         }
-        return summaries(blocks, rounds), {"two judges": Limit(ALIKE, "one judge")}
+        limits = {"two judges": Limit(ALIKE, "one judge"), "five quick judges of five files": Limit(FIVE, QUICK)}
+        return summaries(blocks, rounds), limits
 
 
 def hooks(rounds: int, calls: int, many: int) -> tuple[Found, dict[str, Limit]]:
