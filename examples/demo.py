@@ -107,6 +107,8 @@ def told(stdout: str, stderr: str, code: int) -> str:
         specific.get("permissionDecision") or specific.get("decision", {}).get("behavior") or answer.get("decision")
     )
     reason = specific.get("permissionDecisionReason") or answer.get("reason")
+    if "updatedToolOutput" in specific:
+        return f"HELD   the model reads: {specific['updatedToolOutput']}"
     context = specific.get("additionalContext") or answer.get("systemMessage")
     return f"{str(verdict).upper():5}  {reason}" if verdict else f"pass   + {context}"
 
@@ -124,11 +126,21 @@ def wait_for(condition: Callable[[], object], what: str) -> Any:
 def play(demo: Demo) -> None:
     events = [json.loads(line) for line in (HERE / "recorded-session.jsonl").read_text().splitlines()]
     edit = next(event for event in events if event.get("tool_name") == "Edit")
+    written = next(event for event in events if event.get("tool_name") == "Write")
 
     say("\n1. The recorded session, event by event, and what Claude Code is told:")
+    answers: dict[str, str] = {}
     for event in events:
-        if event is not edit:
-            demo.show(event, demo.send(event))
+        if event in (edit, written):
+            continue
+        name, call = event["hook_event_name"], event.get("tool_use_id", "")
+        if name.startswith("PostToolUse") and call not in answers:  # the recording lacks that it was asked
+            asked = {key: value for key, value in event.items() if key != "tool_response"}
+            asked["hook_event_name"] = "PreToolUse"
+            answers[call] = demo.show(asked, demo.send(asked))
+        was_refused = name.startswith("PostToolUse") and answers[call].startswith(("DENY", "BLOCK"))
+        if not was_refused:  # an agent reports no call as run that was refused
+            answers[call] = demo.show(event, demo.send(event))
 
     say("\n2. A dangerous command that the session did not hold:")
     removal = {**events[4], "tool_input": {"command": "rm -rf /home/dev/proj"}}
@@ -151,8 +163,10 @@ def play(demo: Demo) -> None:
     say(f"  review.py changed: revision {before} -> {after}")
     if demo.show(edit, demo.send(edit)) != "pass":
         raise SystemExit("the mended hook did not pass")
+    done = {**written, **{key: edit[key] for key in ("tool_name", "tool_input", "tool_use_id")}}
+    demo.show(done, demo.send(done))
 
-    say("\n5. The daemon is gone: gates stay closed, notifications stay silent:")
+    say("\n5. The daemon is gone: gates stay closed, and no result is shown that no guard saw:")
 
 
 def show_record(demo: Demo) -> None:
