@@ -25,11 +25,8 @@ from hooklatch.core.payload import PayloadError, canonicalize_json
 if TYPE_CHECKING:
     from hooklatch.core.answers import CallCounts
 
-__all__ = ["ASKING", "CHANGING", "RUNNING", "CallKey", "CallLedger", "LedgerMismatch", "OpenCall", "SessionCalls"]
+__all__ = ["CallKey", "CallLedger", "LedgerMismatch", "SessionCalls"]
 
-ASKING: Final = "pre_tool_use"
-CHANGING: Final = "permission_request"  # whose hooks may change the input of a call that was asked
-RUNNING: Final = frozenset({"post_tool_use", "post_tool_use_failure"})
 MAX_CALLS: Final = 1024  # that are remembered, also after they have run
 MAX_SESSIONS: Final = 1024
 FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from hooklatch.service.dispatch.call_watch import MAX_ASKED
 from support.daemons import Client, Daemon, running_daemon
 
 GUARDS = """
@@ -146,3 +147,14 @@ async def test_a_client_that_only_logs_raises_no_alarm(daemon: Daemon) -> None:
             await client.call("fire", event="post_tool_use", call_id=call_id, payload=payload)
 
         assert (await admin.call("status"))["health"] == "green"
+
+
+async def test_calls_whose_clients_left_are_not_held_without_end(daemon: Daemon) -> None:
+    await report(daemon, "PreToolUse", "1", "ls")
+    calls = daemon.parts.dispatcher.calls
+    ((fire, _),) = calls._asked
+
+    for _ in range(MAX_ASKED):
+        calls.note(fire, None)
+
+    assert len(calls._asked) < MAX_ASKED

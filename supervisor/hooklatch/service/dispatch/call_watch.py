@@ -12,13 +12,14 @@ from typing import Final
 import msgspec
 import trio
 
-from hooklatch.core.call_ledger import ASKING, CallKey, CallLedger, LedgerMismatch
+from hooklatch.core.call_ledger import CallKey, CallLedger, LedgerMismatch
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import PayloadError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.dispatch.fires import Fire
+from hooklatch.service.registry.budget import SMALL
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.threads import in_thread
 
@@ -26,6 +27,7 @@ __all__ = ["CallWatch"]
 
 logger = logging.getLogger("hooklatch.calls")
 EARLIER: Final = 3600.0  # seconds after the start in which a call may end that an earlier daemon was asked about
+MAX_ASKED: Final = 64  # calls that were asked about and are not in the ledger yet
 EVENT: Final = "call_mismatch"
 TEXTS: Final = {
     "overruled": "ran although it was refused",
@@ -43,19 +45,26 @@ class CallWatch:
         background: Supervisor,
         fire_later: Callable[[FireParams, AgentSession | None], object],
     ) -> None:
-        self.asked: list[tuple[Fire, FireDecision | None]] = []  # not added up yet
+        self._asked: list[tuple[Fire, FireDecision | None]] = []  # not added up yet
         self._ledger = CallLedger()
         self._record = record
         self._background = background
         self._fire_later = fire_later
         self._started = trio.current_time()
 
+    def note(self, fire: Fire, decision: FireDecision | None) -> None:
+        """Note a call that was asked about, with its decision; None: its client left before there was one."""
+        asked = self._asked
+        asked.append((fire, decision))
+        if len(asked) >= MAX_ASKED or len(fire.payload.data) > SMALL:
+            self.add_up()
+
     def add_up(self) -> CallLedger:
         """Return the ledger with all that was asked so far: adding up many costs a fire less than adding each."""
-        asked, self.asked = self.asked, []
+        asked, self._asked = self._asked, []
         for fire, decision in asked:
             tool, tool_input = read_call(fire)
-            if fire.spec.name == ASKING:
+            if fire.spec.name == "pre_tool_use":
                 self._ledger.ask(make_key(fire, tool), fire.decision_id, tool_input, decision)
             elif decision is not None:
                 self._ledger.change(make_key(fire, tool), decision, tool_input)

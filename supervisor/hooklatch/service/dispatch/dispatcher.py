@@ -64,7 +64,6 @@ logger = logging.getLogger("hooklatch.dispatcher")
 REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # of a payload, which the event about its refusal repeats
 NOWHERE = ExtraProjects()
 UNSHIELDED = nullcontext()
-MAX_ASKED = 64  # calls that were asked about and are not in the ledger yet
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
@@ -169,9 +168,7 @@ class Dispatcher:
             self.registries.find_event(params.event), params, session, self._services, adapt_decision, payload
         )
         if report is not None or params.call_id is not None:
-            fire.report = report or "by a client"
-            if fire.spec.name in RAN:
-                self.calls.run(fire)
+            self._begin_report(fire, report)
         own = session.background if session is not None else self._background_unowned
         # At most half of what is free: a session that has many under way leaves room for others.
         has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
@@ -232,10 +229,14 @@ class Dispatcher:
         fire = Fire.begin(spec, params, session, self._services, adapt_decision, payload)
         fire.wait = wait
         if report is not None or params.call_id is not None:
-            fire.report = report or "by a client"
-            if spec.name in RAN:
-                self.calls.run(fire)
+            self._begin_report(fire, report)
         return self._run(fire, plan)
+
+    def _begin_report(self, fire: Fire, report: CallReport) -> None:
+        """Have a fire report a call; one that has run is compared at once, whether or not its fire has room."""
+        fire.report = report or "by a client"
+        if fire.spec.name in RAN:
+            self.calls.run(fire)
 
     async def _run(self, fire: Fire, plan: DialectPlan | None = None) -> FireDecision:
         """Decide a fire.  A step that only some fires need is a function of its own, which the others never enter."""
@@ -315,10 +316,7 @@ class Dispatcher:
                 decision = fire.adapt_decision(decision)
             decision = await self._publish(fire, decision)
             if fire.report is not None and spec.name in ASKED:
-                asked = self.calls.asked
-                asked.append((fire, decision))
-                if len(asked) >= MAX_ASKED or len(payload.data) > SMALL:
-                    self.calls.add_up()
+                self.calls.note(fire, decision)
             if decision.verdict != "pass" and decision.is_refusal:
                 self._follow_refusal(fire, decision)
             return decision
@@ -358,7 +356,7 @@ class Dispatcher:
         if fire.spec.fails_closed:
             self._record.append_abandoned(fire.spec.name, fire.decision_id, revision, fire.prepare_record())
         if fire.report is not None and fire.spec.name in ASKED:
-            self.calls.asked.append((fire, None))
+            self.calls.note(fire, None)
         logger.info("abandoned", extra=fire.ids)
 
     async def _resolve_projects(self, fire: Fire) -> ExtraProjects:
