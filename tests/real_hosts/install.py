@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder
+from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder, npm_command
 
 
 def main(names: list[str]) -> int:
@@ -57,9 +57,8 @@ def _command(program: Program, folder: Path) -> list[str]:
     if program.wheel:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         return [*pip, "--only-binary", ":all:", "--target", str(folder), f"{program.wheel}=={program.version}"]
-    npm = [str(node_folder() / "node"), str(node_folder().parent / "lib/node_modules/npm/bin/npm-cli.js"), "install"]
     quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-    return [*npm, *quiet, "--prefix", str(folder), f"{program.npm}@{program.version}"]
+    return [*npm_command(), "install", *quiet, "--prefix", str(folder), f"{program.npm}@{program.version}"]
 
 
 if __name__ == "__main__":

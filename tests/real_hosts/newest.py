@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hooklatch.hosts.find import find_host
 from real_hosts.install import install
-from real_hosts.programs import PROGRAMS, VERSIONS, Program, node_folder
+from real_hosts.programs import PROGRAMS, VERSIONS, Program, npm_command
 from support.repository import ROOT
 
 AROUND = 2000  # bytes on each side of a known name, in which a list of events stands
@@ -57,9 +57,8 @@ def newest_version(program: Program) -> str:
         command = [sys.executable, "-m", "pip", "index", "versions", program.wheel]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return re.findall(r"\(([\d.]+)\)", said)[0]
-    npm = [str(node_folder() / "node"), str(node_folder().parent / "lib/node_modules/npm/bin/npm-cli.js")]
     return subprocess.run(
-        [*npm, "view", program.npm, "version"], capture_output=True, text=True, check=True
+        [*npm_command(), "view", program.npm, "version"], capture_output=True, text=True, check=True
     ).stdout.strip()
 
 

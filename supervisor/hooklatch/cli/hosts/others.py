@@ -33,6 +33,7 @@ __all__ = [
     "OtherHook",
     "list_other_hooks",
     "list_plugin_folders",
+    "list_unaccepted",
     "read_document",
     "read_documents",
     "read_table",

@@ -180,7 +180,7 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     started = [start for command in found for start in list_started(command)]
     answers = [judge_start(agent, command) for agent, command in started]
-    answers += [judge_variables(text, found, [agent for agent, _ in started])]
+    answers += [judge_variables(text, found, [start for _, start in started])]
     answers += [judge_other(command) for command in found]
     paths = PathResolver(begin, text, found)
     for command in found:
@@ -258,12 +258,11 @@ def plain(option: str) -> str:
     return re.sub(r"[-_]", "", option).lower()
 
 
-def judge_variables(text: str, found: Sequence[Command], started: Sequence[Agent]) -> Any:
+def judge_variables(text: str, found: Sequence[Command], started: Sequence[Command]) -> Any:
     """Judge the variables that a text sets: an agent's own at all times, everybody's where it starts an agent."""
     own = [pattern for agent in AGENTS for pattern in agent.variables]
     spoken = [word.text for command in found if command.program in SAYING for word in command.arguments]
-    starts = [start for command in found for _, start in list_started(command)]
-    spoken += [word.text for start in starts for word in start.arguments if " " in word.text]  # what an agent is told
+    spoken += [word.text for start in started for word in start.arguments if " " in word.text]  # what an agent is told
     assigned = [match[1] for match in ASSIGNED.finditer(text)]
     for other in [match[1] for line in spoken for match in ASSIGNED.finditer(line)]:
         if other in assigned:
