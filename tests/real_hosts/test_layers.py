@@ -197,7 +197,8 @@ class Started(ClaudeCode):
 
     def start(self, place: Place, prompt: str) -> tuple[list[str], dict[str, str]]:
         argv, environment = super().start(place, prompt)
-        return [*argv, *self._words], {**environment, **self._variables}
+        variables = {name: value.replace("{home}", str(place.home)) for name, value in self._variables.items()}
+        return [*argv, *self._words], {**environment, **variables}
 
 
 @pytest.mark.parametrize(
@@ -209,8 +210,8 @@ class Started(ClaudeCode):
         (["--settings", '{"disableAllHooks": true}'], {}),
         (["--managed-settings", "{}"], {}),
         ([], {"CLAUDE_CODE_SIMPLE": "1"}),
-        ([], {"CLAUDE_CONFIG_DIR": "/nowhere"}),
-        ([], {"CLAUDE_CODE_MANAGED_SETTINGS_PATH": "/nowhere"}),
+        ([], {"CLAUDE_CONFIG_DIR": "{home}/elsewhere"}),
+        ([], {"CLAUDE_CODE_MANAGED_SETTINGS_PATH": "{home}/elsewhere"}),
     ],
     ids=lambda value: " ".join(value) or "-",
 )
