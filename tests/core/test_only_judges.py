@@ -206,6 +206,19 @@ def test_who_changes_something_in_spite_of_its_mark_denies(
     assert decision.context == {}
 
 
+def test_a_refusal_is_decided_before_those_behind_it_have_answered_and_lists_them() -> None:
+    fire = begin(GATE, [hook(name, **MARKED) for name in "abcd"], PROMPT)
+    first, _, third, _ = fire.next_calls()
+
+    fire.receive(third, outcome_of(deny("never")))
+    assert not fire.is_settled
+    fire.receive(first, outcome_of(deny("no")))
+
+    assert fire.is_settled
+    outcomes = [("a", "deny", False), ("b", "unawaited", True), ("c", "deny", True), ("d", "unawaited", True)]
+    assert told(end(fire)) == outcomes
+
+
 def test_who_is_asked_for_a_decision_before_all_have_answered_is_refused() -> None:
     fire = begin(GATE, [hook("a", **MARKED), hook("b", **MARKED)], PROMPT)
     _, second = fire.next_calls()

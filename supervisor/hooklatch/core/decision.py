@@ -7,7 +7,8 @@ settled.  `receive()` takes a call's outcome.  `decide()` returns the decision.
 
 Outcomes of calls that run at the same time may come in any order, and are taken in firing order: an early outcome waits
 for those before it.  So the decision is the same as if the hooks had been called in order.  A hook that was called
-although one before it settled the fire is on record as `unneeded`, and has no part in the decision.
+although one before it settled the fire is on record as `unneeded`, and has no part in the decision: `decide()` may come
+before its outcome.
 
 A gate is denied by default.  Only combining its answers can change that, so a machine that has to decide too early, or
 that never got an answer, refuses.
@@ -154,12 +155,7 @@ class Machine:
 
     def take(self, call: Call, outcome: CallOutcome) -> None:
         """Record an outcome as clients see it, with its hook and without the daemon's own fields, and let it count."""
-        hook, silence = call.hook, call.hook.silence
-        public_outcome = replace(
-            outcome, layer=silence.layer, hook=silence.hook, outcome="answered", reinvoked=call.reinvoked,
-            observed=silence.observed, command=silence.command, name=silence.name, unneeded=self.is_settled,
-            answer=b"", traceback="", is_lost=False, is_orphaned=False, earlier_ms=(),
-        )  # fmt: skip
+        hook, public_outcome = call.hook, self._publish(call, outcome)
         if outcome.cause != "policy" or outcome.answer:
             answer, cause, message = check_answer(self.spec, hook, outcome)
             self.outcomes.append(accept_answer(public_outcome, answer, cause, message))
@@ -170,6 +166,24 @@ class Machine:
         if call.reinvoked and not self.is_settled:  # its answer about an earlier payload no longer counts
             self.opinions.pop(call.index, None)
             self.notes.pop(call.index, None)
+
+    def _publish(self, call: Call, outcome: CallOutcome, *, is_awaited: bool = True) -> CallOutcome:
+        silence = call.hook.silence
+        return replace(
+            outcome, layer=silence.layer, hook=silence.hook, outcome="answered" if is_awaited else "unawaited",
+            reinvoked=call.reinvoked, observed=silence.observed, command=silence.command, name=silence.name,
+            unneeded=self.is_settled, answer=b"", traceback="", is_lost=False, is_orphaned=False, earlier_ms=(),
+        )  # fmt: skip
+
+    def _list_unawaited(self) -> None:
+        """List the calls whose outcomes a settled fire does not wait for, and take those that came early."""
+        early, calls = self.early or {}, self.pending_calls[self.taken :]
+        for call in calls:
+            if (outcome := early.get(call.index)) is not None:
+                self.take(call, outcome)
+            else:
+                self.outcomes.append(self._publish(call, CallOutcome(cause="policy"), is_awaited=False))
+        self.pending_calls, self.taken = (), 0
 
     def weigh(self, call: Call, answer: Answer | None, cause: Cause, message: str) -> None:
         """Let an answer or a failure count, if its hook does."""
@@ -226,6 +240,8 @@ class Machine:
 
     def decide(self, decision_id: str, revision: int, duration_ms: float) -> FireDecision:
         """Return the decision on everything received so far."""
+        if self.pending_calls and self.is_settled:
+            self._list_unawaited()
         hook, verdict, cause = self.decider, self.verdict, self.cause
         is_refusal = verdict in ("deny", "halt") and self.spec.fails_closed
         append = resume = None

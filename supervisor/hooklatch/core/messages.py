@@ -53,7 +53,8 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The end of one call.
 
     The part that ran the call sets the `cause`, and if that is "policy" the `answer` (JSON, empty for no opinion).
-    Then the machine reads the answer, and adds the hook and its verdict.  Until then the outcome is "unread".
+    Then the machine reads the answer, and adds the hook and its verdict.  Until then the outcome is "unread".  A
+    decision that did not wait for it lists it as "unawaited".
 
     `last` says that the answer ended the chain.  `message` is then its reason.  `name` is the hook's full name, if its
     layer and id are ambiguous.  `command` is a shell hook's.  `unneeded` says that an earlier hook in the firing order,
@@ -67,7 +68,7 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     layer: str = ""
     hook: str = ""
-    outcome: Literal["unread", "answered", "failed", "dropped"] = "unread"
+    outcome: Literal["unread", "answered", "failed", "dropped", "unawaited"] = "unread"
     verdict: str | None = None
     cause: Cause
     message: str = ""

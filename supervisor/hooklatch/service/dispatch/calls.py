@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from hooklatch.core.call import Call
+from hooklatch.core.decision import Machine
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import CallOutcome
@@ -116,40 +117,44 @@ class HookRunners:
             self._record_failure(hook, outcome, fire)
         return outcome
 
-    async def run_all(self, calls: Sequence[Call], fire: Fire) -> list[CallOutcome]:
-        """Run several calls at the same time; return their outcomes in order.
+    async def run_all(self, calls: Sequence[Call], fire: Fire, machine: Machine) -> None:
+        """Run several calls at the same time, until the machine has the outcomes of all or is settled.
 
         All that workers can take are sent before any answer is awaited.  Answers that come at once are taken in turn,
-        and only the others have a task each.
+        and only the others have a task each.  Hooks that are still at work when the machine is settled go on to their
+        own deadlines, and their answers are discarded.
         """
         begun = {call.index: sent for call in calls if (sent := self._begin(call, fire)) is not None}
-        outcomes: dict[int, CallOutcome] = {}
+        waiting = list(calls)
 
         async def run_into(call: Call) -> None:
-            outcomes[call.index] = await self.run(call, fire, begun.pop(call.index, (None, None))[1])
+            machine.receive(call, await self.run(call, fire, begun.pop(call.index, (None, None))[1]))
+            waiting.remove(call)
+            if machine.is_settled:
+                waits.cancel()
 
-        try:
-            if begun:
-                fire.prepare_record()  # while the workers work
-            is_quick = True  # until one keeps the loop waiting
-            for call in calls:
-                if call.index in begun:
-                    pool, started = begun[call.index]
-                    is_quick = pool.has_answered(started, in_place=is_quick)
-                    if is_quick:
-                        await run_into(call)
-            if len(outcomes) < len(calls):
-                async with trio.open_nursery() as nursery:
-                    for call in calls:
-                        if call.index not in outcomes:
+        with trio.CancelScope() as waits:
+            try:
+                if begun:
+                    fire.prepare_record()  # while the workers work
+                is_quick = True  # until one keeps the loop waiting
+                for call in calls:
+                    if call.index in begun and not machine.is_settled:
+                        pool, started = begun[call.index]
+                        is_quick = pool.has_answered(started, in_place=is_quick)
+                        if is_quick:
+                            await run_into(call)
+                if waiting and not machine.is_settled:
+                    async with trio.open_nursery() as nursery:
+                        for call in waiting:
                             nursery.start_soon(run_into, call)
-        except BaseException as error:
-            for pool, started in begun.values():
-                pool.abandon(started)
-            if isinstance(error, BaseExceptionGroup):
-                await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, in place of one for each
-            raise
-        return [outcomes[call.index] for call in calls]
+            except BaseException as error:
+                if isinstance(error, BaseExceptionGroup):
+                    await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, not one for each
+                raise
+            finally:
+                for pool, started in begun.values():
+                    pool.abandon(started)
 
     def _begin(self, call: Call, fire: Fire) -> tuple[Pool, BegunCall] | None:
         """Send a call to an idle worker if it has no more to wait for; `run` does all that is left."""

@@ -295,8 +295,7 @@ class Dispatcher:
                                 elif len(calls) == 1:  # without the nursery of several
                                     machine.receive(calls[0], await self._targets.run(calls[0], fire))
                                 else:
-                                    for call, each in zip(calls, await self._targets.run_all(calls, fire), strict=True):
-                                        machine.receive(call, each)
+                                    await self._targets.run_all(calls, fire, machine)
                     decided = fire.decision_id, view.revision, round((self._clock() - started) * 1000, 3)
                     if machine is None and outcome is not None:
                         decision = decisions.decide_silence(spec, [outcome], payload, context, warnings, *decided)
