@@ -11,8 +11,9 @@ from support.daemons import Daemon, running_daemon
 from support.fleets import fleet_table
 from support.publishing import guard
 
-__all__ = ["decided", "health", "host", "notes"]
+__all__ = ["NO_POLICY", "decided", "health", "host", "notes"]
 
+NO_POLICY = "no policy of the fleet 'acme', which may hold guards, has been proven on this host"
 OWN = {"hooks.d/own.py": guard("own")}
 
 
@@ -27,10 +28,13 @@ async def host(
 
 
 async def decided(daemon: Daemon, tool: str = "Bash") -> str:
-    """Return which hook decided, and why."""
+    """Return which hook decided, and why; `NO_POLICY` without its remedy."""
     async with daemon.session() as client:
         decision = await client.fire_tool(tool)
-    return f"{decision['layer']}/{decision['hook']}: {decision['reason']}" if decision["verdict"] != "pass" else "pass"
+    if decision["verdict"] == "pass":
+        return "pass"
+    text = f"{decision['layer']}/{decision['hook']}: {decision['reason']}"
+    return NO_POLICY if NO_POLICY in text else text
 
 
 async def notes(daemon: Daemon, action: str) -> list[dict[str, Any]]:

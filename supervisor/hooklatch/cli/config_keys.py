@@ -112,6 +112,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
         "labels": "The labels by which rollouts select this host.",
         "max_staleness": "Longest permitted time without contact.",
         "when_stale": "What gates do after that: decide by the last policy, or deny.",
+        "when_none": "What gates do while no policy has been proven on this host: deny, or decide without one.",
         "fields": "The fields of an entry that leave the machine.",
         "keep_unshipped_mib": "How much unshipped data is kept in spite of [record] keep_*.",
         "reconnect": "Longest pause before the link tries again.",

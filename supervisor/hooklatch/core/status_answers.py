@@ -342,6 +342,7 @@ class FleetStatus(FleetVersions):
     is_stale: bool
     max_staleness_s: float | None
     when_stale: str | None
+    when_none: str | None
     denies: str | None
     links: int
     counts: dict[str, int]

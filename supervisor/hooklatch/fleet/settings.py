@@ -59,7 +59,7 @@ PATTERN = rf"^{NAME.pattern}\Z"
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
 Duration: TypeAlias = Annotated[str, Meta(extra={"is": 'a duration like "500ms", "90s", "15m" or "24h"'})]
-WhenStale: TypeAlias = Literal["serve", "deny"]
+WhenUnsure: TypeAlias = Literal["serve", "deny"]
 
 
 class FleetSettings(msgspec.Struct, frozen=True):
@@ -77,7 +77,8 @@ class FleetSettings(msgspec.Struct, frozen=True):
     ca: str | None = None
     labels: tuple[str, ...] = ()
     max_staleness: float = 24 * 3600.0
-    when_stale: WhenStale = "serve"
+    when_stale: WhenUnsure = "serve"
+    when_none: WhenUnsure = "deny"
     fields: tuple[str, ...] = DEFAULT_FIELDS
     keep_unshipped_bytes: int = 1024 * MIB
     reconnect: float = 0.5
@@ -97,7 +98,8 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[Annotated[str, Meta(pattern=PATTERN)], ...], Meta(extra={"is": f"a list of names, each {FORM}"})
     ] = ()
     max_staleness: Duration = "24h"
-    when_stale: WhenStale = "serve"
+    when_stale: WhenUnsure = "serve"
+    when_none: WhenUnsure = "deny"
     fields: tuple[Text, ...] = DEFAULT_FIELDS
     keep_unshipped_mib: Annotated[float, Meta(gt=0, lt=2**40)] = 1024
     reconnect: Duration = "500ms"
@@ -140,6 +142,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             labels=tuple(dict.fromkeys(self.labels)),
             max_staleness=read_duration(self.max_staleness),
             when_stale=self.when_stale,
+            when_none=self.when_none,
             fields=self.fields,
             keep_unshipped_bytes=int(self.keep_unshipped_mib * MIB),
             reconnect=read_duration(self.reconnect),

@@ -37,7 +37,7 @@ class Host:
         self.denials: list[str | None] = []
         self.notes: list[str] = []
         self.is_held = False
-        self.contact = FleetContact(self.state, self._note, self._commit, self._now)
+        self.contact = FleetContact(self.state, self._note, self._commit, lambda: None, self._now)
 
     def _now(self) -> ClockReading:
         return ClockReading(self.wall + trio.current_time(), self.boot, trio.current_time())

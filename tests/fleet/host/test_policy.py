@@ -11,7 +11,7 @@ import pytest
 
 from hooklatch.fleet.manifests import RolloutTarget
 from support.daemons import Daemon, RpcFailure
-from support.fleet_hosts import decided, health, host, notes
+from support.fleet_hosts import NO_POLICY, decided, health, host, notes
 from support.fleets import link_of
 from support.pools import until
 from support.publishing import DENIES_BASH, Published, Publisher, brought, guard
@@ -29,7 +29,7 @@ def kept(daemon: Daemon) -> Path:
 async def test_a_version_is_applied_and_fires_before_the_users_own_guards(tmp_path: Path, publisher: Publisher) -> None:
     version = publisher.publish(DENIES_BASH)
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
-        assert await decided(daemon) == "global/no-bash: own"
+        assert await decided(daemon) == NO_POLICY
 
         now = await brought(link, version)
 
@@ -46,7 +46,8 @@ async def test_it_is_one_revision_and_announced(tmp_path: Path, publisher: Publi
 
         await brought(link, version)
 
-        assert sorted((await client.announcement())["added"]) == ["no-read", "no-write"]
+        announcement = await client.announcement()
+        assert (sorted(announcement["added"]), announcement["removed"]) == (["no-read", "no-write"], ["contact"])
         assert client.announcements == []
 
 
@@ -277,7 +278,7 @@ async def test_another_bundle_than_the_wanted_one_is_refused(tmp_path: Path, cha
         with pytest.raises(RpcFailure, match=said):
             await link.call("fleet_apply", **{**version.applying, **change(version)})
 
-        assert await decided(daemon) == "global/no-bash: own"
+        assert await decided(daemon) == NO_POLICY
 
 
 async def test_a_bundle_before_its_manifest_is_refused(tmp_path: Path, publisher: Publisher) -> None:

@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from support.daemons import Client, nothing_left
-from support.fleet_hosts import OWN, decided, health, host
+from support.fleet_hosts import NO_POLICY, OWN, decided, health, host
 from support.fleets import fleet_table, link_of
 from support.pools import until
 from support.publishing import Publisher, brought, guard
@@ -116,9 +116,9 @@ async def test_after_a_crash_there_is_the_old_policy_or_the_new(tmp_path: Path, 
 
     assert [one.replace(publisher.versions[-1].digest, "BUNDLE") for one in steps] == STEPS[:step]
     is_kept = step > KEPT
-    old = "fleet/no-bash: old" if has_old else "global/no-bash: own"
+    old = ("fleet/no-bash: old", "ready") if has_old else (NO_POLICY, "red")
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
-        assert (await decided(daemon), await health(daemon)) == ("fleet/no-bash: new" if is_kept else old, "ready")
+        assert (await decided(daemon), await health(daemon)) == (("fleet/no-bash: new", "ready") if is_kept else old)
         await link.call("fleet_apply", **publisher.versions[-1].applying)
         assert await decided(daemon) == "fleet/no-bash: new"
         await until(lambda: len(list((tmp_path / "state" / "fleet").iterdir())) == 3)

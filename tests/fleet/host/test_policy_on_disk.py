@@ -15,7 +15,7 @@ import pytest
 
 from hooklatch.fleet.manifests import RolloutTarget
 from support.daemons import Daemon, RpcFailure
-from support.fleet_hosts import decided, health, host, notes
+from support.fleet_hosts import NO_POLICY, decided, health, host, notes
 from support.fleets import link_of
 from support.pools import replace_workers, until
 from support.publishing import Publisher, brought, guard
@@ -323,7 +323,7 @@ async def test_a_key_that_is_revoked_while_a_bundle_is_built_is_noticed(tmp_path
 
         with pytest.raises(RpcFailure, match="has changed while it was built"):
             await link.answer_to(number)
-        assert await decided(daemon) == "global/no-bash: own"
+        assert await decided(daemon) == NO_POLICY
 
 
 async def test_without_the_library_nothing_can_be_proven_and_every_gate_is_denied(
@@ -349,7 +349,7 @@ async def test_what_was_wanted_is_not_applied_once_its_key_is_revoked(tmp_path: 
     async with host(tmp_path, new.public) as daemon, link_of(daemon) as link:
         with pytest.raises(RpcFailure, match="does not list"):
             await link.call("fleet_apply", **version.applying)
-        assert await decided(daemon) == "global/no-bash: own"
+        assert await decided(daemon) == NO_POLICY
 
 
 async def test_another_fleets_policy_stays_until_there_is_one_of_this_fleet(tmp_path: Path) -> None:

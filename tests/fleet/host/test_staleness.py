@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import trio.testing
 
 from hooklatch.fleet.manifests import RolloutTarget
 from support.daemons import Daemon, RpcFailure, child_of, running_daemon
+from support.fleet_hosts import NO_POLICY
 from support.fleets import fleet_table, link_of
 from support.pools import until
 from support.publishing import DENIES_BASH, Publisher, brought, guard
@@ -262,16 +264,60 @@ async def test_where_stale_is_served_gates_pass_and_it_is_red(tmp_path: Path, pu
     assert (fleet["is_stale"], fleet["denies"], text) == (True, None, "pass")
 
 
+async def test_a_host_without_a_policy_denies_until_one_is_proven_or_none_is_meant_for_it(
+    tmp_path: Path, publisher: Publisher
+) -> None:
+    """By default: neither a link, nor an engine without a version, nor half a history is enough."""
+    other = elsewhere(publisher)
+    version = publisher.publish(DENIES_BASH)
+    async with running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public)}) as daemon:
+        verdicts = [await denied(daemon)]
+        async with link_of(daemon) as link:
+            await link.call("fleet_follow", manifests=[])
+            verdicts.append(await denied(daemon))
+            await link.call("fleet_follow", manifests=other)  # more may follow
+            verdicts.append(await denied(daemon))
+            await link.call("fleet_follow", manifests=[])
+            none_is_meant = await denied(daemon)
+            await link.call("fleet_follow", manifests=[version.envelope])  # and its bundle is withheld
+            verdicts.append(await denied(daemon))
+            notified = await denied(daemon, "post_tool_use")
+            await link.call("fleet_apply", **version.applying)
+            with_policy = await denied(daemon)
+    async with running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public)}) as daemon:
+        again = await denied(daemon)  # proven from the disk
+
+    for verdict in verdicts:
+        assert NO_POLICY in verdict
+        assert 'when_none = "serve"' in verdict
+    assert (none_is_meant, notified, with_policy, again) == ("pass", "pass", "pass", "pass")
+
+
+async def test_a_host_whose_state_is_gone_denies_again(tmp_path: Path, publisher: Publisher) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public)}) as daemon:
+        async with link_of(daemon) as link:
+            await link.call("fleet_follow", manifests=elsewhere(publisher))
+            await link.call("fleet_follow", manifests=[])
+        with_state = await denied(daemon)
+    shutil.rmtree(tmp_path / "state")
+    async with running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public)}) as daemon:
+        without_state = await denied(daemon)  # from its first moment
+
+    assert with_state == "pass"
+    assert without_state.startswith("fleet/contact: ")
+
+
 async def test_new_settings_hold_at_once(tmp_path: Path, publisher: Publisher) -> None:
+    serve = 'when_none = "serve"\n'
     async with (
-        running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public)}) as daemon,
+        running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public, more=serve)}) as daemon,
         daemon.administrator() as admin,
     ):
         first = await denied(daemon)
-        daemon.write("hooks.toml", fleet_table(publisher.public, more=LATE))
+        daemon.write("hooks.toml", fleet_table(publisher.public, more=serve + LATE))
         await admin.call("reload")
         second = await denied(daemon)
-        daemon.write("hooks.toml", fleet_table(publisher.public))
+        daemon.write("hooks.toml", fleet_table(publisher.public, more=serve))
         await admin.call("reload")
         third = await denied(daemon)
 

@@ -150,7 +150,7 @@ def test_a_daemon_and_an_engine_that_come_and_go(redis: RedisServer) -> None:
         redis.kill()
         with linking(place):  # with neither
             with serving(place):
-                assert "no rm here" in place.fire_tool("Bash", command="rm x").stdout
+                assert "no policy of the fleet" in place.fire_tool("Bash", command="rm x").stdout
                 redis.start()
                 trio.run(push, redis.url, publisher, NO_PUSH.format(number=1))
                 until_reason(place, "no, 1")

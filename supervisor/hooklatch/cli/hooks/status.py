@@ -235,7 +235,7 @@ def format_fleet(fleet: FleetStatus | None) -> str:
     contact = (
         f"in contact {format_duration(fleet['stale_s'])} ago" if fleet["stale_s"] is not None else "never in contact"
     )
-    stale = ", STALE" + (": every gate is denied" if fleet["denies"] else "") if fleet["is_stale"] else ""
+    stale = ", STALE" * fleet["is_stale"] + ": every gate is denied" * (fleet["denies"] is not None)
     link = "" if fleet["links"] else ", no link is connected"
     return f"{name}; {version}, read up to {fleet['head']['version']}; {contact}{stale}{link}"
 

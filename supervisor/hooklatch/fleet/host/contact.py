@@ -5,6 +5,7 @@ Knows clocks, the settings and the state file; does not know the engine, nor how
     fresh ── max_staleness without contact ──▶ stale ── contact ──▶ fresh
                                                  └─ when_stale = "deny": every gate is denied
 
+A host without any policy denies too, whatever `when_stale` says: see `find_lack` of `FleetContact`.
 A host that was never in contact is stale.  The contact that is kept for the next start is coarse, and never too new.
 
 The wall clock jumps.  The clock since the boot does not, but begins anew with each boot.  So within one boot only the
@@ -100,18 +101,23 @@ def read_clocks() -> ClockReading:
 
 
 class FleetContact:
-    """The last contact.  `commit` makes the hooks again by the present `denial`; they are active when it returns."""
+    """The last contact.  `commit` makes the hooks again by the present `denial`; they are active when it returns.
+
+    `find_lack` returns why gates are denied for want of a policy, or None.
+    """
 
     def __init__(
         self,
         state: StateFile,
         note: Callable[[str, dict[str, Any]], None],
         commit: Callable[[], Awaitable[object]],
+        find_lack: Callable[[], str | None],
         clock: Callable[[], ClockReading] = read_clocks,
     ) -> None:
         self._state = state
         self._note = note
         self._commit = commit
+        self._find_lack = find_lack
         self._clock = clock
         self._settings: FleetSettings | None = None
         self._contact: EngineContact | None = None
@@ -155,7 +161,12 @@ class FleetContact:
 
     @property
     def denial(self) -> str | None:
-        """Return why every gate is denied now, and the remedy; None if the contact denies none."""
+        """Return why every gate is denied now, and the remedy; None if they are not."""
+        return self.stale_denial or self._find_lack()
+
+    @property
+    def stale_denial(self) -> str | None:
+        """Return why a stale host denies every gate, and the remedy; None if it does not."""
         if self._settings is None or self._settings.when_stale != "deny" or (problem := self.problem) is None:
             return None
         return (

@@ -69,12 +69,13 @@ __all__ = ["FleetLayer"]
 logger = logging.getLogger("hooklatch.fleet")
 RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
 Note = Callable[[str, dict[str, Any]], None]
+FindDenial = Callable[[bool], str | None]  # why a host denies every gate, if it does; whether it has a policy
 
 
 class FleetLayer:
     """The fleet's policy: the active version, the wanted one, and those that were read."""
 
-    def __init__(self, state: StateFile, note: Note, faults: ActiveFaults, denial: Callable[[], str | None]) -> None:
+    def __init__(self, state: StateFile, note: Note, faults: ActiveFaults, find_denial: FindDenial) -> None:
         self.folder = os.path.join(os.path.dirname(state.path), "fleet")
         self.settings: FleetSettings | None = None
         self.policy = PolicyFile()
@@ -84,7 +85,7 @@ class FleetLayer:
         self._state = state
         self._note = note
         self._faults = faults
-        self._denial = denial  # returns the reason why a stale host denies every gate, if it does
+        self._find_denial = find_denial
         self._active_files: FleetFiles | None = None  # from which the present hooks were made
         self._lock = trio.Lock()
 
@@ -122,11 +123,10 @@ class FleetLayer:
         return partial(read_proven_files, self.folder, policy, self._keys(), before, mends=mends)
 
     def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
-        """Return the files of which hooks are to be made, with the denial of every gate if the host is stale."""
-        denies = self._denial()
-        if files is None:
-            return FleetFiles(denies=denies) if denies is not None else None
-        return msgspec.structs.replace(files, denies=denies)
+        """Return the files of which hooks are to be made, with the denial of every gate if the host is to deny them."""
+        files = files or FleetFiles()
+        has_policy = files.root != "" or files.fault is not None
+        return msgspec.structs.replace(files, denies=self._find_denial(has_policy))
 
     def record_active(self, files: FleetFiles | None) -> None:
         """Note the files of which the present hooks are made."""
@@ -151,7 +151,7 @@ class FleetLayer:
 
     @property
     def denies(self) -> str | None:
-        """Return why a stale host denies every gate now, if it does."""
+        """Return why this host denies every gate now, if it does, besides what its policy says."""
         return self._active_files.denies if self._active_files is not None else None
 
     @property
@@ -161,6 +161,11 @@ class FleetLayer:
         False if no version was read: an engine that lost them all, or never had one, says nothing about the policy.
         """
         return self.head.version > 0 and (self.wanted is None or self.active == self.wanted)
+
+    @property
+    def has_policy(self) -> bool:
+        """Return whether a version was proven here, be it that it cannot be proven any more, which denies by itself."""
+        return self._fault is not None or self.policy.lost != "" or self.policy.applied is not None
 
     @property
     def wanted(self) -> BundleVersion | None:

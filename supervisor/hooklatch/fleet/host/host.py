@@ -79,8 +79,8 @@ class FleetHost(PolicyContribution):
         self._unreadable: str | None = None  # the reason why the settings that the daemon kept are unknown
         self._faults = ActiveFaults()  # of the layer and of the token
         self.token = LinkToken(os.path.dirname(daemon.places["admin"]), self._faults, self._end_links)
-        self.contact = FleetContact(daemon.state, self._note, daemon.files.deny)
-        self.layer = FleetLayer(daemon.state, self._note, self._faults, lambda: self.contact.denial)
+        self.contact = FleetContact(daemon.state, self._note, daemon.files.deny, self._find_lack)
+        self.layer = FleetLayer(daemon.state, self._note, self._faults, self._find_denial)
         self.layer.load()
 
     @property
@@ -112,6 +112,22 @@ class FleetHost(PolicyContribution):
     def close(self) -> None:
         self.token.remove()
 
+    def _find_lack(self) -> str | None:
+        """Return why every gate is denied while no policy is proven here: the operator's guards may be in it."""
+        settings, layer = self.layer.settings, self.layer
+        if settings is None or settings.when_none != "deny" or layer.has_policy:
+            return None
+        # That no version is meant for this host counts only once all that the engine has was read.
+        if self.contact.at is not None and layer.head.version > 0 and layer.wanted is None:
+            return None
+        return (
+            f"no policy of the fleet {settings.name!r}, which may hold guards, has been proven on this host; make sure"
+            ' that `hooklatch link` runs and reaches the engine, or set when_none = "serve" in [fleet]'
+        )
+
+    def _find_denial(self, has_policy: bool) -> str | None:
+        return self.contact.stale_denial if has_policy else self.contact.denial
+
     # -- the report ---------------------------------------------------------------------------------------------------
 
     @property
@@ -134,6 +150,7 @@ class FleetHost(PolicyContribution):
             "is_stale": contact.is_stale,
             "max_staleness_s": settings.max_staleness if settings is not None else None,
             "when_stale": settings.when_stale if settings is not None else None,
+            "when_none": settings.when_none if settings is not None else None,
             "denies": self.layer.denies,
             "links": sum(connection.role == "link" for connection in connections),
             "counts": dict(self.counts),
@@ -228,6 +245,8 @@ class FleetHost(PolicyContribution):
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         if params.manifests == [] and self.layer.is_current:
             await self.contact.record_contact()
+        elif params.manifests:
+            await self.contact.apply_denial()  # a version may be meant for this host, after all
         return self._report()
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:

@@ -38,7 +38,7 @@ from hooklatch_worker.wire import Source
 
 __all__ = ["BuiltLayers", "HookBinder", "add_way_out", "assemble_layers", "make_stand_in"]
 
-CONTACT = "contact"  # the stand-in that denies every gate while the host is stale
+CONTACT = "contact"  # the stand-in that denies every gate while the host is stale, or has no policy
 POLICY = "policy"  # the stand-in for a policy that is unknown
 
 
