@@ -26,7 +26,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from hooklatch.environments.interpreter import Mark, ProgramOutput, examine_interpreter, stamp_interpreter_file
+from hooklatch.environments.interpreter import (
+    Mark,
+    ProgramOutput,
+    examine_interpreter,
+    stamp_interpreter_file,
+    take_last_lines,
+)
 from hooklatch.environments.making import EnvironmentRecipe, find_python, make_environment
 from hooklatch.environments.requirements import add_lock_file, read_requirements
 from hooklatch.environments.store import (
@@ -350,11 +356,8 @@ class SourceEnvironments:
         build.failures += 1
         build.retry_at = trio.current_time() + min(FIRST_WAIT * 2 ** (build.failures - 1), LAST_WAIT)
         build.fault = f"its environment could not be made: {describe_error(error)}"
-        logger.error(
-            "environment not made: %s",
-            describe_error(error),
-            extra={"path": os.path.join(self.folder, build.recipe.key)},
-        )
+        where = {"path": os.path.join(self.folder, build.recipe.key)}
+        logger.error("environment not made: %s", describe_error(error), extra=where)
 
     async def _make_locked(self, build: EnvironmentBuild, folder: str) -> None:
         await in_thread(make_root, self.folder)
@@ -386,7 +389,7 @@ class SourceEnvironments:
             if not build.is_running and now - build.last_wanted > UNWANTED_AFTER:
                 continue  # its source has other requirements by now, or is gone
             recipe = build.recipe
-            text = build.fault or find_last_line(build.output.output())
+            text = build.fault or take_last_lines(build.output.output(), 1).strip()[:200]
             seconds = round(now - build.started, 1) if build.is_running else 0.0
             statuses.append({
                 "state": "being made" if build.is_running else "failed", "python": recipe.python,
@@ -399,11 +402,6 @@ class SourceEnvironments:
 def describe_making(recipe: EnvironmentRecipe) -> str:
     packages = ", ".join(recipe.requirements.dependencies) or "no packages"
     return f"its environment is being made (Python {recipe.version}, {packages}); see: hooklatch status"
-
-
-def find_last_line(output: bytes) -> str:
-    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
 
 
 PRODUCT = EnvironmentProduct(SourceEnvironments, read_requirements, add_lock_file)
