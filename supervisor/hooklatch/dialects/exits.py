@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.dialects.dialect import NativeEvent
-from hooklatch.dialects.verdict_mapping import MappedDecision
+from hooklatch.dialects.verdict_mapping import MappedDecision, list_outcomes
 from hooklatch_worker.author.verdicts import GarbageError
 
 __all__ = ["format_message_text", "format_outcome_line", "read_exit", "write_exit"]
@@ -28,12 +28,8 @@ KEYS = frozenset(
 
 def write_exit(mapped: MappedDecision) -> object:
     """Return exit code, streams and outcomes; only exit code 2 blocks, on any event."""
-    outcomes = [
-        exit_outcome(outcome, mapped)
-        for decision in mapped.decisions
-        for outcome in cast("list[dict[str, Any]]", decision.get("outcomes") or [])
-        if not outcome.get("unneeded")
-    ]
+    given = [outcome for decision in mapped.decisions for outcome in list_outcomes(decision)]
+    outcomes = [exit_outcome(outcome, mapped) for outcome in given if not outcome.get("unneeded")]
     notes = [note for decision in mapped.decisions for note in cast("list[str]", decision.get("warnings") or [])]
     is_noted = bool(notes) or any(outcome["decision"] != "pass" for outcome in outcomes)
     stdout = "" if mapped.is_refusal else write_output(mapped)

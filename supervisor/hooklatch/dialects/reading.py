@@ -189,11 +189,9 @@ def read_word(context: AnswerContext, word: str, carried: object) -> dict[str, A
     answers = context.event.answers
     for verdict in {*answers.words, "deny", "halt"}:
         if word == answers.words.get(verdict, verdict):
-            return (
-                {"verdict": "claim", "value": carried}
-                if verdict == "claim"
-                else make_refusal_answer(context, verdict, carried)
-            )
+            if verdict == "claim":
+                return {"verdict": "claim", "value": carried}
+            return make_refusal_answer(context, verdict, carried)
     for output, key in answers.outputs.items():
         if word == key:
             return {output: carried}
@@ -225,28 +223,18 @@ def read_results(context: AnswerContext, answer: object) -> dict[str, Any]:
     message, data = result.get("message"), result.get("modified_data")
     if not is_well and continues:
         # A failure without a refusal: on a gate, a guard could not decide; elsewhere the hook is skipped.
-        failure = f"the hook on {context.name} reports an error"
-        raise GarbageError(
-            format_reason(message) or failure
-            if not context.feed.fails_closed
-            else f"{failure}: {format_reason(message)}"
-        )
+        reason, failure = format_reason(message), f"the hook on {context.name} reports an error"
+        raise GarbageError(f"{failure}: {reason}" if context.feed.fails_closed else reason or failure)
     if "claim" in context.event.answers.words:
         return read_claiming_result(context, message, data, continues=continues)
-    if context.feed.fails_closed:
-        if not continues:
-            return make_refusal_answer(context, "deny", message)
-    elif not context.event.answers.patch and data is not None:
-        warning = f"modified data on {context.name} has no effect; it was ignored"
-        return {"warnings": [warning], **make_chain_end(continues=continues, message=message)}
+    if context.feed.fails_closed and not continues:
+        return make_refusal_answer(context, "deny", message)
+    end = make_chain_end(continues=continues, message=message)
+    if not context.feed.fails_closed and not context.event.answers.patch and data is not None:
+        return {"warnings": [f"modified data on {context.name} has no effect; it was ignored"], **end}
     changes, ignored = select_known_changes(context, require_object(context, data) if data is not None else {})
     warnings = {"warnings": [format_reason(message)]} if not is_well and message else {}
-    return {
-        **translate_patch(context, changes),
-        **ignored,
-        **warnings,
-        **make_chain_end(continues=continues, message=message),
-    }
+    return {**translate_patch(context, changes), **ignored, **warnings, **end}
 
 
 def make_chain_end(*, continues: bool, message: object) -> dict[str, Any]:
