@@ -178,14 +178,8 @@ class Payloads:
         )
         if not chosen:
             return
-        remaining_files = files[len(chosen) :]
-        head = append(
-            "payloads",
-            kept_seq=remaining_files[0].first if remaining_files else newest + 1,
-            files=len(chosen),
-            bytes=size,
-        )
-        await durable(head)
+        kept_seq = files[len(chosen)].first if len(chosen) < len(files) else newest + 1
+        await durable(append("payloads", kept_seq=kept_seq, files=len(chosen), bytes=size))
         await in_thread(remove_payload_files, [file.path for file in chosen])
 
     def status(self) -> PayloadStatus:

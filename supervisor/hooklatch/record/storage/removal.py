@@ -107,10 +107,10 @@ class SegmentRemover:
     def _report_loss(self, records: UnshippedRecords, settings: RecordSettings) -> None:
         """Report a removal of entries that the fleet's engine may not have, before it happens."""
         cause = "more than keep_unshipped_mib waited" if self.shipped is not None else "no link has said what it has"
+        which = f"records {records.first_seq} to {records.last_seq} ({records.records}, {records.bytes} bytes)"
         text = (
-            f"records {records.first_seq} to {records.last_seq} ({records.records}, {records.bytes} "
-            "bytes) are removed, and the fleet's"
-            f" engine did not acknowledge them: {cause}; see that `hooklatch link` runs, or raise keep_unshipped_mib"
+            f"{which} are removed, and the fleet's engine did not acknowledge them: {cause}; see that `hooklatch link`"
+            " runs, or raise keep_unshipped_mib"
         )
         if text not in self._reported:
             self._reported.add(text)
