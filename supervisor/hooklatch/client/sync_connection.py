@@ -118,10 +118,6 @@ class SyncLink(SessionLink):
             finally:
                 self._sending.release()
 
-    def _heard(self) -> None:
-        with self._state:
-            self._exchange.heard(time.monotonic())
-
     def _read_once(self, timeout: float | None) -> None:
         if is_ready(self._socket, select.POLLIN, timeout):
             self._receive()
@@ -160,7 +156,8 @@ class SyncLink(SessionLink):
         with self._watching_pulse():
             while unsent and self.failure is None:
                 if is_ready(self._socket, select.POLLOUT, self._pause(deadline)):
-                    self._heard()  # the buffer was full, and the daemon made room: a sign of life
+                    with self._state:
+                        self._exchange.heard(time.monotonic())  # the daemon made room in a full buffer: a sign of life
                     unsent = unsent[self._write_some(unsent) :]
                 elif time.monotonic() >= deadline:
                     self.end(DaemonUnreachableError("the daemon did not read in time"))

@@ -51,14 +51,12 @@ from hooklatch.errors import (
     RequestFailedError,
     UnreadableAnswerError,
 )
-from hooklatch_worker.author import events
 from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.verdicts import GarbageError, Verdict, encode_verdict
 
 __all__ = [
     "NOT_PERMITTED", "REPORT", "Permission", "SkippedCounts", "Action", "CallRequested", "Exchange", "PendingRequest",
     "encode_reply", "explain_unclear_line", "ServedFunction", "describe_exception", "encode_answer", "is_async",
-    "make_served_event",
 ]  # fmt: skip
 
 REPORT = 1.0  # seconds after the first skipped event until its report to the daemon, with all others until then
@@ -275,12 +273,9 @@ class Exchange:
 def explain_unclear_line(line: bytes) -> str | None:
     """Return why other parsers may read a line differently, or not at all; None if they read it alike."""
     # The cheap tests first: a short line, or one with few brackets, cannot be too deep.
-    if (
-        len(line) > TABLE.depth
-        and line.count(b"[") + line.count(b"{") > TABLE.depth
-        and measure_depth(line) > TABLE.depth
-    ):
-        return f"it is nested deeper than {TABLE.depth} levels"
+    depth = TABLE.depth
+    if len(line) > depth and line.count(b"[") + line.count(b"{") > depth and measure_depth(line) > depth:
+        return f"it is nested deeper than {depth} levels"
     return find_ambiguity(line)
 
 
@@ -317,11 +312,8 @@ def read_call(message: Request) -> CallRequested | bytes:
 def read_error(error: dict[str, Any]) -> RequestFailedError:
     code, data = error.get("code"), error.get("data")
     name = cast("dict[str, object]", data).get("name") if isinstance(data, dict) else None
-    return RequestFailedError(
-        code if isinstance(code, int) else 0,
-        name if isinstance(name, str) else "",
-        str(error.get("message", "it gave no reason")),
-    )
+    code, name = code if isinstance(code, int) else 0, name if isinstance(name, str) else ""
+    return RequestFailedError(code, name, str(error.get("message", "it gave no reason")))
 
 
 ServedFunction: TypeAlias = Callable[[Any], "Verdict[Any] | Awaitable[Verdict[Any] | None] | None"]
@@ -331,11 +323,6 @@ def is_async(function: Callable[..., object]) -> bool:
     """Return whether a call returns an awaitable: an async def, or an object whose `__call__` is one."""
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called like an async def
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def make_served_event(call: CallRequested) -> events.Event:
-    """Return the event that the served function is called with."""
-    return events.build_event(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
 
 
 def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
