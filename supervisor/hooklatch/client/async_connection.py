@@ -282,7 +282,7 @@ class AsyncLink(SessionLink):
         sent = 0 if self._unsent else self._write_some(line)
         if sent < len(line):
             if not self._unsent:
-                self._exchange.begin_sending(time.monotonic())
+                self._exchange.pulse.begin(time.monotonic())
                 self._watch()
             self._unsent += memoryview(line)[sent:]
             self._has_unsent.set()
@@ -294,10 +294,10 @@ class AsyncLink(SessionLink):
                 await self._has_unsent.wait()
             await anyio.wait_writable(self._socket)
             if sent := self._write_some(self._unsent):  # the buffer was full, and the daemon made room: a sign of life
-                self._exchange.heard(time.monotonic())
+                self._exchange.pulse.heard(time.monotonic())
                 del self._unsent[:sent]
                 if not self._unsent:
-                    self._exchange.finish_sending()
+                    self._exchange.pulse.finish()
 
     def _watch(self) -> None:
         if not self._is_watched:
@@ -306,8 +306,8 @@ class AsyncLink(SessionLink):
 
     async def _watch_pulse(self) -> None:
         """Check the daemon's pulse while a request or a line waits, so that a session without any never wakes up."""
-        while self.failure is None and self._exchange.due < inf:
-            await anyio.sleep(max(0.0, self._exchange.due - time.monotonic()))
+        while self.failure is None and self._exchange.pulse.due < inf:
+            await anyio.sleep(max(0.0, self._exchange.pulse.due - time.monotonic()))
             if ping := self._exchange.check(time.monotonic()):
                 self._start_send(ping)
         self._is_watched = False

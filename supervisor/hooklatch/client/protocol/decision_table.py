@@ -86,7 +86,8 @@ class DecisionTable:
             problem = f"it is nested deeper than {self.depth} levels"
         if problem or not is_object(answer):
             return problem
-        return self.misfit(answer["event"], answer["verdict"], answer["cause"], answer.get)
+        fields: dict[str, Any] = answer
+        return self.misfit(fields["event"], fields["verdict"], fields["cause"], fields.get)
 
     def _find_shape_fault(self, value: object, kind: str) -> str:
         if not is_object(value):

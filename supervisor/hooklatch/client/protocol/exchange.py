@@ -135,21 +135,19 @@ class PendingRequest:
 
 
 class Exchange:
-    """The unanswered requests of one connection, and whether its peer is alive."""
+    """The unanswered requests of one connection, and whether its peer is alive.
+
+    `pulse` is the peer's; who sends a line that has to wait begins and finishes it there, too.
+    """
 
     def __init__(self, liveness: Liveness, on_end: Callable[[], object]) -> None:
         self.failure: HooklatchError | None = None
         self.permission = NOT_PERMITTED  # to skip events, until a later announcement ends it
         self._lines = LineBuffer()
-        self._pulse = Heartbeat(liveness)
+        self.pulse = Heartbeat(liveness)
         self._next_number = 1
         self._unanswered: dict[object, PendingRequest | None] = {}  # None where no waiter is left for the answer
         self._on_end = on_end
-
-    @property
-    def due(self) -> float:
-        """Return the time of the next `check`; infinite while no request waits."""
-        return self._pulse.due
 
     def begin(
         self, method: str, params: Mapping[str, object], *, wake: Callable[[], object], now: float
@@ -164,14 +162,14 @@ class Exchange:
             raise self.failure
         number, line = self._request(method, params)
         self._unanswered[number] = waiter = PendingRequest(number, wake)
-        self._pulse.begin(now)
+        self.pulse.begin(now)
         return waiter, line
 
     def finish(self, waiter: PendingRequest) -> None:
         """Forget a request; an answer that comes later is dropped."""
         if waiter.number in self._unanswered:
             self._unanswered[waiter.number] = None
-        self._pulse.finish()
+        self.pulse.finish()
 
     def end(self, failure: HooklatchError) -> None:
         """Give up the connection; only the first failure counts."""
@@ -184,21 +182,9 @@ class Exchange:
                 waiter.wake()
         self._on_end()
 
-    def begin_sending(self, now: float) -> None:
-        """Note that a line is being sent: until `finish_sending` the peer has to show signs of life."""
-        self._pulse.begin(now)
-
-    def finish_sending(self) -> None:
-        """Note that a line was sent, or given up."""
-        self._pulse.finish()
-
-    def heard(self, now: float) -> None:
-        """Note a sign of life other than bytes: the peer made room in a full buffer."""
-        self._pulse.heard(now)
-
     def check(self, now: float) -> bytes:
         """Return a ping to send if one is due; else nothing."""
-        match self._pulse.check(now):
+        match self.pulse.check(now):
             case "ping":
                 return self._request("ping", {})[1]
             case "dead":
@@ -212,7 +198,7 @@ class Exchange:
         actions: list[Action] = []
         if self.failure is not None:
             return actions
-        self._pulse.heard(now)
+        self.pulse.heard(now)
         if not data:
             where = "" if self._lines.is_empty else " in the middle of a message"
             self.end(DaemonUnreachableError(f"the daemon hung up{where}"))
