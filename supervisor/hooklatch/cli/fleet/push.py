@@ -82,7 +82,6 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
 
 
 def prepare_push(arguments: argparse.Namespace) -> PushCandidate:
-    """Read, build and test the folder."""
     folder = read_folder(arguments.folder)
     commit = None if arguments.allow_dirty else check_clean(folder.path, folder.names)
     data = encode_bundle(folder.bundle)

@@ -26,13 +26,8 @@ def add_status(parser: Parser) -> None:
     parser.runs(run_fleet_status, example="hooklatch fleet status", exits=(*access.EXITS, Exit.FINDINGS))
     parser.prints("fleet.logs.statuses:FleetHosts")
     access.add_hosts(parser)
-    parser.add_argument(
-        "--silent",
-        metavar="TIME",
-        type=parse_duration,
-        default=SILENT,
-        help="a host is silent without a report for so long (60s)",
-    )
+    silent = "a host is silent without a report for so long (60s)"
+    parser.add_argument("--silent", metavar="TIME", type=parse_duration, default=SILENT, help=silent)
     access.add_access(parser)
 
 

@@ -323,11 +323,8 @@ class RedisEngine:
     async def facts(self) -> dict[str, str]:
         connection = await self._pool.connection("asking")
         (hello,) = await connection.execute(RedisCommand("HELLO"))
-        facts = {
-            "engine": format_redis_word(hello.get(b"server")),
-            "version": connection.server_version or "",
-            "clock": str(self._pool.now()),
-        }
+        engine, version = format_redis_word(hello.get(b"server")), connection.server_version or ""
+        facts = {"engine": engine, "version": version, "clock": str(self._pool.now())}
         return facts | await self._read_memory_facts() | {"appendfsync": await self._read_fsync_setting()}
 
     async def _read_memory_facts(self) -> dict[str, str]:
@@ -350,7 +347,6 @@ class RedisEngine:
     # -- keys ----------------------------------------------------------------------------------------------------------
 
     async def _ask(self, command: str, *arguments: bytes | str | int, key: str = "") -> Any:
-        """Return the answer to one command."""
         return (await self._execute(RedisCommand(command, *arguments, key=key)))[0]
 
     async def _execute(self, *commands: RedisCommand) -> list[Any]:

@@ -335,10 +335,8 @@ class FleetLayer:
     def _format_error(self, error: Exception) -> str:
         if not isinstance(error, OSError):
             return str(error)
-        return (
-            f"it cannot be written to {error.filename or self.folder}: {explain_error(error)}; fix that, and it "
-            "is tried again"
-        )
+        where = f"it cannot be written to {error.filename or self.folder}"
+        return f"{where}: {explain_error(error)}; fix that, and it is tried again"
 
     def _report(self) -> None:
         self._faults.report("fleet", *self.problems)

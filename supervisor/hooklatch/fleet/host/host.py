@@ -145,7 +145,6 @@ class FleetHost(PolicyContribution):
         }
 
     def _report(self) -> FleetReportAnswer:
-        """Return this host's report to its link."""
         settings, status = self.layer.settings, self._daemon.status
         return {
             **self._describe_versions(),

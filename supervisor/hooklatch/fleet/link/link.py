@@ -93,7 +93,6 @@ class Link:
             await trio.sleep(pauses.next())
 
     async def _run_session(self) -> None:
-        """Use one connection until it ends."""
         failures: list[EngineError] = []
         with trio.CancelScope(deadline=trio.current_time() + OPENING) as scope:
             async with self._open_engine() as engine:

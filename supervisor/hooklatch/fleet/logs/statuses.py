@@ -123,10 +123,8 @@ def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterabl
     if report.lost:
         yield f"{format_count(report.lost, 'record')} were removed there before they were shipped"
     if report.epoch > 1 or epoch > 1:
-        yield (
-            f"its record began anew ({max(report.epoch, epoch)} epochs); see: hooklatch fleet verify --host "
-            f"{report.host}"
-        )
+        count = max(report.epoch, epoch)
+        yield f"its record began anew ({count} epochs); see: hooklatch fleet verify --host {report.host}"
     if report.shipped and report.epoch > epoch:
         yield f"it was told that epoch {report.epoch} of its log is here, and it is not: the engine lost it"
     yield from report.findings

@@ -173,11 +173,8 @@ def format_others(hosts: Sequence[object]) -> str:
 
 
 def format_shares(comparison: CanaryComparison) -> str:
-    """Return the compared shares, for people."""
-    return (
-        f"denied because a hook is broken: {compute_share(comparison.canary_gates)} with it, "
-        f"{compute_share(comparison.baseline_gates)} without"
-    )
+    canary, baseline = compute_share(comparison.canary_gates), compute_share(comparison.baseline_gates)
+    return f"denied because a hook is broken: {canary} with it, {baseline} without"
 
 
 def compute_share(gates: GateCounts) -> str:

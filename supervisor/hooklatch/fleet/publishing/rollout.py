@@ -102,7 +102,6 @@ class Rollout:
             )
 
     async def _await_step(self, at: Manifest, reports_before: dict[str, ReceivedReport], *, is_last: bool) -> None:
-        """Wait until the step is good."""
         began = trio.current_time()
         judgement = RolloutJudgement(RolloutAction.WAIT, "no host has reported")
         reported_reason = ""
