@@ -135,7 +135,6 @@ def read_call(message: Message, server: str | None) -> CallRequest:
 
 
 def replace_arguments(message: Message, arguments: dict[str, Any]) -> Message:
-    """Return the call with other arguments."""
     return {**message, "params": {**message["params"], "arguments": arguments}}
 
 
@@ -146,7 +145,6 @@ def make_refused_result(identity: Id, text: str) -> Message:
 
 
 def make_error_message(message: object, problem: UnreadableMessageError) -> Message:
-    """Return the answer to a message that is not passed on."""
     identity = cast("Message", message).get("id") if isinstance(message, dict) else None
     usable = identity if isinstance(identity, str | int) and not isinstance(identity, bool) else None
     return {"jsonrpc": "2.0", "id": usable, "error": {"code": problem.code, "message": f"hooklatch: {problem}"}}

@@ -247,9 +247,8 @@ class SourceEnvironments:
             lock = lock_environment(folder, fcntl.LOCK_EX)
         except OSError:  # its users are unknown
             return False
-        if lock is None and all(
-            environment.interpreter.python != python for environment in self._environments.values()
-        ):
+        used = {environment.interpreter.python for environment in self._environments.values()}
+        if lock is None and python not in used:
             return False
         try:
             with suppress(OSError):
@@ -260,7 +259,6 @@ class SourceEnvironments:
         return True
 
     async def _open(self, python: str, *, lock: int | None, requires: tuple[str, ...] = ()) -> SourceEnvironment:
-        """Inspect an interpreter and start its zygote."""
         try:
             if len(self._environments) >= MAX_ENVIRONMENTS:
                 raise EnvironmentFaultError(TOO_MANY.format(MAX_ENVIRONMENTS))

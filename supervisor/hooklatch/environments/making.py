@@ -76,11 +76,8 @@ class EnvironmentRecipe(msgspec.Struct, frozen=True):
 def find_uv() -> str | None:
     """Return the path of uv, if it is on the PATH or beside this interpreter, and no other user can write to it."""
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
-    for path in (
-        shutil.which("uv", path=filter_absolute_path(os.environ.get("PATH", os.defpath))),
-        beside,
-        os.path.expanduser("~/.local/bin/uv"),
-    ):
+    on_path = shutil.which("uv", path=filter_absolute_path(os.environ.get("PATH", os.defpath)))
+    for path in (on_path, beside, os.path.expanduser("~/.local/bin/uv")):
         if path is not None and os.access(path, os.X_OK):
             try:
                 check_file(path)

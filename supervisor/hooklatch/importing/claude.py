@@ -55,7 +55,6 @@ def read_command_target(
 
 
 def suggest_misspelt_keys(entry: Iterable[str], known: frozenset[str]) -> str:
-    """Return a hint for each key that looks misspelt."""
     unknown = [key for key in entry if key not in known]
     return "".join(f"; {key!r} is not known here{near}" for key in unknown if (near := suggest_key(key, known)))
 

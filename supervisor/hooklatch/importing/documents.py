@@ -153,7 +153,6 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
 
 
 def read_list(name: str, entries: list[object], collector: Collector) -> None:
-    """Read a list of entries that each name their own event."""
     if not any(isinstance(entry, Mapping) and "event" in entry for entry in entries):
         raise UnreadableFileError(f"{name} is a list, but not of hooks: each needs an event and a command")
     for number, entry in enumerate(entries, 1):

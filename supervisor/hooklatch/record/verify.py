@@ -153,7 +153,6 @@ class Check:
             self._report.findings_omitted += 1
 
     def take(self, place: SegmentFile, line: bytes) -> None:
-        """Check the next line."""
         before, self._place = self._place, place
         link = read_link(line) if line.endswith(b"\n") else None
         if place != before:
@@ -273,7 +272,6 @@ class Check:
             self.add_finding("retired", link.seq, text)
 
     def end(self, segments: int, *, is_still: bool) -> VerifyReport:
-        """Finish the check and return the report."""
         report, last = self._report, self._last
         report.segments = segments
         for finding in self._torn:
