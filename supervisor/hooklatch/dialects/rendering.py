@@ -17,7 +17,13 @@ import msgspec
 from hooklatch.dialects.dialect import Dialect, Style
 from hooklatch.dialects.exits import write_exit
 from hooklatch.dialects.translation import is_same, list_known_keys, overlay_context
-from hooklatch.dialects.verdict_mapping import MappedDecision, express_patch, list_outcomes, settle_native_decision
+from hooklatch.dialects.verdict_mapping import (
+    MappedDecision,
+    express_patch,
+    is_outcome_of,
+    list_outcomes,
+    settle_native_decision,
+)
 
 __all__ = ["NativeAnswer", "render_decision"]
 
@@ -151,11 +157,6 @@ def build_claim_results(
     else:
         claim = {"success": True, "message": None, "modified_data": {word: value}, "should_continue": True}
     return [*results, claim] if place is None else [*results[:place], claim]
-
-
-def is_outcome_of(outcome: Mapping[str, Any], decision: WireDecision) -> bool:
-    hook = decision.get("hook")
-    return hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decision.get("layer")
 
 
 def build_result(mapped: MappedDecision, outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,13 +25,9 @@ from hooklatch.dialects.dialect import OUTPUT_WORDS, REFUSALS, Dialect, NativeEv
 from hooklatch.dialects.translation import MISSING, find_at_path, is_same
 
 __all__ = [
-    "STRICTER",
-    "MappedDecision",
-    "express_patch",
-    "format_refusal_reason",
-    "list_outcomes",
+    "STRICTER", "MappedDecision", "express_patch", "format_refusal_reason", "is_outcome_of", "list_outcomes",
     "settle_native_decision",
-]
+]  # fmt: skip
 
 STRICTER: Final[dict[str, tuple[str, ...]]] = {
     "ask": ("ask", "deny", "halt"),
@@ -161,6 +157,12 @@ def find_given_value(event: NativeEvent, payload: Mapping[str, Any], path: str) 
     """Return the value that a native payload has for a canonical path, None if it has none."""
     value = next((find_at_path(payload, key) for key, own in event.feeds[0].keys.items() if own == path), None)
     return None if value is MISSING else value
+
+
+def is_outcome_of(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> bool:
+    """Return whether an outcome is that of the hook that decided."""
+    hook = decision.get("hook")
+    return hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decision.get("layer")
 
 
 def list_outcomes(decision: Mapping[str, Any]) -> list[dict[str, Any]]:
