@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from hooklatch.environments import store
 from hooklatch.environments.interpreter import (
     Mark,
     ProgramOutput,
@@ -35,16 +36,6 @@ from hooklatch.environments.interpreter import (
 )
 from hooklatch.environments.making import EnvironmentRecipe, find_python, make_environment
 from hooklatch.environments.requirements import add_lock_file, read_requirements
-from hooklatch.environments.store import (
-    READY,
-    is_ready,
-    lock_environment,
-    lock_if_ready,
-    make_root,
-    note_environment_use,
-    remove_unused_environments,
-    wait_for_environment_lock,
-)
 from hooklatch.errors import describe_error, locate_error
 from hooklatch.processes.environment_slot import EnvironmentFaultError, EnvironmentProduct, Requirements
 from hooklatch.processes.guardian import Interpreter
@@ -142,8 +133,8 @@ class SourceEnvironments:
             for environment in self._environments.values():
                 if environment.lock is not None:
                     with suppress(FileNotFoundError):  # removed by hand
-                        note_environment_use(environment.interpreter.prefix)
-            await in_thread(remove_unused_environments, self.folder)
+                        store.note_environment_use(environment.interpreter.prefix)
+            await in_thread(store.remove_unused_environments, self.folder)
         except OSError as error:
             logger.warning("unused environments are not removed: %s", describe_error(error))
 
@@ -188,7 +179,7 @@ class SourceEnvironments:
             folder = os.path.join(self.folder, key)
             if (build := self._builds.get(key)) is not None:
                 self._wait_or_fail(build, may_make=may_make)
-            lock = await in_thread(lock_if_ready, folder)
+            lock = await in_thread(store.lock_if_ready, folder)
             if lock is None:
                 if not may_make:
                     raise EnvironmentFaultError(
@@ -244,7 +235,7 @@ class SourceEnvironments:
     def _mark_unready(self, folder: str, python: str) -> bool:
         """Let an environment be made anew, unless another process uses it; return whether it will be."""
         try:
-            lock = lock_environment(folder, fcntl.LOCK_EX)
+            lock = store.lock_environment(folder, fcntl.LOCK_EX)
         except OSError:  # its users are unknown
             return False
         used = {environment.interpreter.python for environment in self._environments.values()}
@@ -252,7 +243,7 @@ class SourceEnvironments:
             return False
         try:
             with suppress(OSError):
-                os.unlink(os.path.join(folder, READY))
+                os.unlink(os.path.join(folder, store.READY))
         finally:
             if lock is not None:
                 os.close(lock)
@@ -358,14 +349,14 @@ class SourceEnvironments:
         logger.error("environment not made: %s", describe_error(error), extra=where)
 
     async def _make_locked(self, build: EnvironmentBuild, folder: str) -> None:
-        await in_thread(make_root, self.folder)
-        use_lock = await wait_for_environment_lock(folder, fcntl.LOCK_SH)
+        await in_thread(store.make_root, self.folder)
+        use_lock = await store.wait_for_environment_lock(folder, fcntl.LOCK_SH)
         try:
             # Not the lock that users hold: if the directory was removed by hand, they run on, and one of them may wait
             # for this very build.
-            lock = await wait_for_environment_lock(folder, fcntl.LOCK_EX, "making")
+            lock = await store.wait_for_environment_lock(folder, fcntl.LOCK_EX, "making")
             try:
-                if not is_ready(folder):  # another daemon of this user may have made it
+                if not store.is_ready(folder):  # another daemon of this user may have made it
                     await make_environment(build.recipe, folder, build.output)
             finally:
                 os.close(lock)
