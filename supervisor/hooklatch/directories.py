@@ -6,9 +6,9 @@ import fcntl
 import os
 from contextlib import suppress
 
-from hooklatch.files import open_regular
+from hooklatch.files import create_anew, open_regular
 
-__all__ = ["LockedError", "lock_directory", "sync_folder"]
+__all__ = ["LockedError", "lock_directory", "replace_file", "sync_folder"]
 
 
 class LockedError(Exception):
@@ -40,6 +40,30 @@ def lock_directory(folder: str, name: str) -> int:
     with suppress(OSError):  # fails on a full disk; the pid is only informational
         os.pwrite(fd, b"%-10d\n" % os.getpid(), 0)
     return fd
+
+
+def replace_file(path: str, data: bytes, *, temporary: str | None = None) -> None:
+    """Write a file that only this user can read.  After a crash at any moment there is the old one or this one, whole.
+
+    Several processes that may write it at once name a `temporary` file each.
+
+    Raises:
+        OSError: it may not be on the disk.
+    """
+    new = temporary or f"{path}.new"
+    fd = create_anew(new)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(fd, 0o600)  # also where an odd umask took rights from the owner
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        os.replace(new, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
+    sync_folder(os.path.dirname(path) or ".")
 
 
 def sync_folder(folder: str) -> None:

@@ -108,7 +108,6 @@ def make_notification(guard: Guard, event: str, keys: tuple[str, ...]) -> Callba
 
 
 def build_tool_answer(ruling: ProceedRuling | AskRuling | RefuseRuling) -> dict[str, Any]:
-    """Return the answer to PreToolUse."""
     specific: dict[str, Any] = {"hookEventName": "PreToolUse"}
     match ruling:
         case RefuseRuling(text=text, halts=halts):

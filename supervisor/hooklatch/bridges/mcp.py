@@ -26,6 +26,7 @@ from anyio.abc import Process, TaskGroup
 
 from hooklatch.bridges.guard import Guard
 from hooklatch.bridges.rulings import ProceedRuling, Ruling, SdkAbilities
+from hooklatch.core.light_json import is_object, parse_json
 from hooklatch_worker.sandbox.children import make_user_environment
 
 __all__ = [
@@ -79,25 +80,12 @@ def read_strictly(line: bytes) -> Message:
             object, as a batch, which no client needs any more.
     """
     try:
-        value: object = json.loads(
-            line.decode(), object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant
-        )
+        value = parse_json(line.decode())
     except (ValueError, RecursionError) as problem:
         raise UnreadableMessageError(f"not a message: {problem}") from None
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise UnreadableMessageError("a message is one JSON object; batches are not accepted", INVALID_REQUEST)
-    return cast("Message", value)
-
-
-def refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key occurs twice in one object")
-    return found
-
-
-def refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
+    return value
 
 
 def encode_message(message: Message) -> bytes:
@@ -135,7 +123,6 @@ def read_call(message: Message, server: str | None) -> CallRequest:
 
 
 def replace_arguments(message: Message, arguments: dict[str, Any]) -> Message:
-    """Return the call with other arguments."""
     return {**message, "params": {**message["params"], "arguments": arguments}}
 
 
@@ -146,7 +133,6 @@ def make_refused_result(identity: Id, text: str) -> Message:
 
 
 def make_error_message(message: object, problem: UnreadableMessageError) -> Message:
-    """Return the answer to a message that is not passed on."""
     identity = cast("Message", message).get("id") if isinstance(message, dict) else None
     usable = identity if isinstance(identity, str | int) and not isinstance(identity, bool) else None
     return {"jsonrpc": "2.0", "id": usable, "error": {"code": problem.code, "message": f"hooklatch: {problem}"}}

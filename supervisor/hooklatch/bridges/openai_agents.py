@@ -51,16 +51,11 @@ def guarded(guard: Guard, agent: Agent[Any]) -> Agent[Any]:
     """
     for server in agent.mcp_servers:
         # The server is the caller's own object: what an earlier guard left on it, which may be over, is replaced.
-        others = [
-            guardrail for guardrail in server.tool_input_guardrails or [] if not isinstance(guardrail, OurGuardrail)
-        ]
+        before, after = server.tool_input_guardrails or [], server.tool_output_guardrails or []
+        others = [guardrail for guardrail in before if not isinstance(guardrail, OurGuardrail)]
         server.tool_input_guardrails = [*others, tool_guardrail(guard)]
-        after = [
-            guardrail
-            for guardrail in server.tool_output_guardrails or []
-            if not isinstance(guardrail, OurResultGuardrail)
-        ]
-        server.tool_output_guardrails = [*after, result_guardrail(guard)]
+        others_after = [guardrail for guardrail in after if not isinstance(guardrail, OurResultGuardrail)]
+        server.tool_output_guardrails = [*others_after, result_guardrail(guard)]
     return agent.clone(
         tools=guarded_tools(guard, agent.tools), input_guardrails=[*agent.input_guardrails, prompt_guardrail(guard)]
     )

@@ -209,10 +209,8 @@ class Session(SessionOperations):
     ) -> list[Registration[Coroutine[Any, Any, int]]]:
         """Register hooks at once, all or none: definitions, or (event, function, options). See `register`."""
         answer = await self.run_steps(self._registering(hooks, scope))
-        return [
-            Registration(hook_id, answer.revision, partial(self.unregister, hook_id, scope=scope))
-            for hook_id in answer.ids
-        ]
+        unregister = partial(self.unregister, scope=scope)
+        return [Registration(hook_id, answer.revision, partial(unregister, hook_id)) for hook_id in answer.ids]
 
     def announcements(self) -> Announcements:
         """Return the announcements from now on. The first `async for` subscribes to the registry if needed."""

@@ -51,7 +51,7 @@ class SessionTasks:
         self._loop = loop  # asyncio's
         self._starting: object = None
         self._group = anyio.create_task_group()
-        self._begun = anyio.Event()
+        self.begun = anyio.Event()  # from then on tasks can be started
         self._ended = anyio.Event()
         self._is_ending = False
 
@@ -90,14 +90,10 @@ class SessionTasks:
             async with self._group:
                 # The session's end has to be sent to the daemon even if the block was cancelled, so its tasks go on.
                 self._group.cancel_scope.shield = True
-                self._begun.set()
+                self.begun.set()
                 await anyio.sleep_forever()
         finally:
             self._ended.set()
-
-    async def wait_begun(self) -> None:
-        """Return once tasks can be started."""
-        await self._begun.wait()
 
     async def aclose(self) -> None:
         """Cancel every task, and wait until all have ended."""
@@ -141,7 +137,7 @@ async def open_tasks() -> AsyncGenerator[SessionTasks]:
             # `run_until_complete`, and closed in another, and any number of sessions in any order.
             _root = loop.create_task(tasks.run())  # keeps the task alive: the loop has only a weak reference
         stack.push_async_callback(tasks.aclose)
-        await tasks.wait_begun()
+        await tasks.begun.wait()
         yield tasks
 
 
@@ -165,16 +161,15 @@ def find_running_loop() -> asyncio.AbstractEventLoop:
 async def call_function(function: Callable[..., object], argument: object) -> object:
     """Call a function of the user: an async one directly, any other in a thread; await what either returns."""
     try:
-        result = function(argument) if is_async(function) else await call_in_thread(function, argument)
+        if is_async(function):
+            result = function(argument)
+        else:
+            result = await anyio.to_thread.run_sync(function, argument, abandon_on_cancel=True)
         return await result if inspect.isawaitable(result) else result
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
             raise
         raise RuntimeError("it waited for a task that was cancelled") from None
-
-
-async def call_in_thread(function: Callable[..., object], argument: object) -> object:
-    return await anyio.to_thread.run_sync(function, argument, abandon_on_cancel=True)
 
 
 def is_cancelled() -> bool:
@@ -287,7 +282,7 @@ class AsyncLink(SessionLink):
         sent = 0 if self._unsent else self._write_some(line)
         if sent < len(line):
             if not self._unsent:
-                self._exchange.begin_sending(time.monotonic())
+                self._exchange.pulse.begin(time.monotonic())
                 self._watch()
             self._unsent += memoryview(line)[sent:]
             self._has_unsent.set()
@@ -299,10 +294,10 @@ class AsyncLink(SessionLink):
                 await self._has_unsent.wait()
             await anyio.wait_writable(self._socket)
             if sent := self._write_some(self._unsent):  # the buffer was full, and the daemon made room: a sign of life
-                self._exchange.heard(time.monotonic())
+                self._exchange.pulse.heard(time.monotonic())
                 del self._unsent[:sent]
                 if not self._unsent:
-                    self._exchange.finish_sending()
+                    self._exchange.pulse.finish()
 
     def _watch(self) -> None:
         if not self._is_watched:
@@ -311,8 +306,8 @@ class AsyncLink(SessionLink):
 
     async def _watch_pulse(self) -> None:
         """Check the daemon's pulse while a request or a line waits, so that a session without any never wakes up."""
-        while self.failure is None and self._exchange.due < inf:
-            await anyio.sleep(max(0.0, self._exchange.due - time.monotonic()))
+        while self.failure is None and self._exchange.pulse.due < inf:
+            await anyio.sleep(max(0.0, self._exchange.pulse.due - time.monotonic()))
             if ping := self._exchange.check(time.monotonic()):
                 self._start_send(ping)
         self._is_watched = False
@@ -418,13 +413,9 @@ class AsyncReconnector(SessionReconnector[AsyncLink, anyio.Event]):
 
     def make_link(self, connection: socket.socket) -> AsyncLink:
         link = AsyncLink(
-            connection,
-            self.tasks,
-            self.state.liveness,
-            serve=self._serve,
-            announce=self.announce,
+            connection, self.tasks, self.state.liveness, serve=self._serve, announce=self.announce,
             skipped=self.state.skipped,
-        )
+        )  # fmt: skip
         self.tasks.start_soon(link.run)
         return link
 

@@ -28,7 +28,6 @@ from hooklatch.client.protocol.exchange import (
     SkippedCounts,
     describe_exception,
     encode_answer,
-    make_served_event,
 )
 from hooklatch.client.protocol.fires import Steps
 from hooklatch.client.protocol.liveness import Liveness, compute_backoff
@@ -36,7 +35,7 @@ from hooklatch.client.protocol.operations import introduce_session
 from hooklatch.client.protocol.session_state import SessionState
 from hooklatch.client.sockets import connect_to_first, make_poll
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, SessionClosedError
-from hooklatch_worker.author.events import Event
+from hooklatch_worker.author.events import Event, build_event
 
 __all__ = ["FAREWELL", "SessionLink", "SessionReconnector"]
 
@@ -304,7 +303,8 @@ class SessionReconnector(Generic[Link, Signal]):
         definition = self.state.hooks.served(call.hook)
         if definition is None or definition.function is None:
             raise LookupError(f"this client serves no hook {call.hook!r}")
-        return definition.function, make_served_event(call)
+        event = build_event(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
+        return definition.function, event
 
     def encoded(self, answer: object) -> bytes:
         """Encode what a served function returned."""

@@ -44,26 +44,14 @@ def connect_to_first(
         deadline = time.monotonic() + budget
         try:
             for attempts in count():
-                if (connection := attempt_connect(path, daemon_uid)) is not None:
-                    return connection
+                with suppress(BlockingIOError):  # the backlog is full, and a later attempt may succeed
+                    return open_connection(path, daemon_uid)
                 if time.monotonic() >= deadline:
                     raise TimeoutError(f"its backlog was full for {budget:g} s")
                 yield compute_crowd_delay(attempts)
         except OSError as error:
             failures.append((path, error))
     raise DaemonUnreachableError.at(failures)
-
-
-def attempt_connect(path: str, daemon_uid: int | None) -> socket.socket | None:
-    """Return a connected non-blocking socket, or None if the backlog is full and a later attempt may succeed.
-
-    Raises:
-        OSError: nothing listens there, or another user does.
-    """
-    try:
-        return open_connection(path, daemon_uid)
-    except BlockingIOError:
-        return None
 
 
 def make_poll(connection: socket.socket) -> select.poll:

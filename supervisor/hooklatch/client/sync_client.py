@@ -175,10 +175,8 @@ class SyncSession(SessionOperations):
     def register_all(self, hooks: Sequence[HookItem], *, scope: Scope = "session") -> list[Registration[int]]:
         """Register hooks at once, all or none: definitions, or (event, function, options). See `register`."""
         answer = self.run_steps(self._registering(hooks, scope))
-        return [
-            Registration(hook_id, answer.revision, partial(self.unregister, hook_id, scope=scope))
-            for hook_id in answer.ids
-        ]
+        unregister = partial(self.unregister, scope=scope)
+        return [Registration(hook_id, answer.revision, partial(unregister, hook_id)) for hook_id in answer.ids]
 
     def announcements(self) -> SyncAnnouncements:
         """Return the announcements from now on. The first `for` subscribes to the registry if needed."""

@@ -107,7 +107,7 @@ class SyncLink(SessionLink):
 
     def _line_timeouts(self) -> float:
         with self._state:
-            return max(0.0, self._exchange.due - time.monotonic())
+            return max(0.0, self._exchange.pulse.due - time.monotonic())
 
     def _check(self, deadline: float = inf) -> None:
         with self._state:
@@ -117,10 +117,6 @@ class SyncLink(SessionLink):
                 self._send_all(line, deadline)
             finally:
                 self._sending.release()
-
-    def _heard(self) -> None:
-        with self._state:
-            self._exchange.heard(time.monotonic())
 
     def _read_once(self, timeout: float | None) -> None:
         if is_ready(self._socket, select.POLLIN, timeout):
@@ -160,7 +156,10 @@ class SyncLink(SessionLink):
         with self._watching_pulse():
             while unsent and self.failure is None:
                 if is_ready(self._socket, select.POLLOUT, self._pause(deadline)):
-                    self._heard()  # the buffer was full, and the daemon made room: a sign of life
+                    with self._state:
+                        self._exchange.pulse.heard(
+                            time.monotonic()
+                        )  # the daemon made room in a full buffer: a sign of life
                     unsent = unsent[self._write_some(unsent) :]
                 elif time.monotonic() >= deadline:
                     self.end(DaemonUnreachableError("the daemon did not read in time"))
@@ -171,12 +170,12 @@ class SyncLink(SessionLink):
     def _watching_pulse(self) -> Generator[None]:
         """Have the daemon's pulse checked while this thread waits for the daemon to read."""
         with self._state:
-            self._exchange.begin_sending(time.monotonic())
+            self._exchange.pulse.begin(time.monotonic())
         try:
             yield
         finally:
             with self._state:
-                self._exchange.finish_sending()
+                self._exchange.pulse.finish()
 
     def _pause(self, deadline: float) -> float:
         return max(0.0, min(1.0, self._line_timeouts(), deadline - time.monotonic()))

@@ -4,37 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from hooklatch.dialects.dialect import Answers, Dialect, EventMapping, NativeEvent, feed
+from hooklatch.dialects.dialect import Answers, Dialect, EventMapping, NativeEvent, feed, keep_names
 
 __all__ = ["BEAM"]
 
 # The context map has the same keys at every event.  All of them are fields, so context from hooks cannot replace any.
 CONTEXT = {
-    "session_id": "session_id",
-    "tool_name": "tool_name",
-    "tool_input": "tool_input",
-    "tool_use_id": "tool_use_id",
-    "agent_id": "agent_id",
-    "agent_type": "agent_type",
-    "content": "content",
+    **keep_names(
+        "session_id", "tool_name", "tool_input", "tool_use_id", "agent_id", "agent_type", "content", "duration_ms",
+        "stop_hook_active", "prompt", "params", "interrupt", "category", "permission_id", "metadata", "system_info",
+        "reason", "reload_type", "status",
+    ),
     "stop_reason": "finish_reason",
-    "duration_ms": "duration_ms",
-    "stop_hook_active": "stop_hook_active",
-    "prompt": "prompt",
-    "params": "params",
     "permission_prompt_tool_name": "prompt_tool_name",
     "permission_suggestions": "suggestions",
     "updated_permissions": "permissions",
-    "interrupt": "interrupt",
-    "category": "category",
-    "permission_id": "permission_id",
-    "metadata": "metadata",
     "agent_transcript_path": "transcript_path",
-    "system_info": "system_info",
-    "reason": "reason",
-    "reload_type": "reload_type",
-    "status": "status",
-}
+}  # fmt: skip
 ENDS_AT = frozenset({"deny", "ask", "halt"})
 REFUSE = {"deny": "deny", "ask": "ask"}
 

@@ -24,8 +24,8 @@ from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
     "OUTPUT_WORDS", "REFUSALS", "Answers", "Dialect", "EventMapping", "InvalidDialectError", "Matching",
-    "NativeEvent", "Style", "UnknownNativeEventError", "validate_dialect", "feed", "order_dialect_hooks", "is_due",
-    "adapt_spec",
+    "NativeEvent", "Style", "UnknownNativeEventError", "validate_dialect", "feed", "keep_names", "order_dialect_hooks",
+    "is_due", "adapt_spec",
 ]  # fmt: skip
 
 Matching: TypeAlias = Literal["none", "search", "full", "exact_or_search"]
@@ -138,6 +138,11 @@ def feed(event: str, keys: dict[str, str] | None = None, **axes: Any) -> EventMa
     """Return a feed of a standard event; its verdicts and match field come from the catalogue."""
     spec = Catalogue.standard()[event]
     return EventMapping(event=event, keys=keys or {}, verdicts=spec.verdicts, match=spec.match, **axes)
+
+
+def keep_names(*names: str) -> dict[str, str]:
+    """Return the map of keys that the other system calls as the catalogue does."""
+    return {name: name for name in names}
 
 
 def validate_dialect(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:

@@ -11,6 +11,7 @@ __all__ = ["ETHOS"]
 SESSION = {"sessionId": "session_id", "sessionKey": "session_key", "personalityId": "personality_id"}
 CHILD = {"parentSessionId": "parent_session_id", "childSessionId": "subagent_id", "personalityId": "personality_id"}
 CALL = {"sessionId": "session_id", "toolCallId": "tool_use_id", "toolName": "tool_name", "voiceOrigin": "voice_origin"}
+MODEL = {"model": "model_id", "turnNumber": "turn", "requestId": "request_id"}
 # Each handler receives the original, the first value of a key wins, all handlers run, and then `error` decides.
 MODIFYING: Final[dict[str, Any]] = {"view": "original", "combine": "first_wins", "ends_at": frozenset[str]()}
 
@@ -43,19 +44,9 @@ ETHOS: Final = Dialect(
             {"history": "history"},
             {"prepend_system": "prependSystem", "append_system": "appendSystem", "override_system": "overrideSystem"},
         ),
-        "before_llm_call": make_void_event(
-            "model_request", {"model": "model_id", "turnNumber": "turn", "requestId": "request_id"}
-        ),
+        "before_llm_call": make_void_event("model_request", MODEL),
         "after_llm_call": make_void_event(
-            "model_response",
-            {
-                "model": "model_id",
-                "turnNumber": "turn",
-                "requestId": "request_id",
-                "usage": "usage",
-                "finishReason": "finish_reason",
-                "durationMs": "duration_ms",
-            },
+            "model_response", {**MODEL, "usage": "usage", "finishReason": "finish_reason", "durationMs": "duration_ms"}
         ),
         "before_tool_call": make_modifying_event(
             "pre_tool_use", {**CALL, "args": "tool_input"}, {"tool_input": "args"}, **MODIFYING

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hooklatch.dialects.dialect import Answers, Dialect, EventMapping, NativeEvent, feed
+from hooklatch.dialects.dialect import Answers, Dialect, EventMapping, NativeEvent, feed, keep_names
 
 __all__ = ["EXATHENA"]
 
-SESSION = {"session_id": "session_id", "parent_session_id": "parent_session_id"}
-CALL = {"tool_name": "tool_name", "tool_use_id": "tool_use_id"}
+SESSION = keep_names("session_id", "parent_session_id")
+CALL = keep_names("tool_name", "tool_use_id")
 ARGUMENTS = {**CALL, "arguments": "tool_input"}
 SUBAGENT = {"subagent_id": "subagent_id", "agent": "agent_type", "isolation": "isolation"}
+END = keep_names("finish_reason", "result")
+CHAT = {**SESSION, **keep_names("request", "messages")}
 HALT = {"halt": "halt"}
 REFUSE = {"deny": "deny", "halt": "halt"}
 INJECT = {"inject": "inject"}
@@ -31,9 +33,7 @@ def make_gate_event(*feeds: EventMapping, words: dict[str, str], patch: dict[str
 
 EVENTS: Final[dict[str, Any]] = {
     "SessionStart": make_listening_event("session_start", {**SESSION, "source": "source"}, **INJECT),
-    "SessionEnd": make_listening_event(
-        "session_end", {**SESSION, "finish_reason": "finish_reason", "result": "result"}
-    ),
+    "SessionEnd": make_listening_event("session_end", {**SESSION, **END}),
     "UserPromptSubmit": make_gate_event(
         # Each hook is given the prompt as it came, and the last one's transform counts.
         feed("user_prompt_submit", {**SESSION, "prompt": "prompt"}, view="original", combine="last_wins"),
@@ -42,25 +42,12 @@ EVENTS: Final[dict[str, Any]] = {
     ),
     "PreIteration": make_listening_event(
         "pre_iteration",
-        {
-            **SESSION,
-            "iteration": "iteration",
-            "unproductive_iterations": "unproductive_iterations",
-            "fingerprint": "fingerprint",
-        },
+        {**SESSION, **keep_names("iteration", "unproductive_iterations", "fingerprint")},
         **INJECT,
     ),
     "ChatParams": make_gate_event(
-        feed(
-            "pre_model", {**SESSION, "request": "request", "messages": "messages"}, fills={"model_id": "request.model"}
-        ),
-        feed(
-            "model_request",
-            {**SESSION, "request": "request", "messages": "messages"},
-            fills={"model_id": "request.model"},
-            flow="sequential",
-            when="passed",
-        ),
+        feed("pre_model", CHAT, fills={"model_id": "request.model"}),
+        feed("model_request", CHAT, fills={"model_id": "request.model"}, flow="sequential", when="passed"),
         words=HALT,
     ),
     "PreToolUse": make_gate_event(feed("pre_tool_use", CALL, gathers="tool_input", nested="arguments"), words=REFUSE),
@@ -71,27 +58,23 @@ EVENTS: Final[dict[str, Any]] = {
     "PermissionRequest": make_gate_event(feed("permission_request", ARGUMENTS), words=REFUSE),
     "PermissionDenied": make_listening_event("permission_denied", {**ARGUMENTS, "reason": "reason"}, **INJECT),
     "ToolDenied": make_listening_event("permission_denied", {**ARGUMENTS, "denial": "denial"}, **INJECT),
-    "Stop": make_listening_event("stop", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
-    "StopFailure": make_listening_event(
-        "stop_failure", {**SESSION, "finish_reason": "finish_reason", "result": "result"}
-    ),
+    "Stop": make_listening_event("stop", {**SESSION, **END}),
+    "StopFailure": make_listening_event("stop_failure", {**SESSION, **END}),
     "SubagentStart": make_gate_event(
         feed("subagent_start", {**SESSION, **SUBAGENT, "prompt": "prompt"}),
         feed("subagent_started", {**SESSION, **SUBAGENT, "prompt": "prompt"}, flow="sequential", when="passed"),
         words=HALT,
     ),
     "SubagentStop": make_listening_event(
-        "subagent_stop", {**SESSION, **SUBAGENT, "outcome": "outcome", "result": "result"}, **INJECT
+        "subagent_stop", {**SESSION, **SUBAGENT, **keep_names("outcome", "result")}, **INJECT
     ),
     # A run only compacts automatically there, so the trigger has a default that matchers can match.
     "PreCompact": make_gate_event(
-        feed("pre_compact", {"trigger": "trigger", "estimate": "estimate"}, defaults={"trigger": "auto"}), words=HALT
+        feed("pre_compact", keep_names("trigger", "estimate"), defaults={"trigger": "auto"}), words=HALT
     ),
-    "PreCompactStage": make_listening_event("compact_stage", {"stage": "stage", "estimate": "estimate"}, **INJECT),
-    "PostCompact": make_listening_event("post_compact", {"metadata": "metadata"}, **INJECT),
-    "Notification": make_listening_event(
-        "notification", {"message": "message", "notification_type": "notification_type"}, **INJECT
-    ),
+    "PreCompactStage": make_listening_event("compact_stage", keep_names("stage", "estimate"), **INJECT),
+    "PostCompact": make_listening_event("post_compact", keep_names("metadata"), **INJECT),
+    "Notification": make_listening_event("notification", keep_names("message", "notification_type"), **INJECT),
 }
 
 EXATHENA: Final = Dialect(

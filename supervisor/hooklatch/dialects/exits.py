@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.dialects.dialect import NativeEvent
-from hooklatch.dialects.verdict_mapping import MappedDecision
+from hooklatch.dialects.verdict_mapping import MappedDecision, is_outcome_of, list_outcomes
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["format_message_text", "format_outcome_line", "read_exit", "write_exit"]
+__all__ = ["format_message_text", "format_outcome_line", "format_output_value", "read_exit", "write_exit"]
 
 BLOCK: Final = 2
 WARN: Final = 1
@@ -28,12 +28,8 @@ KEYS = frozenset(
 
 def write_exit(mapped: MappedDecision) -> object:
     """Return exit code, streams and outcomes; only exit code 2 blocks, on any event."""
-    outcomes = [
-        exit_outcome(outcome, mapped)
-        for decision in mapped.decisions
-        for outcome in cast("list[dict[str, Any]]", decision.get("outcomes") or [])
-        if not outcome.get("unneeded")
-    ]
+    given = [outcome for decision in mapped.decisions for outcome in list_outcomes(decision)]
+    outcomes = [exit_outcome(outcome, mapped) for outcome in given if not outcome.get("unneeded")]
     notes = [note for decision in mapped.decisions for note in cast("list[str]", decision.get("warnings") or [])]
     is_noted = bool(notes) or any(outcome["decision"] != "pass" for outcome in outcomes)
     stdout = "" if mapped.is_refusal else write_output(mapped)
@@ -67,6 +63,7 @@ def write_output(mapped: MappedDecision) -> str:
 
 
 def format_output_value(value: object) -> str:
+    """Return a value as text: a text as it is, nothing for none, else JSON."""
     return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
 
 
@@ -102,10 +99,7 @@ def exit_outcome(outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str
 
 
 def exit_verdict(outcome: Mapping[str, Any], mapped: MappedDecision) -> str:
-    decider = mapped.decider
-    hook = decider.get("hook")
-    is_decider = hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decider.get("layer")
-    if mapped.is_refusal and is_decider and not outcome.get("observed"):
+    if mapped.is_refusal and is_outcome_of(outcome, mapped.decider) and not outcome.get("observed"):
         return "block"
     if outcome.get("outcome") == "answered":
         has_complained = outcome.get("verdict") in ("deny", "ask", "halt") or outcome.get("exit_code") not in (None, 0)

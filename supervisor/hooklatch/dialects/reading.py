@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.dialects.dialect import Dialect, EventMapping, NativeEvent, Style
-from hooklatch.dialects.exits import read_exit
+from hooklatch.dialects.exits import format_output_value, read_exit
 from hooklatch.dialects.translation import is_same, list_known_keys, translate_to_canonical
 from hooklatch.dialects.verdict_mapping import STRICTER
 from hooklatch_worker.author.verdicts import GarbageError
@@ -77,14 +77,10 @@ def make_refusal_answer(context: AnswerContext, verdict: str, reason: object) ->
     """Return a refusal, or the nearest stricter one that the event has; on an event that is not a gate, a warning."""
     word = next((word for word in STRICTER[verdict] if word in context.feed.verdicts), None)
     if word is None or (word == "halt" and verdict != "halt" and not context.feed.fails_closed):
-        return {"warnings": [f"{verdict} means nothing on {context.name} and was ignored: {format_reason(reason)}"]}
-    return {"verdict": word, "reason": format_reason(reason)}
-
-
-def format_reason(reason: object) -> str:
-    if isinstance(reason, str):
-        return reason
-    return "" if reason is None else msgspec.json.encode(reason).decode()
+        return {
+            "warnings": [f"{verdict} means nothing on {context.name} and was ignored: {format_output_value(reason)}"]
+        }
+    return {"verdict": word, "reason": format_output_value(reason)}
 
 
 def convert_pair(answer: object) -> object:
@@ -189,11 +185,9 @@ def read_word(context: AnswerContext, word: str, carried: object) -> dict[str, A
     answers = context.event.answers
     for verdict in {*answers.words, "deny", "halt"}:
         if word == answers.words.get(verdict, verdict):
-            return (
-                {"verdict": "claim", "value": carried}
-                if verdict == "claim"
-                else make_refusal_answer(context, verdict, carried)
-            )
+            if verdict == "claim":
+                return {"verdict": "claim", "value": carried}
+            return make_refusal_answer(context, verdict, carried)
     for output, key in answers.outputs.items():
         if word == key:
             return {output: carried}
@@ -225,33 +219,23 @@ def read_results(context: AnswerContext, answer: object) -> dict[str, Any]:
     message, data = result.get("message"), result.get("modified_data")
     if not is_well and continues:
         # A failure without a refusal: on a gate, a guard could not decide; elsewhere the hook is skipped.
-        failure = f"the hook on {context.name} reports an error"
-        raise GarbageError(
-            format_reason(message) or failure
-            if not context.feed.fails_closed
-            else f"{failure}: {format_reason(message)}"
-        )
+        reason, failure = format_output_value(message), f"the hook on {context.name} reports an error"
+        raise GarbageError(f"{failure}: {reason}" if context.feed.fails_closed else reason or failure)
     if "claim" in context.event.answers.words:
         return read_claiming_result(context, message, data, continues=continues)
-    if context.feed.fails_closed:
-        if not continues:
-            return make_refusal_answer(context, "deny", message)
-    elif not context.event.answers.patch and data is not None:
-        warning = f"modified data on {context.name} has no effect; it was ignored"
-        return {"warnings": [warning], **make_chain_end(continues=continues, message=message)}
+    if context.feed.fails_closed and not continues:
+        return make_refusal_answer(context, "deny", message)
+    end = make_chain_end(continues=continues, message=message)
+    if not context.feed.fails_closed and not context.event.answers.patch and data is not None:
+        return {"warnings": [f"modified data on {context.name} has no effect; it was ignored"], **end}
     changes, ignored = select_known_changes(context, require_object(context, data) if data is not None else {})
-    warnings = {"warnings": [format_reason(message)]} if not is_well and message else {}
-    return {
-        **translate_patch(context, changes),
-        **ignored,
-        **warnings,
-        **make_chain_end(continues=continues, message=message),
-    }
+    warnings = {"warnings": [format_output_value(message)]} if not is_well and message else {}
+    return {**translate_patch(context, changes), **ignored, **warnings, **end}
 
 
 def make_chain_end(*, continues: bool, message: object) -> dict[str, Any]:
     """Return the end of the chain, if it ends, and the hook's message, which is shown with any decision."""
-    reason = {"reason": format_reason(message)} if message or not continues else {}
+    reason = {"reason": format_output_value(message)} if message or not continues else {}
     return reason if continues else {"last": True, **reason}
 
 

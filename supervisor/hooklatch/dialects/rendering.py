@@ -17,7 +17,13 @@ import msgspec
 from hooklatch.dialects.dialect import Dialect, Style
 from hooklatch.dialects.exits import write_exit
 from hooklatch.dialects.translation import is_same, list_known_keys, overlay_context
-from hooklatch.dialects.verdict_mapping import MappedDecision, express_patch, settle_native_decision
+from hooklatch.dialects.verdict_mapping import (
+    MappedDecision,
+    express_patch,
+    is_outcome_of,
+    list_outcomes,
+    settle_native_decision,
+)
 
 __all__ = ["NativeAnswer", "render_decision"]
 
@@ -53,11 +59,9 @@ def write_merged(mapped: MappedDecision) -> object:
         flag = answers.words["claim"]
         if mapped.word != "claim":
             return {flag: False}
-        value = mapped.value
-        return {
-            **(cast("dict[str, Any]", value) if isinstance(value, dict) else {} if value is None else {"value": value}),
-            flag: True,
-        }
+        value = {} if mapped.value is None else mapped.value
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {"value": value}
+        return {**fields, flag: True}
     parts = {**mapped.patch, **{answers.outputs[key]: part for key, part in mapped.outputs.items()}}
     return parts if mapped.word == "pass" else {**parts, answers.words[mapped.word]: mapped.reason}
 
@@ -76,11 +80,8 @@ def write_tagged(mapped: MappedDecision) -> object:
                 break
     if not dialect.structured:
         return result
-    return {
-        "result": result,
-        "outputs": build_structured_form(mapped),
-        **(dialect.on_halt if mapped.word == "halt" else {}),
-    }
+    on_halt = dialect.on_halt if mapped.word == "halt" else {}
+    return {"result": result, "outputs": build_structured_form(mapped), **on_halt}
 
 
 def build_structured_form(mapped: MappedDecision) -> dict[str, object]:
@@ -108,9 +109,8 @@ def write_threaded(mapped: MappedDecision) -> object:
     known = list_known_keys(dialect, name)
     for key in sorted(context.keys() & known):
         if native.get(key) != context[key]:
-            mapped.warnings.append(
-                f"the context's {key} was left out: it is a field of {name}, and no guard has seen it"
-            )
+            why = f"it is a field of {name}, and no guard has seen it"
+            mapped.warnings.append(f"the context's {key} was left out: {why}")
     return {"ok": overlay_context(native, context, known)}
 
 
@@ -131,22 +131,18 @@ def write_results(mapped: MappedDecision) -> object:
     merged: dict[str, Any] = {}
     for result in results:
         merged.update(result["modified_data"] or {})
-    if mapped.patch and not is_same(merged, mapped.patch):
-        results = [{**result, "modified_data": None} for result in results]
+    if mapped.patch and is_same(merged, mapped.patch):
+        return results
+    results = [{**result, "modified_data": None} for result in results]
+    if mapped.patch:
         results.append({"success": True, "message": None, "modified_data": mapped.patch, "should_continue": True})
-    elif not mapped.patch:
-        results = [{**result, "modified_data": None} for result in results]
     return results
 
 
 def select_last_outcomes(decision: WireDecision) -> list[dict[str, Any]]:
     """Return one outcome per needed hook; if it was called again, its second answer replaces its first."""
-    outcomes = cast("list[dict[str, Any]]", decision.get("outcomes") or [])
-    return list(
-        {
-            (outcome.get("layer"), outcome.get("hook")): outcome for outcome in outcomes if not outcome.get("unneeded")
-        }.values()
-    )
+    needed = [outcome for outcome in list_outcomes(decision) if not outcome.get("unneeded")]
+    return list({(outcome.get("layer"), outcome.get("hook")): outcome for outcome in needed}.values())
 
 
 def build_claim_results(
@@ -161,11 +157,6 @@ def build_claim_results(
     else:
         claim = {"success": True, "message": None, "modified_data": {word: value}, "should_continue": True}
     return [*results, claim] if place is None else [*results[:place], claim]
-
-
-def is_outcome_of(outcome: Mapping[str, Any], decision: WireDecision) -> bool:
-    hook = decision.get("hook")
-    return hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decision.get("layer")
 
 
 def build_result(mapped: MappedDecision, outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,10 @@ from hooklatch.core.messages import Cause
 from hooklatch.dialects.dialect import OUTPUT_WORDS, REFUSALS, Dialect, NativeEvent
 from hooklatch.dialects.translation import MISSING, find_at_path, is_same
 
-__all__ = ["STRICTER", "MappedDecision", "express_patch", "format_refusal_reason", "settle_native_decision"]
+__all__ = [
+    "STRICTER", "MappedDecision", "express_patch", "format_refusal_reason", "is_outcome_of", "list_outcomes",
+    "settle_native_decision",
+]  # fmt: skip
 
 STRICTER: Final[dict[str, tuple[str, ...]]] = {
     "ask": ("ask", "deny", "halt"),
@@ -156,8 +159,18 @@ def find_given_value(event: NativeEvent, payload: Mapping[str, Any], path: str) 
     return None if value is MISSING else value
 
 
+def is_outcome_of(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> bool:
+    """Return whether an outcome is that of the hook that decided."""
+    hook = decision.get("hook")
+    return hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decision.get("layer")
+
+
+def list_outcomes(decision: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return decision.get("outcomes") or []
+
+
 def find_patcher(decision: Mapping[str, Any], key: str) -> str:
-    for outcome in reversed(cast("list[dict[str, Any]]", decision.get("outcomes") or [])):
+    for outcome in reversed(list_outcomes(decision)):
         if key in (outcome.get("patch") or {}):
             return f"hook {outcome.get('layer')}/{outcome.get('hook')}"
     return "a hook"

@@ -26,19 +26,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from hooklatch.environments.interpreter import Mark, ProgramOutput, examine_interpreter, stamp_interpreter_file
+from hooklatch.environments import store
+from hooklatch.environments.interpreter import (
+    Mark,
+    ProgramOutput,
+    examine_interpreter,
+    stamp_interpreter_file,
+    take_last_lines,
+)
 from hooklatch.environments.making import EnvironmentRecipe, find_python, make_environment
 from hooklatch.environments.requirements import add_lock_file, read_requirements
-from hooklatch.environments.store import (
-    READY,
-    is_ready,
-    lock_environment,
-    lock_if_ready,
-    make_root,
-    note_environment_use,
-    remove_unused_environments,
-    wait_for_environment_lock,
-)
 from hooklatch.errors import describe_error, locate_error
 from hooklatch.processes.environment_slot import EnvironmentFaultError, EnvironmentProduct, Requirements
 from hooklatch.processes.guardian import Interpreter
@@ -136,8 +133,8 @@ class SourceEnvironments:
             for environment in self._environments.values():
                 if environment.lock is not None:
                     with suppress(FileNotFoundError):  # removed by hand
-                        note_environment_use(environment.interpreter.prefix)
-            await in_thread(remove_unused_environments, self.folder)
+                        store.note_environment_use(environment.interpreter.prefix)
+            await in_thread(store.remove_unused_environments, self.folder)
         except OSError as error:
             logger.warning("unused environments are not removed: %s", describe_error(error))
 
@@ -182,7 +179,7 @@ class SourceEnvironments:
             folder = os.path.join(self.folder, key)
             if (build := self._builds.get(key)) is not None:
                 self._wait_or_fail(build, may_make=may_make)
-            lock = await in_thread(lock_if_ready, folder)
+            lock = await in_thread(store.lock_if_ready, folder)
             if lock is None:
                 if not may_make:
                     raise EnvironmentFaultError(
@@ -238,23 +235,21 @@ class SourceEnvironments:
     def _mark_unready(self, folder: str, python: str) -> bool:
         """Let an environment be made anew, unless another process uses it; return whether it will be."""
         try:
-            lock = lock_environment(folder, fcntl.LOCK_EX)
+            lock = store.lock_environment(folder, fcntl.LOCK_EX)
         except OSError:  # its users are unknown
             return False
-        if lock is None and all(
-            environment.interpreter.python != python for environment in self._environments.values()
-        ):
+        used = {environment.interpreter.python for environment in self._environments.values()}
+        if lock is None and python not in used:
             return False
         try:
             with suppress(OSError):
-                os.unlink(os.path.join(folder, READY))
+                os.unlink(os.path.join(folder, store.READY))
         finally:
             if lock is not None:
                 os.close(lock)
         return True
 
     async def _open(self, python: str, *, lock: int | None, requires: tuple[str, ...] = ()) -> SourceEnvironment:
-        """Inspect an interpreter and start its zygote."""
         try:
             if len(self._environments) >= MAX_ENVIRONMENTS:
                 raise EnvironmentFaultError(TOO_MANY.format(MAX_ENVIRONMENTS))
@@ -350,21 +345,18 @@ class SourceEnvironments:
         build.failures += 1
         build.retry_at = trio.current_time() + min(FIRST_WAIT * 2 ** (build.failures - 1), LAST_WAIT)
         build.fault = f"its environment could not be made: {describe_error(error)}"
-        logger.error(
-            "environment not made: %s",
-            describe_error(error),
-            extra={"path": os.path.join(self.folder, build.recipe.key)},
-        )
+        where = {"path": os.path.join(self.folder, build.recipe.key)}
+        logger.error("environment not made: %s", describe_error(error), extra=where)
 
     async def _make_locked(self, build: EnvironmentBuild, folder: str) -> None:
-        await in_thread(make_root, self.folder)
-        use_lock = await wait_for_environment_lock(folder, fcntl.LOCK_SH)
+        await in_thread(store.make_root, self.folder)
+        use_lock = await store.wait_for_environment_lock(folder, fcntl.LOCK_SH)
         try:
             # Not the lock that users hold: if the directory was removed by hand, they run on, and one of them may wait
             # for this very build.
-            lock = await wait_for_environment_lock(folder, fcntl.LOCK_EX, "making")
+            lock = await store.wait_for_environment_lock(folder, fcntl.LOCK_EX, "making")
             try:
-                if not is_ready(folder):  # another daemon of this user may have made it
+                if not store.is_ready(folder):  # another daemon of this user may have made it
                     await make_environment(build.recipe, folder, build.output)
             finally:
                 os.close(lock)
@@ -386,7 +378,7 @@ class SourceEnvironments:
             if not build.is_running and now - build.last_wanted > UNWANTED_AFTER:
                 continue  # its source has other requirements by now, or is gone
             recipe = build.recipe
-            text = build.fault or find_last_line(build.output.output())
+            text = build.fault or take_last_lines(build.output.output(), 1).strip()[:200]
             seconds = round(now - build.started, 1) if build.is_running else 0.0
             statuses.append({
                 "state": "being made" if build.is_running else "failed", "python": recipe.python,
@@ -399,11 +391,6 @@ class SourceEnvironments:
 def describe_making(recipe: EnvironmentRecipe) -> str:
     packages = ", ".join(recipe.requirements.dependencies) or "no packages"
     return f"its environment is being made (Python {recipe.version}, {packages}); see: hooklatch status"
-
-
-def find_last_line(output: bytes) -> str:
-    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
 
 
 PRODUCT = EnvironmentProduct(SourceEnvironments, read_requirements, add_lock_file)

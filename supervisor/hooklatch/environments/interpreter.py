@@ -48,7 +48,7 @@ from hooklatch_worker.sandbox.safety import (
 
 __all__ = [
     "CommandExit", "ProgramOutput", "run_program", "OURS", "SPARES", "Mark", "examine_interpreter",
-    "inspect_in_thread", "stamp_interpreter_file", "read_soabi",
+    "inspect_in_thread", "stamp_interpreter_file", "read_last_line", "read_soabi", "take_last_lines",
 ]  # fmt: skip
 
 # The code of a process between the daemon and the program: it outlives neither of them, and kills all processes that
@@ -88,9 +88,13 @@ class CommandExit(msgspec.Struct, frozen=True):
     output: bytes
 
     def last_lines(self, count: int) -> str:
-        """Return the last lines of its output that are not empty."""
-        text = self.output.decode("utf-8", "replace")
-        return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-count:])
+        return take_last_lines(self.output, count)
+
+
+def take_last_lines(output: bytes, count: int) -> str:
+    """Return the last lines of a program's output that are not empty."""
+    text = output.decode("utf-8", "replace")
+    return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-count:])
 
 
 class ProgramOutput:
@@ -127,7 +131,10 @@ async def run_program(
         # Sealed at its full size: without that, a program that prints without end takes the machine's memory.
         os.ftruncate(output.fd, MAX_WRITTEN)
         fcntl.fcntl(output.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        process = start_program([*keeper_command(), *command], environ, folder, output.fd)
+        process = children.start_child(
+            [*keeper_command(), *command], environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output.fd,
+            stderr=output.fd, start_new_session=True, umask=0o077,
+        )  # fmt: skip
         OWNED.add(process.pid)  # without a checkpoint since its start: a sweep would take it for a stray process
         try:
             code = await wait_for_program(process, timeout)
@@ -142,13 +149,6 @@ async def run_program(
 def keeper_command() -> list[str]:
     path = [os.fspath(entry) or os.getcwd() for entry in sys.path]
     return children.isolated_command(sys.executable, "-S", "-c", KEEPER.format(path=path, daemon=os.getpid()))
-
-
-def start_program(command: list[str], environ: Mapping[str, str], folder: str, output: int) -> subprocess.Popen[bytes]:
-    return children.start_child(
-        command, environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-        start_new_session=True, umask=0o077,
-    )  # fmt: skip
 
 
 async def wait_for_program(process: subprocess.Popen[bytes], timeout: float) -> int | None:
@@ -436,6 +436,7 @@ async def try_out(interpreter: Interpreter, *, fits: bool) -> None:
 
 
 async def read_last_line(python: str, script: str) -> bytes:
+    """Run a script in an interpreter, and return the last line of its output."""
     try:
         command_exit = await run_program(
             isolated_command(python, "-S", "-c", script), OWN.of(os.environ), folder="/", timeout=LOOK_TIMEOUT
@@ -443,11 +444,8 @@ async def read_last_line(python: str, script: str) -> bytes:
     except OSError as error:
         raise EnvironmentFaultError(f"{python} cannot be run: {error.strerror}") from None
     if command_exit.code != 0:
-        ending = (
-            f"ended with code {command_exit.code}"
-            if command_exit.code is not None
-            else f"gave no answer in {LOOK_TIMEOUT:.0f} s"
-        )
+        took_long = command_exit.code is None
+        ending = f"gave no answer in {LOOK_TIMEOUT:.0f} s" if took_long else f"ended with code {command_exit.code}"
         raise EnvironmentFaultError(
             f"{python} is not a Python that runs: it {ending}: {command_exit.last_lines(1)[:200]}"
         )

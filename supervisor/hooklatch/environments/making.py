@@ -16,11 +16,12 @@ from importlib.util import find_spec
 
 import msgspec
 
-from hooklatch.environments.interpreter import SPARES, CommandExit, ProgramOutput, inspect_in_thread, run_program
+from hooklatch.directories import replace_file
+from hooklatch.environments.interpreter import SPARES, ProgramOutput, inspect_in_thread, read_last_line, run_program
 from hooklatch.environments.store import READY
 from hooklatch.processes.environment_slot import EnvironmentFaultError, Requirements
 from hooklatch.threads import in_thread
-from hooklatch_worker.sandbox.children import INSTALLER, OWN, filter_absolute_path, isolated_command
+from hooklatch_worker.sandbox.children import INSTALLER, filter_absolute_path, isolated_command
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file
 
 __all__ = ["EnvironmentRecipe", "find_python", "find_uv", "make_environment"]
@@ -75,11 +76,8 @@ class EnvironmentRecipe(msgspec.Struct, frozen=True):
 def find_uv() -> str | None:
     """Return the path of uv, if it is on the PATH or beside this interpreter, and no other user can write to it."""
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
-    for path in (
-        shutil.which("uv", path=filter_absolute_path(os.environ.get("PATH", os.defpath))),
-        beside,
-        os.path.expanduser("~/.local/bin/uv"),
-    ):
+    on_path = shutil.which("uv", path=filter_absolute_path(os.environ.get("PATH", os.defpath)))
+    for path in (on_path, beside, os.path.expanduser("~/.local/bin/uv")):
         if path is not None and os.access(path, os.X_OK):
             try:
                 check_file(path)
@@ -103,12 +101,8 @@ async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
         command_exit = await run_program(command, INSTALLER.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
         candidates.insert(0, command_exit.last_lines(1) if command_exit.code == 0 else None)
     for path in dict.fromkeys(candidates):
-        if (
-            path
-            and os.path.isabs(path)
-            and (version := await read_maker_version(path))
-            and requirements.admits(version)
-        ):
+        version = await read_maker_version(path) if path and os.path.isabs(path) else None
+        if path and version and requirements.admits(version):
             return path, version, False
     raise EnvironmentFaultError(
         f"no Python here is {requirements.python} (the daemon's own is {own}); install one, so that python3.N is on the"
@@ -119,13 +113,10 @@ async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
 async def read_maker_version(python: str) -> str | None:
     try:
         check_file(python)
-        code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-        command_exit = await run_program(
-            isolated_command(python, "-S", "-c", code), OWN.of(os.environ), folder="/", timeout=FIND_TIMEOUT
-        )
-    except (UnsafeFileError, OSError):
+        code = "import sys; print('%d.%d.%d' % sys.version_info[:3], end='')"
+        return (await read_last_line(python, code)).decode("utf-8", "replace")
+    except (UnsafeFileError, EnvironmentFaultError, OSError):
         return None
-    return command_exit.last_lines(1) if command_exit.code == 0 else None
 
 
 async def make_environment(recipe: EnvironmentRecipe, folder: str, output: ProgramOutput) -> str:
@@ -140,18 +131,9 @@ async def make_environment(recipe: EnvironmentRecipe, folder: str, output: Progr
             [*base, "venv", *options, "--python", recipe.python, folder], variables, folder, output, "uv venv"
         )
         install = [
-            *base,
-            "pip",
-            "install",
-            "--python",
-            python,
-            "--only-binary",
-            ":all:",
-            "--link-mode",
-            "copy",
-            "-r",
-            list_path,
-        ]
+            *base, "pip", "install", "--python", python, "--only-binary", ":all:", "--link-mode", "copy",
+            "-r", list_path,
+        ]  # fmt: skip
     else:
         installer = "pip"
         await run_step(
@@ -175,17 +157,12 @@ async def run_step(
     command: list[str], variables: Mapping[str, str], folder: str, output: ProgramOutput, name: str
 ) -> None:
     try:
-        command_exit: CommandExit = await run_program(
-            command, variables, folder=folder, timeout=STEP_TIMEOUT, output=output
-        )
+        command_exit = await run_program(command, variables, folder=folder, timeout=STEP_TIMEOUT, output=output)
     except OSError as error:
         raise EnvironmentFaultError(f"{name} cannot be run: {error.strerror}") from None
     if command_exit.code != 0:
-        ending = (
-            f"failed with code {command_exit.code}"
-            if command_exit.code is not None
-            else f"took over {STEP_TIMEOUT:.0f} s"
-        )
+        took_long = command_exit.code is None
+        ending = f"took over {STEP_TIMEOUT:.0f} s" if took_long else f"failed with code {command_exit.code}"
         last_output = command_exit.last_lines(SHOWN_LINES).replace("\n", " | ")
         raise EnvironmentFaultError(f"{name} {ending}: {last_output}{find_hint(last_output)}")
 
@@ -213,9 +190,6 @@ def prepare_folder(folder: str, recipe: EnvironmentRecipe) -> str:
 
 
 def sign_environment(folder: str, recipe: EnvironmentRecipe, installer: str) -> None:
-    # Written, synced and renamed last: after a crash at any moment, `ready` stands only in a whole environment.
-    with open(os.path.join(folder, f"{READY}.new"), "wb") as file:
-        file.write(msgspec.json.encode({"by": installer, "made_at": time.time(), **msgspec.structs.asdict(recipe)}))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(os.path.join(folder, f"{READY}.new"), os.path.join(folder, READY))
+    # Written last: after a crash at any moment, `ready` stands only in a whole environment.
+    facts = {"by": installer, "made_at": time.time(), **msgspec.structs.asdict(recipe)}
+    replace_file(os.path.join(folder, READY), msgspec.json.encode(facts))

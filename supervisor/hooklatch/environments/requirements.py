@@ -42,10 +42,7 @@ def read_requirements(code: bytes) -> Requirements | None:
         return validate_requirements(tomllib.loads("\n".join(lines)), first)
     except tomllib.TOMLDecodeError as error:
         raise RequirementsError(f"its `{BEGIN}` block is not TOML: {error}", first) from None
-    except (
-        RecursionError,
-        ValueError,
-    ) as error:  # from the parser: nested too deeply, or a number of thousands of digits
+    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of thousands of digits
         raise RequirementsError(f"its `{BEGIN}` block cannot be read: {error!s:.200}", first) from None
 
 
@@ -92,11 +89,8 @@ def validate_requirements(table: dict[str, Any], line: int) -> Requirements:
     except NoRequirementError as error:
         raise RequirementsError(f"one of its dependencies {error}", line) from None
     try:
-        requirements = Requirements(
-            tuple(sorted({str(dependency) for dependency in parsed})),
-            str(SpecifierSet(python)),
-            read_lock_name(table, line),
-        )
+        names = tuple(sorted({str(dependency) for dependency in parsed}))
+        requirements = Requirements(names, str(SpecifierSet(python)), read_lock_name(table, line))
     except InvalidSpecifier:
         raise RequirementsError(
             f"requires-python is not a version such as '>=3.12', but {python!r:.100}", line

@@ -88,14 +88,9 @@ class PackedBatch(msgspec.Struct, frozen=True):
     unreadable: int = 0
 
 
-class ShippedRecord(msgspec.Struct, frozen=True):
+class ShippedRecord(ChainFields, frozen=True):
     """An entry as it arrived.  `is_whole`: nothing was left out, and its content matches its hash."""
 
-    seq: int
-    prev: str
-    at: str
-    kind: str
-    hash: str
     document: dict[str, Any]
     is_whole: bool
 

@@ -55,7 +55,6 @@ def read_command_target(
 
 
 def suggest_misspelt_keys(entry: Iterable[str], known: frozenset[str]) -> str:
-    """Return a hint for each key that looks misspelt."""
     unknown = [key for key in entry if key not in known]
     return "".join(f"; {key!r} is not known here{near}" for key in unknown if (near := suggest_key(key, known)))
 
@@ -108,11 +107,8 @@ HANDLER_KEYS = frozenset(
 # Claude Code ignores matchers on these.
 UNMATCHED = frozenset({"UserPromptSubmit", "Stop", "TeammateIdle", "TaskCreated", "TaskCompleted", "PostToolBatch"})
 DEFAULT_TIMEOUT = 600.0  # seconds
-DEFAULT_TIMEOUTS = {
-    "UserPromptSubmit": 30.0,
-    "PreModelSwitch": 30.0,
-    "SessionEnd": None,
-}  # all SessionEnd hooks share 1.5 s there
+# All SessionEnd hooks share 1.5 s there.
+DEFAULT_TIMEOUTS = {"UserPromptSubmit": 30.0, "PreModelSwitch": 30.0, "SessionEnd": None}
 NAMES = re.compile(r"[A-Za-z0-9_ ,|-]*")  # a matcher of only these characters is a name or a list of names
 PROVIDED = frozenset({"CLAUDE_PROJECT_DIR"})
 DIFFERENCES = (

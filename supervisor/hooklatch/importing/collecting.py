@@ -217,18 +217,15 @@ class Collector:
         identity: object = [settings.get(key) for key in ("event", "match", *TARGETS)]
         if problem is not None and not any(key in settings for key in TARGETS):
             identity = [settings["event"], entry]
-        for is_bad, text in (
-            (
-                any("\0" in text for text in list_strings(settings)),
-                "it holds a null byte, which no command can contain",
-            ),
-            (not all(map(is_unicode, list_strings(settings))), "it holds characters that are not valid Unicode"),
-        ):
-            if is_bad:
-                settings, problem = {"event": settings["event"]}, problem or text
-        if self.is_disabled and self.kinds[-1:] != [
-            "reasonix"
-        ]:  # the key is Claude Code's: Reasonix ignores it and runs them
+        texts, unusable = list(list_strings(settings)), None
+        if any("\0" in text for text in texts):
+            unusable = "it holds a null byte, which no command can contain"
+        elif not all(map(is_unicode, texts)):
+            unusable = "it holds characters that are not valid Unicode"
+        if unusable is not None:
+            settings, problem = {"event": settings["event"]}, problem or unusable
+        # The key is Claude Code's: Reasonix ignores it and runs them.
+        if self.is_disabled and self.kinds[-1:] != ["reasonix"]:
             settings = {**settings, "enabled": False}
         problem = problem or find_settings_fault(settings)
         identity = None if is_named else identity
@@ -264,10 +261,8 @@ class Collector:
             return MAX_TIMEOUT
         seconds = max(round(value * unit, SETTLED), MIN_TIMEOUT)
         if seconds < HASTY:
-            self.note(
-                place,
-                f"{written} is {format_duration(seconds)}, too short for a command to start; was it meant in seconds?",
-            )
+            too_short = f"{format_duration(seconds)}, too short for a command to start"
+            self.note(place, f"{written} is {too_short}; was it meant in seconds?")
         return seconds
 
 

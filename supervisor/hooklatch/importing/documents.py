@@ -68,11 +68,9 @@ def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> Impor
 def locate_entries(text: str) -> dict[str, int]:
     """Return the line numbers of a JSON document's entries, by place as in messages, without the leading `hooks`."""
     lines = index_json_lines(text)
-    return (
-        lines
-        if "hooks" not in lines
-        else {place.removeprefix("hooks").removeprefix("."): line for place, line in lines.items()}
-    )
+    if "hooks" not in lines:
+        return lines
+    return {place.removeprefix("hooks").removeprefix("."): line for place, line in lines.items()}
 
 
 def decode_document(name: str, data: bytes, collector: Collector) -> str:
@@ -155,7 +153,6 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
 
 
 def read_list(name: str, entries: list[object], collector: Collector) -> None:
-    """Read a list of entries that each name their own event."""
     if not any(isinstance(entry, Mapping) and "event" in entry for entry in entries):
         raise UnreadableFileError(f"{name} is a list, but not of hooks: each needs an event and a command")
     for number, entry in enumerate(entries, 1):

@@ -75,7 +75,6 @@ def read_hook(entry: RadiumEntry, collector: Collector) -> None:
 
 
 def read_common_keys(entry: RadiumEntry, collector: Collector) -> dict[str, Any]:
-    """Read the keys that do not depend on the command."""
     settings: dict[str, Any] = {}
     fitting = max(0, min(entry.priority, MAX_PRIORITY))
     if fitting != entry.priority:

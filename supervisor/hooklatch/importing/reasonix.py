@@ -17,21 +17,10 @@ KIND = "reasonix"
 EVENTS = {theirs: ours for ours, theirs in REASONIX_NAMES.items()}
 KEYS = frozenset(
     {
-        "match",
-        "command",
-        "timeout",
-        "cwd",
-        "description",
-        "event",
-        "args",
-        "shell",
-        "env",
-        "async",
-        "payloadFormat",
-        "amends",
-        "only_judges",
+        "match", "command", "timeout", "cwd", "description", "event", "args", "shell", "env", "async", "payloadFormat",
+        "amends", "only_judges",
     }
-)
+)  # fmt: skip
 MATCHED = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})  # matchers apply to these
 NAMES = re.compile(r"[A-Za-z0-9_-]+(\|[A-Za-z0-9_-]+)*")  # a pattern that is a list of names
 MILLISECONDS = 0.001

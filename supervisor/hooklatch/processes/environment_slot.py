@@ -152,7 +152,6 @@ class EnvironmentSlot:
             await trio.sleep_forever()
 
     async def _remove_unused(self) -> None:
-        """Remove the environments that have long been unused, from time to time."""
         wait = FIRST_TIDY
         while True:
             await trio.sleep(wait)

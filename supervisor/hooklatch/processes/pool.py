@@ -346,7 +346,6 @@ class Pool:
         self._fill()
 
     def _serve_waiting(self) -> None:
-        """Hand idle workers to waiting calls."""
         while self._queue.waiting and (worker := self._next_idle()) and (waiter := self._queue.next()):
             self._busy[self._idle.pop()] = waiter.fire
             waiter.serve(worker)

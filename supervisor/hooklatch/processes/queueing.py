@@ -96,7 +96,6 @@ class CallQueue:
 
     @property
     def _holders(self) -> set[str]:
-        """Return the sessions that hold a worker."""
         return {fire.queue_key for fire in self._busy.values()}
 
     @property

@@ -209,7 +209,6 @@ def read_proportional_bytes(pid: int) -> int:
 
 
 def count_threads(pid: int) -> int:
-    """Return how many threads a process has."""
     return measure_process("threads", pid, lambda: len(os.listdir(f"/proc/{pid}/task")))
 
 

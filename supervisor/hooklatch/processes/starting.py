@@ -97,10 +97,8 @@ class WorkerStarter(msgspec.Struct, eq=False):
                 self.code = msgspec.structs.replace(self.code, build=self._validate_build(loaded), pins=None)
             self.first = loaded
         elif self.source.kind == "file" and loaded.files != self.first.files:
-            text = (
-                "a worker ran other files than the one that proved this build: "
-                f"{describe_source_difference(self.first, loaded)}"
-            )
+            difference = describe_source_difference(self.first, loaded)
+            text = f"a worker ran other files than the one that proved this build: {difference}"
             raise SourceLoadError(text, is_other=True)
 
     def _validate_build(self, loaded: wire.SourceLoaded) -> wire.BuildFiles:
@@ -135,7 +133,7 @@ def describe_source_difference(first: wire.SourceLoaded, loaded: wire.SourceLoad
         ("it alone ran", loaded.files.keys() - first.files.keys()),
         (
             "it ran another version of",
-            {path for path, digest in loaded.files.items() if first.files.get(path, digest) != digest},
+            {path for path, own in loaded.files.items() if first.files.get(path, own) != own},
         ),
     )
     return "; ".join(f"{kind} {', '.join(sorted(paths))}" for kind, paths in kinds if paths)

@@ -167,15 +167,9 @@ def build_patch_entry(patch: Mapping[str, msgspec.Raw], limit: int, redactor: Re
 def are_all_silent(outcomes: Sequence[CallOutcome]) -> bool:
     """Return whether the outcomes hold no text that is recorded otherwise than it is."""
     for outcome in outcomes:
-        if (
-            outcome.message
-            or outcome.patch
-            or outcome.stdout
-            or outcome.stderr
-            or outcome.truncated
-            or outcome.command
-            or outcome.last
-        ):
+        if outcome.message or outcome.patch or outcome.stdout or outcome.stderr:
+            return False
+        if outcome.truncated or outcome.command or outcome.last:
             return False
     return True
 

@@ -44,7 +44,7 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 NEEDLE = b'"payload_kept":"'
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
-NAME = re.compile(r"(\d{16})\.jsonl")
+NAME = re.compile(r"([0-9]{16})\.jsonl")
 
 
 class PayloadFile(NamedTuple):
@@ -81,10 +81,8 @@ def list_files(folder: str) -> list[PayloadFile]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    matches = ((name, match) for name in names if (match := NAME.fullmatch(name)) is not None)
-    return sorted(
-        (PayloadFile(os.path.join(folder, name), int(match[1])) for name, match in matches), key=lambda file: file.first
-    )
+    firsts = sorted(int(match[1]) for match in map(NAME.fullmatch, names) if match is not None)
+    return [PayloadFile.of(folder, first) for first in firsts]
 
 
 def find_payload_places(folder: str, digests: Collection[str], *, since: int = 0) -> dict[str, PayloadSpan]:

@@ -20,15 +20,8 @@ from typing import TYPE_CHECKING
 from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
 from hooklatch.files import create_anew
+from hooklatch.record import payload_files
 from hooklatch.record.entries import FireFacts
-from hooklatch.record.payload_files import (
-    PayloadFile,
-    digest_payload_line,
-    encode_payload_line,
-    list_files,
-    payload_folder,
-    select_excess_files,
-)
 from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.disk_space import DiskStage
@@ -73,7 +66,7 @@ class Payloads:
     """The payloads of one record, and the only writer to their folder."""
 
     def __init__(self, record: str, settings: RecordSettings, *, clock: Clock, now: Clock) -> None:
-        self.folder = payload_folder(record)
+        self.folder = payload_files.payload_folder(record)
         self.fault: str | None = None
         self.kept = self.unkept = 0
         self.are_kept = settings.payloads == "full"
@@ -94,7 +87,7 @@ class Payloads:
     def make_line(self, facts: FireFacts, redactor: Redactor) -> None:
         """Make the line of a fire, while its hooks run."""
         if facts.envelope is not None:
-            facts.line = encode_payload_line(facts.decision_id, facts.envelope, facts.payload, redactor)
+            facts.line = payload_files.encode_payload_line(facts.decision_id, facts.envelope, facts.payload, redactor)
 
     def keep(self, facts: FireFacts, *, seq: int, stage: DiskStage) -> None:
         """Append the line of a fire whose entry has this number or a later one; set the result in its facts."""
@@ -104,7 +97,7 @@ class Payloads:
         reason = line if isinstance(line, str) else self._append(line, seq, stage)
         if isinstance(line, bytes) and reason is None:
             self.kept += 1
-            facts.payload_kept = digest_payload_line(line)
+            facts.payload_kept = payload_files.digest_payload_line(line)
         else:
             self.unkept += 1
             facts.payload_unkept = reason
@@ -143,7 +136,7 @@ class Payloads:
         """
         self._end()
         os.makedirs(self.folder, 0o700, exist_ok=True)
-        path = PayloadFile.of(self.folder, seq).path
+        path = payload_files.PayloadFile.of(self.folder, seq).path
         self._fd = create_anew(path, os.O_APPEND)  # an older file of this number has only lines without an entry
         self._size, self._began_at, self._is_folder_dirty = 0, self._now(), True
 
@@ -172,20 +165,14 @@ class Payloads:
         Raises:
             OSError, RecordError: it failed, or could not be recorded.
         """
-        files, settings = list_files(self.folder), self._settings
-        chosen, size = select_excess_files(
+        files, settings = payload_files.list_files(self.folder), self._settings
+        chosen, size = payload_files.select_excess_files(
             files, settings.payloads_bytes, settings.payloads_age, self._clock(), is_written=self._fd is not None
         )
         if not chosen:
             return
-        remaining_files = files[len(chosen) :]
-        head = append(
-            "payloads",
-            kept_seq=remaining_files[0].first if remaining_files else newest + 1,
-            files=len(chosen),
-            bytes=size,
-        )
-        await durable(head)
+        kept_seq = files[len(chosen)].first if len(chosen) < len(files) else newest + 1
+        await durable(append("payloads", kept_seq=kept_seq, files=len(chosen), bytes=size))
         await in_thread(remove_payload_files, [file.path for file in chosen])
 
     def status(self) -> PayloadStatus:

@@ -55,6 +55,8 @@ decode = msgspec.json.Decoder().decode
 decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_fields = msgspec.json.Decoder(dict[str, object]).decode
 encode = msgspec.json.Encoder().encode
+QUIET = re2.Options()
+QUIET.log_errors = False
 Excerpt = tuple[msgspec.Raw | None, str | None]  # whole, as JSON; or what is shown of it, as text
 
 
@@ -159,9 +161,7 @@ def describe_key(glob: str) -> str:
 @lru_cache(maxsize=8)
 def compile_search(patterns: tuple[str, ...]) -> Callable[[bytes], object] | None:
     """Return a search for any of these patterns, or None if RE2 cannot make one of them all."""
-    options = re2.Options()
-    options.log_errors = False
-    search = re2.Set.SearchSet(options)
+    search = re2.Set.SearchSet(QUIET)
     try:
         for pattern in patterns:
             search.Add(pattern)
@@ -182,10 +182,8 @@ def combine_patterns(patterns: tuple[str, ...]) -> CompiledPattern | None:
     """Compile all patterns as one that is searched for in many texts at once; None if that is not equivalent."""
     if not patterns or any(place in pattern.replace("[^", "[") for pattern in patterns for place in PLACES):
         return None
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), options)
+        return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), QUIET)
     except re2.error:
         return None
 
@@ -218,11 +216,8 @@ def excerpt_object(data: bytes, limit: int, redactor: Redactor) -> Excerpt:
         shown = replace_secrets(visible_fields, redactor)
         text = encode(shown)
         # Two keys may hold secrets, and be the same without them.
-        is_whole = (
-            count_values(shown) == count_values(visible_fields)
-            and not is_deeper(fields, DEEP + 1)
-            and find_ambiguity(data) is None
-        )
+        is_same = count_values(shown) == count_values(visible_fields)
+        is_whole = is_same and not is_deeper(fields, DEEP + 1) and find_ambiguity(data) is None
         if is_whole and len(text) <= limit:
             return msgspec.Raw(text), None
         return None, text[:limit].decode("utf-8", "ignore")
@@ -240,9 +235,7 @@ def is_deeper(value: object, levels: int) -> bool:
     """Return whether something in decoded JSON lies deeper than so many levels, as `hide_keys` counts them."""
     if not isinstance(value, dict | list):
         return False
-    return levels < 0 or any(
-        is_deeper(inner_value, levels - 1) for inner_value in list_inner_values(cast("object", value))
-    )
+    return levels < 0 or any(is_deeper(inner, levels - 1) for inner in list_inner_values(cast("object", value)))
 
 
 def list_inner_values(value: object) -> Collection[object]:
@@ -293,29 +286,21 @@ def hide_keys(value: object, hides: Callable[[str], bool], levels: int) -> objec
     if levels < 0:
         return TOO_DEEP
     if kind is list:
-        return [hide_keys(inner_value, hides, levels - 1) for inner_value in cast("list[object]", value)]
+        return [hide_keys(inner, hides, levels - 1) for inner in cast("list[object]", value)]
     fields = cast("dict[str, object]", value)
-    return {
-        key: REDACTED if hides(key) else hide_keys(inner_value, hides, levels - 1)
-        for key, inner_value in fields.items()
-    }
+    return {key: REDACTED if hides(key) else hide_keys(inner, hides, levels - 1) for key, inner in fields.items()}
 
 
 def replace_secrets(value: object, redactor: Redactor, *, window: int | None = WINDOW) -> object:
     """Return decoded JSON with the secrets in its texts replaced, and of each text so many characters."""
     if isinstance(value, str):
-        return redactor.clean(
-            change_inner_json(value, lambda inner_json: replace_secrets(inner_json, redactor, window=window)),
-            window=window,
-        )
+        changed = change_inner_json(value, lambda inner: replace_secrets(inner, redactor, window=window))
+        return redactor.clean(changed, window=window)
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return {
-            redactor.clean(key): replace_secrets(inner_value, redactor, window=window)
-            for key, inner_value in fields.items()
-        }
+        return {redactor.clean(key): replace_secrets(inner, redactor, window=window) for key, inner in fields.items()}
     if isinstance(value, list):
-        return [replace_secrets(inner_value, redactor, window=window) for inner_value in cast("list[object]", value)]
+        return [replace_secrets(inner, redactor, window=window) for inner in cast("list[object]", value)]
     return value
 
 

@@ -94,10 +94,8 @@ def measure_segment(place: SegmentFile) -> int:
 
 def read_segment_lines(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
     """Yield a segment's lines; wait a moment for the last line of all to be completed."""
-    with (
-        suppress(FileNotFoundError),
-        open_regular_file(place.path) as file,
-    ):  # retention may have removed the segment in the meantime
+    # Retention may have removed the segment in the meantime.
+    with suppress(FileNotFoundError), open_regular_file(place.path) as file:
         deadline = time.monotonic() + LINE_TIMEOUT
         position = 0
         while line := file.readline():
@@ -142,7 +140,11 @@ class Check:
         self._is_marked = False  # whether any entry is not acknowledged, so that the mark has to say so
 
     def add_finding(self, what: FindingKind, seq: int | None, text: str) -> None:
-        self._keep_finding(RecordFinding(what, seq, self._place.name if self._place is not None else None, text))
+        self._keep_finding(RecordFinding(what, seq, self._segment_name, text))
+
+    @property
+    def _segment_name(self) -> str | None:
+        return self._place.name if self._place is not None else None
 
     def _keep_finding(self, finding: RecordFinding) -> None:
         if len(self._report.findings) < MAX_FINDINGS:
@@ -151,7 +153,6 @@ class Check:
             self._report.findings_omitted += 1
 
     def take(self, place: SegmentFile, line: bytes) -> None:
-        """Check the next line."""
         before, self._place = self._place, place
         link = read_link(line) if line.endswith(b"\n") else None
         if place != before:
@@ -188,8 +189,7 @@ class Check:
         after = f"after record {self._last.seq}" if self._last is not None else "before the first record"
         if not line.endswith(b"\n"):
             text = f"{len(line)} bytes {after} lack a newline: a crash left them, or the end was cut off"
-            name = self._place.name if self._place is not None else None
-            self._torn.append(RecordFinding("torn", None, name, text))
+            self._torn.append(RecordFinding("torn", None, self._segment_name, text))
             return
         self._unreadable += 1
         seq = self._last.seq + self._unreadable if self._last is not None else None
@@ -213,22 +213,23 @@ class Check:
             if end >= first:
                 self.add_finding("missing", first, f"{format_seq_range(first, end)} missing")
             elif end + 1 < first:
-                self.add_finding(
-                    "altered", link.seq, f"record {link.seq} says that {end + 1} was skipped, but it was not"
-                )
-            elif not unreadable and link.prev != last.hash:
-                self.add_finding(
-                    "altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows"
-                )
+                text = f"record {link.seq} says that {end + 1} was skipped, but it was not"
+                self.add_finding("altered", link.seq, text)
+            elif not unreadable:
+                self._check_follows(link, last)
             self._report.ranges.append((link.seq, link.seq))
         elif unreadable or link.seq != last.seq + 1:
             self._report.ranges.append((link.seq, link.seq))
-        elif link.prev != last.hash:
-            self.add_finding("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows")
-            self._report.ranges.append((link.seq, link.seq))
-        else:
+        elif self._check_follows(link, last):
             self._report.ranges[-1] = (self._report.ranges[-1][0], link.seq)
+        else:
+            self._report.ranges.append((link.seq, link.seq))
         self._last, self._unreadable = link, 0
+
+    def _check_follows(self, link: ChainLink, last: ChainLink) -> bool:
+        if link.prev != last.hash:
+            self.add_finding("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows")
+        return link.prev == last.hash
 
     def _end_of_gap(self, link: ChainLink) -> int:
         """Return the last number before a record that counts as missing."""
@@ -267,14 +268,10 @@ class Check:
         else:
             return  # the previous `retired` record was itself removed
         if kept.first_seq != expected:
-            self.add_finding(
-                "retired",
-                link.seq,
-                f"record {link.seq} reports a removal from {kept.first_seq} on, but the record began at {expected}",
-            )
+            text = f"record {link.seq} reports a removal from {kept.first_seq} on, but the record began at {expected}"
+            self.add_finding("retired", link.seq, text)
 
     def end(self, segments: int, *, is_still: bool) -> VerifyReport:
-        """Finish the check and return the report."""
         report, last = self._report, self._last
         report.segments = segments
         for finding in self._torn:
@@ -289,20 +286,16 @@ class Check:
         if self._marked is not None and is_still:
             self._check_mark(self._marked, last.seq if last is not None else 0)
         for seq, text in self._faults.items():
-            self._keep_finding(
-                RecordFinding("fault", seq, None, f"record {seq} reports a fault that is not acknowledged: {text}")
-            )
-        lost = list[int]()
+            text = f"record {seq} reports a fault that is not acknowledged: {text}"
+            self._keep_finding(RecordFinding("fault", seq, None, text))
         try:
             report.payloads, lost = self._payloads.end()
+            for seq in lost:
+                text = f"the payload of record {seq} is missing or was changed"
+                self._keep_finding(RecordFinding("payload", seq, None, text))
         except OSError as error:
-            self._keep_finding(
-                RecordFinding("payload", None, None, f"no payload can be checked: {locate_error(error)}")
-            )
-        for seq in lost:
-            self._keep_finding(
-                RecordFinding("payload", seq, None, f"the payload of record {seq} is missing or was changed")
-            )
+            text = f"no payload can be checked: {locate_error(error)}"
+            self._keep_finding(RecordFinding("payload", None, None, text))
         report.witnesses = [self._check_witness(witness) for witness in self._witnesses]
         report.ok = not report.findings
         return report
@@ -316,11 +309,8 @@ class Check:
         if first.seq < begin:
             self._report.notes.append(f"record {kept.seq if kept else 0} says that all before {begin} is removed")
         elif end >= begin:
-            self.add_finding(
-                "missing",
-                begin,
-                f"{format_seq_range(begin, end)} missing from the beginning, and no record explains that",
-            )
+            text = f"{format_seq_range(begin, end)} missing from the beginning, and no record explains that"
+            self.add_finding("missing", begin, text)
         elif first.prev != prev:
             self.add_finding("altered", first.seq, f"record {first.seq} is not the one that the record began with")
         elif kept is not None:
@@ -334,12 +324,8 @@ class Check:
         through = max((seq for _, seq, _ in witnesses), default=0)
         if through > last:
             names = " and ".join(name for name, seq, _ in witnesses if seq > last)
-            self.add_finding(
-                "missing",
-                last + 1,
-                f"{format_seq_range(last + 1, through)} missing from the end: they were on disk, according to the "
-                f"{names}",
-            )
+            text = f"{format_seq_range(last + 1, through)} missing from the end"
+            self.add_finding("missing", last + 1, f"{text}: they were on disk, according to the {names}")
         for name, seq, own in witnesses:
             if seq in self._hashes and self._hashes[seq] != own:
                 self.add_finding("altered", seq, f"record {seq} is not the one that the {name} says was on disk")
@@ -355,11 +341,8 @@ class Check:
 
     def _check_mark(self, mark: HighWaterMark, last: int) -> None:
         if mark.is_closed and last > mark.seq:
-            self.add_finding(
-                "altered",
-                last,
-                f"{format_seq_range(mark.seq + 1, last)} newer than the last shutdown, according to the mark",
-            )
+            text = f"{format_seq_range(mark.seq + 1, last)} newer than the last shutdown, according to the mark"
+            self.add_finding("altered", last, text)
         elif last > mark.reserved_through:
             self.add_finding("altered", last, f"record {last} is beyond the numbers that the mark has reserved")
         if mark.fault_seq and not self._is_marked:

@@ -130,12 +130,8 @@ class RecordWriter:
             self.append("recovered", **moved)
         for fault in recovered.faults:
             self._faults.note(fault)
-        self.append(
-            "started",
-            **collect_host_facts(),
-            durability=self._settings.durability,
-            after="nothing" if recovered.last is None else "stop" if recovered.last.kind == "stopped" else "crash",
-        )
+        after = "nothing" if recovered.last is None else "stop" if recovered.last.kind == "stopped" else "crash"
+        self.append("started", **collect_host_facts(), durability=self._settings.durability, after=after)
 
     # -- what is recorded --------------------------------------------------------------------------------------------
 

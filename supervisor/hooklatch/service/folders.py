@@ -17,9 +17,8 @@ import msgspec
 import trio
 
 from hooklatch.core.text import is_unicode
-from hooklatch.directories import LockedError, lock_directory
+from hooklatch.directories import LockedError, lock_directory, replace_file
 from hooklatch.errors import locate_error
-from hooklatch.files import create_anew
 from hooklatch.paths import POINTER
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders, make_private
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, look_up_path
@@ -191,7 +190,7 @@ def point_to_runtime(state_dir: str, runtime_dir: str) -> Generator[None]:
     """
     path = os.path.join(state_dir, POINTER)
     try:
-        write_pointer(path, os.fsencode(os.path.abspath(runtime_dir)) + b"\n")
+        replace_file(path, os.fsencode(os.path.abspath(runtime_dir)) + b"\n")
     except OSError as error:
         logger.warning(
             "the pointer to the daemon's sockets cannot be written: %s", error.strerror, extra={"path": path}
@@ -201,17 +200,6 @@ def point_to_runtime(state_dir: str, runtime_dir: str) -> Generator[None]:
     finally:
         with suppress(OSError):  # a stale one is harmless: clients check who listens
             os.unlink(path)
-
-
-def write_pointer(path: str, line: bytes) -> None:
-    """Replace the pointer in one step, so that no reader sees half a path."""
-    new = f"{path}.new"
-    fd = create_anew(new)
-    try:
-        os.write(fd, line)
-    finally:
-        os.close(fd)
-    os.replace(new, path)
 
 
 def check_nobody_listens(path: str) -> None:

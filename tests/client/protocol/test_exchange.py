@@ -74,11 +74,11 @@ def test_silence_is_asked_after_and_then_ends_it(exchange: Exchange, ends: list[
 
 def test_nothing_is_due_while_nobody_waits(exchange: Exchange) -> None:
     waiter, _ = exchange.begin("ping", {}, wake=lambda: None, now=0.0)
-    assert exchange.due == 1.0
+    assert exchange.pulse.due == 1.0
 
     exchange.finish(waiter)
 
-    assert exchange.due == inf
+    assert exchange.pulse.due == inf
 
 
 def test_what_needs_the_shell_is_handed_on_in_order(exchange: Exchange) -> None:

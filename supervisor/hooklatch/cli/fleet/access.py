@@ -207,11 +207,7 @@ def open_seen_heads(access: EngineAccess) -> LastSeenHead:
 
 
 def run_publisher(
-    access: EngineAccess,
-    work: Callable[[Publisher], Awaitable[T]],
-    *,
-    compares: bool = True,
-    heeds_hosts: bool = True,
+    access: EngineAccess, work: Callable[[Publisher], Awaitable[T]], *, compares: bool = True, heeds_hosts: bool = True
 ) -> T:
     """Open the engine, read and verify all versions, and do the work.  The errors are those of `run_with_engine`.
 

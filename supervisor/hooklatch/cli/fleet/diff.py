@@ -96,12 +96,8 @@ NOTHING = "nothing"  # the name of the empty side with which version 1 is compar
 def add_diff(parser: Parser) -> None:
     parser.runs(run_fleet_diff, example="hooklatch fleet diff 7 hooks/", exits=(*EXITS, Exit.FINDINGS))
     parser.prints("cli.fleet.diff:BundleDifference")
-    parser.add_argument(
-        "sides",
-        metavar="VERSION|DIR",
-        nargs="*",
-        help="two of them; without the first, the newest version but one; without the second, the newest",
-    )
+    sides = "two of them; without the first, the newest version but one; without the second, the newest"
+    parser.add_argument("sides", metavar="VERSION|DIR", nargs="*", help=sides)
     parser.add_argument("--files", action="store_true", help="only the files: build no hooks")
     add_access(parser, with_keys=True)
 
@@ -149,7 +145,6 @@ def run_fleet_diff(arguments: argparse.Namespace) -> int:
 
 
 def choose_sides(words: list[str], newest: int) -> tuple[str, str]:
-    """Return what is compared with what."""
     if len(words) == 2:
         return words[0], words[1]
     if len(words) == 1:

@@ -9,16 +9,7 @@ from typing import TypedDict
 
 import trio
 
-from hooklatch.cli.fleet.access import (
-    EXITS,
-    PAUSES,
-    add_access,
-    add_hosts,
-    follow_fleet_log,
-    read_engine_access,
-    run_with_engine,
-    select_hosts,
-)
+from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.text import format_count
@@ -47,7 +38,7 @@ def add_export(parser: Parser) -> None:
 
 def add_otlp(parser: Parser) -> None:
     example = "hooklatch fleet export otlp --cursor ~/fleet.cursor --follow"
-    parser.runs(run_fleet_export, example=example, exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_export, example=example, exits=(*access.EXITS, Exit.FINDINGS))
     parser.prints("cli.fleet.export:ExportOutput")
     parser.add_argument(
         "--cursor", metavar="FILE", required=True, help="keeps what the receiver has; made if it is not there"
@@ -56,21 +47,24 @@ def add_otlp(parser: Parser) -> None:
         "--endpoint", metavar="URL", help="such as http://collector:4318/v1/logs (else OTEL_EXPORTER_OTLP_ENDPOINT)"
     )
     parser.add_argument("--follow", action="store_true", help="then send new records as they arrive, until Ctrl-C")
-    add_hosts(parser)
-    add_access(parser)
+    access.add_hosts(parser)
+    access.add_access(parser)
 
 
 def run_fleet_export(arguments: argparse.Namespace) -> int:
     """Send records on, from the position of the cursor."""
-    access = read_engine_access(arguments)
+    fleet_access = access.read_engine_access(arguments)
     path = os.path.abspath(os.path.expanduser(arguments.cursor))
     try:
-        with open_cursor(path, access.fleet) as cursor, open_exporter(arguments.endpoint, access.fleet) as exporter:
+        with (
+            open_cursor(path, fleet_access.fleet) as cursor,
+            open_exporter(arguments.endpoint, fleet_access.fleet) as exporter,
+        ):
             if cursor.is_new:
                 output.print_error(f"{path} is new: all that the engine has is exported")
             run = ExportRun(cursor, exporter, arguments)
             try:
-                run_with_engine(access, run.send)
+                access.run_with_engine(fleet_access, run.send)
             except KeyboardInterrupt:
                 if not arguments.follow:
                     raise
@@ -102,10 +96,10 @@ class ExportRun:
 
     async def send(self, engine: Engine) -> None:
 
-        await select_hosts(engine, self._hosts)
+        await access.select_hosts(engine, self._hosts)
         reader = FleetReader(engine, set(self._hosts) or None)
         reader.resume(self._cursor.positions)
-        async with aclosing(follow_fleet_log(reader) if self._follows else reader.new()) as arrivals:
+        async with aclosing(access.follow_fleet_log(reader) if self._follows else reader.new()) as arrivals:
             async for arrival in arrivals:
                 await self._deliver(arrival)
 
@@ -122,7 +116,7 @@ class ExportRun:
                 if not self._follows:
                     raise
                 output.print_error(str(error))
-                await trio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+                await trio.sleep(access.PAUSES[min(attempt, len(access.PAUSES) - 1)])
                 attempt += 1
         # Only now: after a crash a batch is sent twice, and none is left out.
         self._cursor.advance((arrival.host, arrival.epoch), arrival.batch.last)

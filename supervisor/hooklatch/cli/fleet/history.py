@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hooklatch.cli.fleet.access import EXITS, add_access, open_seen_heads, read_engine_access, run_publisher
+from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.fleet.manifests import FleetError
@@ -18,21 +18,21 @@ TITLES = ("VERSION", "CREATED", "BY", "HOSTS", "BUNDLE", "SAME AS", "KEY", "MESS
 
 
 def add_history(parser: Parser) -> None:
-    parser.runs(run_fleet_history, example="hooklatch fleet history -n 5", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_history, example="hooklatch fleet history -n 5", exits=(*access.EXITS, Exit.FINDINGS))
     parser.prints("fleet.publishing.versions:HistoryReport")
     parser.add_argument("-n", metavar="N", type=int, default=20, dest="most", help="the newest N (20); 0 is all")
-    add_access(parser, with_keys=True)
+    access.add_access(parser, with_keys=True)
 
 
 def run_fleet_history(arguments: argparse.Namespace) -> int:
     """List the versions."""
-    access = read_engine_access(arguments)
+    fleet_access = access.read_engine_access(arguments)
 
     async def work(publisher: Publisher) -> tuple[tuple[StoredVersion, ...], list[str]]:
-        return publisher.history.entries, await list_history_findings(publisher, open_seen_heads(access))
+        return publisher.history.entries, await list_history_findings(publisher, access.open_seen_heads(fleet_access))
 
     # Without a comparison, which would refuse a history that is wrong: it is to be shown, with its findings.
-    entries, findings = run_publisher(access, work, compares=False)
+    entries, findings = access.run_publisher(fleet_access, work, compares=False)
     shown = entries[-arguments.most :] if arguments.most > 0 else entries
     if arguments.json:
         output.say_json(HistoryReport([entry.describe() for entry in shown], findings))

@@ -6,16 +6,7 @@ import argparse
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
-from hooklatch.cli.fleet.access import (
-    EXITS,
-    EngineAccess,
-    add_access,
-    add_hosts,
-    follow_fleet_log,
-    read_engine_access,
-    run_with_engine,
-    select_hosts,
-)
+from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import (
@@ -36,20 +27,22 @@ __all__ = ["add_log"]
 
 
 def add_log(parser: Parser) -> None:
-    parser.runs(run_fleet_log, example="hooklatch fleet log --verdict deny --since 1h", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(
+        run_fleet_log, example="hooklatch fleet log --verdict deny --since 1h", exits=(*access.EXITS, Exit.FINDINGS)
+    )
     parser.prints("fleet.logs.logs:FleetRecordLine")
-    add_hosts(parser)
+    access.add_hosts(parser)
     add_filters(parser)
-    add_access(parser)
+    access.add_access(parser)
 
 
 def run_fleet_log(arguments: argparse.Namespace) -> int:
     """Show records of all hosts, oldest first."""
     filters = read_filters(arguments)
-    access = read_engine_access(arguments)
-    shown_log = ShownLog(access, filters, arguments)
+    fleet_access = access.read_engine_access(arguments)
+    shown_log = ShownLog(fleet_access, filters, arguments)
     try:
-        run_with_engine(access, shown_log.show)
+        access.run_with_engine(fleet_access, shown_log.show)
     except KeyboardInterrupt:
         if not arguments.follow:
             raise
@@ -59,9 +52,9 @@ def run_fleet_log(arguments: argparse.Namespace) -> int:
 class ShownLog:
     """One run of `fleet log`: its filters, and the number of findings in what it read."""
 
-    def __init__(self, access: EngineAccess, filters: Filters, arguments: argparse.Namespace) -> None:
+    def __init__(self, fleet_access: access.EngineAccess, filters: Filters, arguments: argparse.Namespace) -> None:
         self.findings = 0
-        self._access = access
+        self._access = fleet_access
         self._filters = filters
         self._timeless = filters.but(since=None, until=None)
         self._number: int = arguments.number
@@ -72,7 +65,7 @@ class ShownLog:
         self._printed = 0  # records
 
     async def show(self, engine: Engine) -> None:
-        hosts = await select_hosts(engine, self._hosts)
+        hosts = await access.select_hosts(engine, self._hosts)
         self._width = max((len(host) for host in hosts), default=0)
         reader = FleetReader(engine, set(self._hosts) or None)
         if self._follows:
@@ -86,7 +79,7 @@ class ShownLog:
             await self._check_names(engine)
             output.print_error(f"no record of the fleet {self._access.fleet!r} matches")
         if self._follows:
-            await self._print_matching(follow_fleet_log(reader))
+            await self._print_matching(access.follow_fleet_log(reader))
 
     async def _print_matching(self, batches: AsyncGenerator[ReceivedBatch]) -> None:
         async with aclosing(batches) as arrivals:

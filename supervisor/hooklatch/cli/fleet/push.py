@@ -11,14 +11,7 @@ import os
 
 import msgspec
 
-from hooklatch.cli.fleet.access import (
-    EXITS,
-    add_access,
-    add_despite_hosts,
-    make_command_error,
-    read_engine_access,
-    run_publisher,
-)
+from hooklatch.cli.fleet import access
 from hooklatch.cli.fleet.rollout import add_pace, read_rollout_goal, report_interruption, roll_out
 from hooklatch.cli.fleet.trial import try_out
 from hooklatch.cli.terminal import output
@@ -38,16 +31,16 @@ EXAMPLE = "hooklatch fleet push hooks/ --to rediss://engine.example --fleet acme
 
 
 def add_push(parser: Parser) -> None:
-    parser.runs(run_fleet_push, example=EXAMPLE, exits=(*EXITS, Exit.FINDINGS, Exit.CONFLICT))
+    parser.runs(run_fleet_push, example=EXAMPLE, exits=(*access.EXITS, Exit.FINDINGS, Exit.CONFLICT))
     parser.prints("fleet.publishing.publisher:PushOutput")
     parser.add_argument("folder", metavar="DIR", help="the hooks, as in hooks.d; policy-tests.toml beside them is run")
     parser.add_argument("--label", metavar="NAME", action="append", default=[], help="only for hosts with this label")
     parser.add_argument("--message", metavar="TEXT", help="what changes, for people (default: the commit)")
     parser.add_argument("--allow-dirty", action="store_true", help="also push what is not committed in git")
     parser.add_argument("--allow-empty", action="store_true", help="also push a folder without a hook")
-    add_despite_hosts(parser)
+    access.add_despite_hosts(parser)
     add_pace(parser)
-    add_access(parser, with_keys=True)
+    access.add_access(parser, with_keys=True)
 
 
 class PushCandidate(msgspec.Struct, frozen=True):
@@ -62,13 +55,13 @@ class PushCandidate(msgspec.Struct, frozen=True):
 def run_fleet_push(arguments: argparse.Namespace) -> int:
     """Check a folder, and make it the newest version."""
     goal = read_rollout_goal(arguments)
-    access = read_engine_access(arguments)
-    key = access.signing_key
+    fleet_access = access.read_engine_access(arguments)
+    key = fleet_access.signing_key
     try:
         labels = check_labels(arguments.label)
         candidate = prepare_push(arguments)
     except FleetError as error:
-        raise make_command_error(error) from None
+        raise access.make_command_error(error) from None
     message = arguments.message if arguments.message is not None else candidate.commit or ""
     report = output.print_error if arguments.json else output.print_line
 
@@ -83,13 +76,12 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
         return await roll_out(publisher, key, goal, draft, message=message, report=report, progress=progress)
 
     with report_interruption() as progress:
-        manifest, is_new = run_publisher(access, work, heeds_hosts=not arguments.despite_hosts)
+        manifest, is_new = access.run_publisher(fleet_access, work, heeds_hosts=not arguments.despite_hosts)
     print_push(arguments, candidate, manifest, is_new=is_new)
     return Exit.OK
 
 
 def prepare_push(arguments: argparse.Namespace) -> PushCandidate:
-    """Read, build and test the folder."""
     folder = read_folder(arguments.folder)
     commit = None if arguments.allow_dirty else check_clean(folder.path, folder.names)
     data = encode_bundle(folder.bundle)

@@ -12,14 +12,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from hooklatch.cli.fleet.access import (
-    EXITS,
-    add_access,
-    add_despite_hosts,
-    find_publisher_name,
-    read_engine_access,
-    run_publisher,
-)
+from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.fleet.manifests import Manifest, RolloutTarget
@@ -145,7 +138,7 @@ async def roll_out(
     plan = plan_push(publisher.history, draft.bundle, draft.size, target, key=key.public.id)
     if isinstance(plan, Manifest):
         return plan, False
-    by = find_publisher_name()
+    by = access.find_publisher_name()
     # Without a step that is wider, these hosts have the bundle already, by a version of another key.
     if goal.pace is None or not steps:
         return await publisher.commit(plan, key, publisher=by, message=message), True
@@ -170,7 +163,7 @@ def parse_version(text: str) -> int:
     return int(text)
 
 
-LIKE_PUSH = (*EXITS, Exit.FINDINGS, Exit.CONFLICT)
+LIKE_PUSH = (*access.EXITS, Exit.FINDINGS, Exit.CONFLICT)
 
 
 def add_rollout(parser: Parser) -> None:
@@ -178,15 +171,15 @@ def add_rollout(parser: Parser) -> None:
     parser.prints("fleet.manifests:Manifest")
     parser.add_argument("version", metavar="VERSION", type=parse_version, help="see: hooklatch fleet history")
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
-    add_despite_hosts(parser)
+    access.add_despite_hosts(parser)
     add_pace(parser, required=True)
-    add_access(parser, with_keys=True)
+    access.add_access(parser, with_keys=True)
 
 
 def run_fleet_rollout(arguments: argparse.Namespace) -> int:
     """Give a version to more hosts."""
-    goal, access = read_rollout_goal(arguments), read_engine_access(arguments)
-    key = access.signing_key
+    goal, fleet_access = read_rollout_goal(arguments), access.read_engine_access(arguments)
+    key = fleet_access.signing_key
     report = output.print_error if arguments.json else output.print_line
 
     async def work(publisher: Publisher) -> Manifest:
@@ -198,13 +191,15 @@ def run_fleet_rollout(arguments: argparse.Namespace) -> int:
         return done
 
     with report_interruption() as progress:
-        manifest = run_publisher(access, work, heeds_hosts=not arguments.despite_hosts)
+        manifest = access.run_publisher(fleet_access, work, heeds_hosts=not arguments.despite_hosts)
     print_rollout(arguments, manifest)
     return Exit.OK
 
 
 def add_rollback(parser: Parser) -> None:
-    parser.runs(run_fleet_rollback, example="hooklatch fleet rollback --key fleet.key", exits=(*EXITS, Exit.CONFLICT))
+    parser.runs(
+        run_fleet_rollback, example="hooklatch fleet rollback --key fleet.key", exits=(*access.EXITS, Exit.CONFLICT)
+    )
     parser.prints("fleet.manifests:Manifest")
     parser.add_argument(
         "version", metavar="VERSION", nargs="?", type=parse_version,
@@ -214,14 +209,14 @@ def add_rollback(parser: Parser) -> None:
         "--label", metavar="NAME", action="append", help="for hosts with this label (default: those of the newest)"
     )
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
-    add_despite_hosts(parser)
-    add_access(parser, with_keys=True)
+    access.add_despite_hosts(parser)
+    access.add_access(parser, with_keys=True)
 
 
 def run_fleet_rollback(arguments: argparse.Namespace) -> int:
     """Make an earlier bundle the newest version again, at once and for all hosts of the newest one."""
-    access = read_engine_access(arguments)
-    key = access.signing_key
+    fleet_access = access.read_engine_access(arguments)
+    key = fleet_access.signing_key
 
     async def work(publisher: Publisher) -> Manifest:
         plan = plan_rollback(publisher.history, arguments.version, arguments.label, key=key.public.id)
@@ -229,9 +224,9 @@ def run_fleet_rollback(arguments: argparse.Namespace) -> int:
             return plan
         assert plan.same_as is not None
         await publisher.bundle(publisher.history.find(plan.same_as))  # no host can apply a version without its bundle
-        return await publisher.commit(plan, key, publisher=find_publisher_name(), message=arguments.message)
+        return await publisher.commit(plan, key, publisher=access.find_publisher_name(), message=arguments.message)
 
-    manifest = run_publisher(access, work, heeds_hosts=not arguments.despite_hosts)
+    manifest = access.run_publisher(fleet_access, work, heeds_hosts=not arguments.despite_hosts)
     print_rollout(arguments, manifest)
     return Exit.OK
 

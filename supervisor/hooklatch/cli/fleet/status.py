@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from hooklatch.cli.fleet.access import EXITS, add_access, add_hosts, read_engine_access, run_with_engine, select_hosts
+from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
@@ -23,37 +23,32 @@ TITLES = ("HOST", "LABELS", "HEAD", "WANTED", "APPLIED", "BEHIND", "STALE", "SEE
 
 
 def add_status(parser: Parser) -> None:
-    parser.runs(run_fleet_status, example="hooklatch fleet status", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_status, example="hooklatch fleet status", exits=(*access.EXITS, Exit.FINDINGS))
     parser.prints("fleet.logs.statuses:FleetHosts")
-    add_hosts(parser)
-    parser.add_argument(
-        "--silent",
-        metavar="TIME",
-        type=parse_duration,
-        default=SILENT,
-        help="a host is silent without a report for so long (60s)",
-    )
-    add_access(parser)
+    access.add_hosts(parser)
+    silent = "a host is silent without a report for so long (60s)"
+    parser.add_argument("--silent", metavar="TIME", type=parse_duration, default=SILENT, help=silent)
+    access.add_access(parser)
 
 
 def run_fleet_status(arguments: argparse.Namespace) -> int:
     """Print each host, those that are silent first."""
-    access = read_engine_access(arguments)
+    fleet_access = access.read_engine_access(arguments)
 
     async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus]]:
-        hosts = set(await select_hosts(engine, arguments.host))
+        hosts = set(await access.select_hosts(engine, arguments.host))
         newest, facts = await engine.newest_version(), await engine.facts()
         reports = [report async for report in engine.reports() if report.host in hosts]
         logs = [log async for log in engine.logs() if log[0] in hosts]
         now = int(facts["clock"])
         return newest, facts, list_host_statuses(reports, logs, newest=newest, now=now, silent_after=arguments.silent)
 
-    newest, facts, statuses = run_with_engine(access, work)
+    newest, facts, statuses = access.run_with_engine(fleet_access, work)
     wrong = sum(1 for status in statuses if status.wrong)
     if arguments.json:
-        output.say_json(FleetHosts(access.fleet, newest, facts, not wrong, statuses))
+        output.say_json(FleetHosts(fleet_access.fleet, newest, facts, not wrong, statuses))
         return Exit.FINDINGS if wrong else Exit.OK
-    output.say_lines(*list_status_head(access.fleet, newest, facts, statuses), width=10)
+    output.say_lines(*list_status_head(fleet_access.fleet, newest, facts, statuses), width=10)
     if statuses:
         output.print_line()
         output.say_table(TITLES, [host_row(status) for status in statuses], drop=DROP)

@@ -97,11 +97,8 @@ class CaseTrial(CaseRunner):
         if self.error is not None:
             raise self.error
         if self.failed:
-            raise CommandError(
-                Exit.FINDINGS,
-                f"{format_count(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed; repair "
-                "that, and push again",
-            )
+            failed = f"{format_count(self.failed, 'case')} of {len(self.results)} failed"
+            raise CommandError(Exit.FINDINGS, f"{failed}, so nothing was pushed; repair that, and push again")
 
 
 def try_out(bundle: Bundle, cases: list[Case], report: Callable[[CaseResult], None]) -> CaseTrial:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hooklatch.cli.fleet.access import (
-    EXITS,
-    add_access,
-    add_hosts,
-    find_publisher_name,
-    read_engine_access,
-    run_with_engine,
-    select_hosts,
-)
+from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.core.text import format_duration
@@ -24,29 +16,29 @@ __all__ = ["add_trim"]
 
 def add_trim(parser: Parser) -> None:
     example = 'hooklatch fleet trim --older 30d --reason "kept by the archive"'
-    parser.runs(run_fleet_trim, example=example, exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_trim, example=example, exits=(*access.EXITS, Exit.FINDINGS))
     parser.prints("fleet.logs.trimming:TrimmedHosts")
     parser.add_argument(
         "--older", metavar="TIME", type=parse_duration, required=True, help="what arrived longer ago: 30d"
     )
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it is kept, and fleet verify shows it")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    add_hosts(parser)
-    add_access(parser)
+    access.add_hosts(parser)
+    access.add_access(parser)
 
 
 def run_fleet_trim(arguments: argparse.Namespace) -> int:
     """Remove old records from the engine, and keep a note."""
-    access = read_engine_access(arguments)
+    fleet_access = access.read_engine_access(arguments)
 
     async def work(engine: Engine) -> tuple[list[TrimmedHost], list[str]]:
-        hosts = await select_hosts(engine, arguments.host)
+        hosts = await access.select_hosts(engine, arguments.host)
         return await trim_hosts(
-            engine, hosts, older=arguments.older, by=find_publisher_name(), reason=arguments.reason,
+            engine, hosts, older=arguments.older, by=access.find_publisher_name(), reason=arguments.reason,
             is_dry=arguments.dry_run,
         )  # fmt: skip
 
-    removed, reasons = run_with_engine(access, work)  # and why the records of other hosts stay
+    removed, reasons = access.run_with_engine(fleet_access, work)  # and why the records of other hosts stay
     for text in reasons:
         output.print_error(text)
     code = Exit.FINDINGS if reasons else Exit.OK

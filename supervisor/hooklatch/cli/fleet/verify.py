@@ -7,16 +7,7 @@ import os
 from collections.abc import Iterator
 
 from hooklatch import paths
-from hooklatch.cli.fleet.access import (
-    EXITS,
-    EngineAccess,
-    add_access,
-    add_hosts,
-    read_engine_access,
-    read_own_settings,
-    run_with_engine,
-    select_hosts,
-)
+from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import LABELS, parse_witness
@@ -32,9 +23,9 @@ RANGES = 20  # unbroken ranges to print
 
 
 def add_verify(parser: Parser) -> None:
-    parser.runs(run_fleet_verify, example="hooklatch fleet verify", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_verify, example="hooklatch fleet verify", exits=(*access.EXITS, Exit.FINDINGS))
     parser.prints("fleet.logs.chains:FleetVerified")
-    add_hosts(parser)
+    access.add_hosts(parser)
     parser.add_argument(
         "--record", metavar="DIR",
         help="this machine's record (default, if this machine is one of the hosts: $XDG_STATE_HOME/hooklatch/record)",
@@ -43,22 +34,22 @@ def add_verify(parser: Parser) -> None:
         "--witness", metavar="SEQ:HASH", action="append", type=parse_witness, default=[],
         help="a head that a client of the one --host kept (a reply's `record`); may be repeated",
     )  # fmt: skip
-    add_access(parser)
+    access.add_access(parser)
 
 
 def run_fleet_verify(arguments: argparse.Namespace) -> int:
     """Verify the logs of all hosts, or of those that are named."""
-    access = read_engine_access(arguments)
+    fleet_access = access.read_engine_access(arguments)
     if arguments.witness and len(arguments.host) != 1:
         raise CommandError(Exit.USAGE, "a witness is of one host: name that one with --host")
-    local = find_local_record(arguments, access)
+    local = find_local_record(arguments, fleet_access)
 
     async def work(engine: Engine) -> list[HostVerified]:
-        await select_hosts(engine, arguments.host)
+        await access.select_hosts(engine, arguments.host)
         return await verify_hosts(engine, set(arguments.host) or None, local=local, witnesses=arguments.witness)
 
     try:
-        results = run_with_engine(access, work)
+        results = access.run_with_engine(fleet_access, work)
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     if local is not None and arguments.record and all(result.host != local[0] for result in results):
@@ -67,11 +58,11 @@ def run_fleet_verify(arguments: argparse.Namespace) -> int:
     return Exit.OK if all(result.ok for result in results) else Exit.FINDINGS
 
 
-def find_local_record(arguments: argparse.Namespace, access: EngineAccess) -> tuple[str, str] | None:
+def find_local_record(arguments: argparse.Namespace, fleet_access: access.EngineAccess) -> tuple[str, str] | None:
     """Return the name of this host and the folder of its record; None if it is not one of the hosts to verify."""
-    settings = read_own_settings(arguments)
+    settings = access.read_own_settings(arguments)
     # The machine's own [fleet] has its name, if it is about the fleet that is verified.
-    host = settings.host if settings is not None and settings.name == access.fleet else None
+    host = settings.host if settings is not None and settings.name == fleet_access.fleet else None
     if arguments.record:
         if len(arguments.host) == 1:
             return arguments.host[0], arguments.record

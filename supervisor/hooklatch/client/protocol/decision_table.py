@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 
+from hooklatch.core.light_json import is_list, is_object
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Final, TypeAlias, TypeGuard
+    from typing import Any, Final, TypeAlias
 
     Row: TypeAlias = tuple[bool, list[str], list[str]]  # whether it is retryable, what is never null, what always is
 
@@ -22,14 +24,6 @@ MAX_INTEGER: Final = 2**53 - 1  # a larger one is another number in JavaScript
 def format_decision_table() -> str:
     with open(os.path.join(os.path.dirname(__file__), "decisions.json"), encoding="ascii") as file:
         return file.read()
-
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
 
 
 def describe_row_difference(row: Row, get: Callable[[str], object]) -> str:
@@ -66,9 +60,8 @@ class DecisionTable:
 
     def __init__(self, table: Any) -> None:
         self.depth: int = table["depth"]
-        self.shapes: dict[str, dict[str, dict[str, str]]] = {
-            kind: table[kind] for kind in ("decision", "outcome", "head")
-        }
+        kinds = ("decision", "outcome", "head")
+        self.shapes: dict[str, dict[str, dict[str, str]]] = {kind: table[kind] for kind in kinds}
         self._models: dict[str, str] = table["events"]
         self._rows: dict[tuple[str | None, str, str | None], list[Row]] = {}
         for row in table["combinations"]:
@@ -93,7 +86,8 @@ class DecisionTable:
             problem = f"it is nested deeper than {self.depth} levels"
         if problem or not is_object(answer):
             return problem
-        return self.misfit(answer["event"], answer["verdict"], answer["cause"], answer.get)
+        fields: dict[str, Any] = answer
+        return self.misfit(fields["event"], fields["verdict"], fields["cause"], fields.get)
 
     def _find_shape_fault(self, value: object, kind: str) -> str:
         if not is_object(value):

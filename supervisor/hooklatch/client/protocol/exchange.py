@@ -51,14 +51,12 @@ from hooklatch.errors import (
     RequestFailedError,
     UnreadableAnswerError,
 )
-from hooklatch_worker.author import events
 from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.verdicts import GarbageError, Verdict, encode_verdict
 
 __all__ = [
     "NOT_PERMITTED", "REPORT", "Permission", "SkippedCounts", "Action", "CallRequested", "Exchange", "PendingRequest",
     "encode_reply", "explain_unclear_line", "ServedFunction", "describe_exception", "encode_answer", "is_async",
-    "make_served_event",
 ]  # fmt: skip
 
 REPORT = 1.0  # seconds after the first skipped event until its report to the daemon, with all others until then
@@ -137,21 +135,19 @@ class PendingRequest:
 
 
 class Exchange:
-    """The unanswered requests of one connection, and whether its peer is alive."""
+    """The unanswered requests of one connection, and whether its peer is alive.
+
+    `pulse` is the peer's; who sends a line that has to wait begins and finishes it there, too.
+    """
 
     def __init__(self, liveness: Liveness, on_end: Callable[[], object]) -> None:
         self.failure: HooklatchError | None = None
         self.permission = NOT_PERMITTED  # to skip events, until a later announcement ends it
         self._lines = LineBuffer()
-        self._pulse = Heartbeat(liveness)
+        self.pulse = Heartbeat(liveness)
         self._next_number = 1
         self._unanswered: dict[object, PendingRequest | None] = {}  # None where no waiter is left for the answer
         self._on_end = on_end
-
-    @property
-    def due(self) -> float:
-        """Return the time of the next `check`; infinite while no request waits."""
-        return self._pulse.due
 
     def begin(
         self, method: str, params: Mapping[str, object], *, wake: Callable[[], object], now: float
@@ -166,14 +162,14 @@ class Exchange:
             raise self.failure
         number, line = self._request(method, params)
         self._unanswered[number] = waiter = PendingRequest(number, wake)
-        self._pulse.begin(now)
+        self.pulse.begin(now)
         return waiter, line
 
     def finish(self, waiter: PendingRequest) -> None:
         """Forget a request; an answer that comes later is dropped."""
         if waiter.number in self._unanswered:
             self._unanswered[waiter.number] = None
-        self._pulse.finish()
+        self.pulse.finish()
 
     def end(self, failure: HooklatchError) -> None:
         """Give up the connection; only the first failure counts."""
@@ -186,21 +182,9 @@ class Exchange:
                 waiter.wake()
         self._on_end()
 
-    def begin_sending(self, now: float) -> None:
-        """Note that a line is being sent: until `finish_sending` the peer has to show signs of life."""
-        self._pulse.begin(now)
-
-    def finish_sending(self) -> None:
-        """Note that a line was sent, or given up."""
-        self._pulse.finish()
-
-    def heard(self, now: float) -> None:
-        """Note a sign of life other than bytes: the peer made room in a full buffer."""
-        self._pulse.heard(now)
-
     def check(self, now: float) -> bytes:
         """Return a ping to send if one is due; else nothing."""
-        match self._pulse.check(now):
+        match self.pulse.check(now):
             case "ping":
                 return self._request("ping", {})[1]
             case "dead":
@@ -214,7 +198,7 @@ class Exchange:
         actions: list[Action] = []
         if self.failure is not None:
             return actions
-        self._pulse.heard(now)
+        self.pulse.heard(now)
         if not data:
             where = "" if self._lines.is_empty else " in the middle of a message"
             self.end(DaemonUnreachableError(f"the daemon hung up{where}"))
@@ -275,12 +259,9 @@ class Exchange:
 def explain_unclear_line(line: bytes) -> str | None:
     """Return why other parsers may read a line differently, or not at all; None if they read it alike."""
     # The cheap tests first: a short line, or one with few brackets, cannot be too deep.
-    if (
-        len(line) > TABLE.depth
-        and line.count(b"[") + line.count(b"{") > TABLE.depth
-        and measure_depth(line) > TABLE.depth
-    ):
-        return f"it is nested deeper than {TABLE.depth} levels"
+    depth = TABLE.depth
+    if len(line) > depth and line.count(b"[") + line.count(b"{") > depth and measure_depth(line) > depth:
+        return f"it is nested deeper than {depth} levels"
     return find_ambiguity(line)
 
 
@@ -317,11 +298,8 @@ def read_call(message: Request) -> CallRequested | bytes:
 def read_error(error: dict[str, Any]) -> RequestFailedError:
     code, data = error.get("code"), error.get("data")
     name = cast("dict[str, object]", data).get("name") if isinstance(data, dict) else None
-    return RequestFailedError(
-        code if isinstance(code, int) else 0,
-        name if isinstance(name, str) else "",
-        str(error.get("message", "it gave no reason")),
-    )
+    code, name = code if isinstance(code, int) else 0, name if isinstance(name, str) else ""
+    return RequestFailedError(code, name, str(error.get("message", "it gave no reason")))
 
 
 ServedFunction: TypeAlias = Callable[[Any], "Verdict[Any] | Awaitable[Verdict[Any] | None] | None"]
@@ -331,11 +309,6 @@ def is_async(function: Callable[..., object]) -> bool:
     """Return whether a call returns an awaitable: an async def, or an object whose `__call__` is one."""
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called like an async def
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def make_served_event(call: CallRequested) -> events.Event:
-    """Return the event that the served function is called with."""
-    return events.build_event(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
 
 
 def encode_answer(answer: object, *, is_native: bool = False) -> bytes:

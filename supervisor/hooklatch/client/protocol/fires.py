@@ -83,13 +83,10 @@ def fire_event(
         InvalidPayloadError, ValueError: see `fire_params`.
     """
     link, limit = state.skipping, state.welcome.limits.payload_bytes
-    if (
-        wait
-        and link is not None
-        and link.may_skip(event)
-        and (decided := decide_skipped(link, event, arguments, limit))
-    ):
-        return decided
+    if wait and link is not None and link.may_skip(event):
+        decided = decide_skipped(link, event, arguments, limit)
+        if decided is not None:
+            return decided
     options = {name: arguments[name] for name in OPTIONS if name in arguments}
     fields = {name: value for name, value in arguments.items() if name not in OPTIONS}
     params = fire_params(event, fields, wait=wait, limit=limit, **options)

@@ -39,13 +39,13 @@ class Heartbeat:
         self._waiting = 0
 
     def begin(self, now: float) -> None:
-        """Note that one more request waits for its answer."""
+        """Note that one more request waits for its answer, or a line to be taken."""
         self._waiting += 1
         if self._waiting == 1:
             self.heard(now)
 
     def finish(self) -> None:
-        """Note that one request waits no longer."""
+        """Note that one of these waits no longer."""
         self._waiting -= 1
         if not self._waiting:
             self.due = inf

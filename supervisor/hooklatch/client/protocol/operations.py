@@ -280,7 +280,6 @@ class SessionOperations:
                 log.warning("not subscribed yet: session=%s %s", self.session_id, error)
 
     def _registering(self, hooks: Sequence[HookItem], scope: Scope) -> Steps[RegistrationResult]:
-        """Register hooks, all or none."""
         known = self._state.hooks
         definitions = known.define(hooks)
         if not self.runs_async:

@@ -53,11 +53,9 @@ class DenialBreaker:
 
     @property
     def reason(self) -> str:
-        """Return why it should."""
         return f"{self.refusals} refusals in a row"
 
     def note(self, decision: Decision) -> None:
-        """Take a decision into account."""
         if decision.event != "pre_tool_use":
             return
         if decision.allowed:
@@ -173,11 +171,8 @@ class SessionState:
             "hooks": [definition.wire for definition in self.hooks],
         }
         named = {key: value for key, value in session.items() if value not in (None, [])}
-        params: dict[str, object] = {
-            "protocol": PROTOCOL,
-            "client": {"name": options.get("name", "hooklatch-python"), "version": version},
-            "session": named,
-        }
+        client = {"name": options.get("name", "hooklatch-python"), "version": version}
+        params: dict[str, object] = {"protocol": PROTOCOL, "client": client, "session": named}
         if (plugins := list_plugin_names(options.get("plugins"))) is not None:
             params["session"] = {**named, "plugins": plugins}  # an empty list allows none
         if self.dialect is not None:

@@ -239,7 +239,6 @@ class ToolCall:
         return self._end(decision, allowed=True, result=result, append=after.append)
 
     def _permit(self) -> Steps[Permit | Decision]:
-        """Yield the permit, or the decision that refuses it."""
         answer = yield from self._judge()
         if isinstance(answer, Decision):
             is_ours = answer.is_local and answer.cause != "no_daemon"  # after its own refusals the daemon fires it
@@ -257,13 +256,9 @@ class ToolCall:
         request_decision = yield from self._fire("permission_request")
         if request_decision.is_refusal:
             return request_decision
-        left_open = (
-            None
-            if request_decision.verdict == "allow"
-            else request_decision
-            if request_decision.needs_asking
-            else first
-        )
+        left_open: Decision | None = None
+        if request_decision.verdict != "allow":
+            left_open = request_decision if request_decision.needs_asking else first
         if self._take_patch(request_decision):
             again = yield from self._fire(GATE)
             if again.is_refusal:

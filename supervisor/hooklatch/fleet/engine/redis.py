@@ -107,23 +107,17 @@ class RedisEngine:
         end = trio.current_time() + wait
         while True:
             seconds_left = end - trio.current_time()
-            versions = (
-                await self._fetch_versions(after, limit)
-                if seconds_left <= 0
-                else await self._await_versions(after, limit, seconds_left)
-            )
-            if versions or seconds_left <= 0:
+            if seconds_left <= 0:
+                return self._read_versions(after, await self._execute(*self._version_commands(after, limit)))
+            if versions := await self._await_versions(after, limit, seconds_left):
                 return versions
-
-    async def _fetch_versions(self, after: int, limit: int) -> Sequence[tuple[int, bytes]]:
-        return self._read_versions(after, await self._execute(*self._version_commands(after, "COUNT", limit)))
 
     async def _await_versions(self, after: int, limit: int, seconds: float) -> Sequence[tuple[int, bytes]]:
         """Wait for a version for some seconds, at most `BLOCK`: short, so that a peer that has died is soon noticed."""
         block = max(1, int(min(seconds, BLOCK) * 1000))
         async with self._reading:
             connection = await self._pool.connection("waiting")
-            commands = self._version_commands(after, "COUNT", limit, "BLOCK", block)
+            commands = self._version_commands(after, limit, "BLOCK", block)
             try:
                 answers = await connection.execute(*commands, timeout=block / 1000 + min(self._grace, self._timeout))
             except UnreachableError:
@@ -133,11 +127,10 @@ class RedisEngine:
             self._grace = GRACE
         return self._read_versions(after, answers)
 
-    def _version_commands(self, after: int, *options: str | int) -> tuple[RedisCommand, RedisCommand]:
+    def _version_commands(self, after: int, limit: int, *options: str | int) -> tuple[RedisCommand, RedisCommand]:
         policy = self._key("policy")
-        return RedisCommand("XREAD", *options, "STREAMS", policy, f"{after}-0", about=policy), RedisCommand(
-            "XLEN", key=policy
-        )
+        read = RedisCommand("XREAD", "COUNT", limit, *options, "STREAMS", policy, f"{after}-0", about=policy)
+        return read, RedisCommand("XLEN", key=policy)
 
     def _read_versions(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
         """Return the versions of an answer, if they and all before them are there."""
@@ -330,11 +323,8 @@ class RedisEngine:
     async def facts(self) -> dict[str, str]:
         connection = await self._pool.connection("asking")
         (hello,) = await connection.execute(RedisCommand("HELLO"))
-        facts = {
-            "engine": format_redis_word(hello.get(b"server")),
-            "version": connection.server_version or "",
-            "clock": str(self._pool.now()),
-        }
+        engine, version = format_redis_word(hello.get(b"server")), connection.server_version or ""
+        facts = {"engine": engine, "version": version, "clock": str(self._pool.now())}
         return facts | await self._read_memory_facts() | {"appendfsync": await self._read_fsync_setting()}
 
     async def _read_memory_facts(self) -> dict[str, str]:
@@ -357,7 +347,6 @@ class RedisEngine:
     # -- keys ----------------------------------------------------------------------------------------------------------
 
     async def _ask(self, command: str, *arguments: bytes | str | int, key: str = "") -> Any:
-        """Return the answer to one command."""
         return (await self._execute(RedisCommand(command, *arguments, key=key)))[0]
 
     async def _execute(self, *commands: RedisCommand) -> list[Any]:

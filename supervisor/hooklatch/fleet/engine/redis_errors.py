@@ -199,7 +199,6 @@ def explain_bad_greeting(
 
 
 def explain_tls_error(error: ssl.SSLError) -> str:
-    """Return what to do about a failure of TLS."""
     code = getattr(error, "verify_code", None)
     text = f"{error.reason} {error}".lower()
     if code == 10:  # X509_V_ERR_CERT_HAS_EXPIRED

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.files import create_anew
+from hooklatch.directories import replace_file
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.paths import FLEET_TOKEN
 from hooklatch.service.api.methods import AS_LINK
@@ -75,13 +75,8 @@ class LinkToken:
 
     def _write(self, token: bytes) -> None:
         """Write a new token, as a whole and readable by this user alone; if that fails, it is not valid."""
-        new = f"{self.path}.new"
         try:
-            fd = create_anew(new)
-            with os.fdopen(fd, "wb") as file:
-                os.fchmod(fd, 0o600)
-                file.write(token + b"\n")
-            os.replace(new, self.path)
+            replace_file(self.path, token + b"\n")
         except OSError as error:
             text = f"{self.path}: {error.strerror}, so the fleet's link cannot connect; fix it, then: hooklatch reload"
             logger.error("%s", text)

@@ -150,12 +150,9 @@ class FleetContact:
         if self._settings is None or not self.is_stale:
             return None
         if self._contact is None:
-            since = (
-                "and the time of the last contact is unknown"
-                if self._state.state.contact is not None
-                else "and never was"
-            )
-            return f"this host is not in contact with its fleet {self._settings.name!r}, {since}"
+            was_once = self._state.state.contact is not None
+            since = "the time of the last contact is unknown" if was_once else "never was"
+            return f"this host is not in contact with its fleet {self._settings.name!r}, and {since}"
         since = datetime.fromtimestamp(self._contact.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"this host was last in contact with its fleet {self._settings.name!r} at {since}"
 

@@ -47,14 +47,7 @@ from hooklatch.fleet.host.policy_file import (
     unpack_bundle,
     write_policy,
 )
-from hooklatch.fleet.manifests import (
-    START,
-    BundleVersion,
-    FleetError,
-    Manifest,
-    PolicyHead,
-    read_payload,
-)
+from hooklatch.fleet.manifests import START, BundleVersion, FleetError, Manifest, PolicyHead, read_payload
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.service.api.methods import PolicyRejectedError
@@ -103,9 +96,8 @@ class FleetLayer:
             known, policy = self._state.state.fleet, stored or PolicyFile()
             # Not only a missing file: one restored from a copy may be from before the first version was applied.
             if known and policy.applied is None and not policy.lost:
-                self._fault = (
-                    f"{self.folder} has no policy any more, and one of the fleet {known!r} was active; {RESET}"
-                )
+                what = f"{self.folder} has no policy any more, and one of the fleet {known!r} was active"
+                self._fault = f"{what}; {RESET}"
             else:
                 self.policy = policy
         self._report()
@@ -180,12 +172,8 @@ class FleetLayer:
     @property
     def problems(self) -> list[str]:
         """Return all problems of the policy, with their remedies."""
-        texts = [
-            self._fault or self.policy.lost,
-            *self._refused.values(),
-            describe_foreign_policy(self.settings, self.policy),
-        ]
-        return [text for text in texts if text]
+        foreign = describe_foreign_policy(self.settings, self.policy)
+        return [text for text in (self._fault or self.policy.lost, *self._refused.values(), foreign) if text]
 
     # -- following ---------------------------------------------------------------------------------------------------
 
@@ -299,10 +287,8 @@ class FleetLayer:
             if settings is None:
                 raise PolicyRejectedError("this host is in no fleet: its hooks.toml has no [fleet]")
             if self._fault is not None:
-                lost = (
-                    f"the active policy is unknown since a reset ({reason}): every gate denies until the link brings it"
-                )
-                policy = PolicyFile(fleet=settings.name, lost=lost)
+                why = f"the active policy is unknown since a reset ({reason})"
+                policy = PolicyFile(fleet=settings.name, lost=f"{why}: every gate denies until the link brings it")
             policy = msgspec.structs.replace(policy, head=START, wanted=None, may_go_back=True)
             try:
                 await self._keep(policy)
@@ -354,10 +340,8 @@ class FleetLayer:
     def _format_error(self, error: Exception) -> str:
         if not isinstance(error, OSError):
             return str(error)
-        return (
-            f"it cannot be written to {error.filename or self.folder}: {explain_error(error)}; fix that, and it "
-            "is tried again"
-        )
+        where = f"it cannot be written to {error.filename or self.folder}"
+        return f"{where}: {explain_error(error)}; fix that, and it is tried again"
 
     def _report(self) -> None:
         self._faults.report("fleet", *self.problems)

@@ -59,12 +59,7 @@ def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) ->
 
 
 def read_proven_files(
-    folder: str,
-    policy: PolicyFile,
-    listed: Iterable[str],
-    before: FleetFiles | None,
-    *,
-    mends: bool,
+    folder: str, policy: PolicyFile, listed: Iterable[str], before: FleetFiles | None, *, mends: bool
 ) -> FleetFiles:
     """Read the active policy; `listed` are the keys of [fleet].
 

@@ -29,13 +29,7 @@ from hooklatch.service.loading.see import FleetFiles
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from hooklatch.core.status_answers import (
-        AppliedAnswer,
-        EmptyAnswer,
-        FleetReportAnswer,
-        FleetStatus,
-        FleetVersions,
-    )
+    from hooklatch.core.status_answers import AppliedAnswer, EmptyAnswer, FleetReportAnswer, FleetStatus, FleetVersions
     from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["FleetHost"]
@@ -168,7 +162,6 @@ class FleetHost(PolicyContribution):
         }
 
     def _report(self) -> FleetReportAnswer:
-        """Return this host's report to its link."""
         settings, status = self.layer.settings, self._daemon.status
         return {
             **self._describe_versions(),

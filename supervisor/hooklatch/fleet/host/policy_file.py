@@ -19,8 +19,9 @@ from typing import Literal
 
 import msgspec
 
-from hooklatch.directories import sync_folder
+from hooklatch.directories import replace_file, sync_folder
 from hooklatch.errors import explain_error
+from hooklatch.files import create_anew
 from hooklatch.fleet.manifests import START, FleetError, PolicyHead, SignedManifest, read_payload
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
@@ -138,9 +139,11 @@ def write_files(root: str, files: Mapping[str, bytes]) -> None:
             if below not in folders:
                 os.mkdir(below, 0o700)
                 folders.add(below)
-        write_file(
-            os.path.join(root, name), content, 0o400
-        )  # read-only: a bundle is never edited, only replaced as a whole
+        with os.fdopen(create_anew(os.path.join(root, name)), "wb") as file:
+            os.fchmod(file.fileno(), 0o400)  # a bundle is never edited, only replaced as a whole
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
     for folder in folders:
         sync_folder(folder)
 
@@ -156,27 +159,6 @@ def clean_bundles(folder: str, keep: Collection[str], is_used: Callable[[str], b
         is_half = name.endswith((".new", ".old"))
         if match is not None and (is_half or (match[1] not in keep and not is_used(policy_root(folder, match[1])))):
             remove_tree(os.path.join(folder, name))
-
-
-def replace_file(path: str, data: bytes) -> None:
-    temporary = f"{path}.new"
-    remove_tree(temporary)
-    try:
-        write_file(temporary, data, 0o600)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            remove_tree(temporary)
-        raise
-    sync_folder(os.path.dirname(path))
-
-
-def write_file(path: str, data: bytes, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
 
 
 def remove_tree(path: str) -> None:

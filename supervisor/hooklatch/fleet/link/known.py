@@ -99,6 +99,8 @@ class LinkState:
         answer = self.answer or FollowAnswer()
         is_there = DAEMON not in self._faults and self.answer is not None
         stale = answer.stale_s + now - self.answered_at if answer.stale_s is not None else None
+        faults = self._faults
+        problem = faults.get(POLICY) or faults.get(BUNDLE) or answer.problem or faults.get(DAEMON) or faults.get(FLEET)
         not_shipping = [text for part in (SHIPPING, RECORD) if (text := self._faults.get(part)) is not None]
         return HostReport(
             host=self._host,
@@ -107,13 +109,7 @@ class LinkState:
             wanted=answer.wanted.version if answer.wanted is not None else None,
             applied=answer.applied.version if answer.applied is not None else None,
             bundle=answer.applied.bundle if answer.applied is not None else "",
-            problem=clip_link_text(
-                self._faults.get(POLICY)
-                or self._faults.get(BUNDLE)
-                or answer.problem
-                or self._faults.get(DAEMON)
-                or self._faults.get(FLEET)
-            ),
+            problem=problem[:MAX_TEXT] if problem is not None else None,
             health=answer.health if is_there else "unreachable",
             revision=answer.revision,
             stale_s=round(stale, 1) if stale is not None else None,
@@ -132,7 +128,3 @@ class LinkState:
 def summarize_answer(answer: FollowAnswer) -> tuple[object, ...]:
     """Return the parts of an answer whose change is reported to the engine soon."""
     return answer.head, answer.wanted, answer.applied, answer.problem, answer.health
-
-
-def clip_link_text(text: str | None) -> str | None:
-    return text[:MAX_TEXT] if text is not None else None

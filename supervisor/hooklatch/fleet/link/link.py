@@ -93,21 +93,16 @@ class Link:
             await trio.sleep(pauses.next())
 
     async def _run_session(self) -> None:
-        """Use one connection until it ends."""
         failures: list[EngineError] = []
         with trio.CancelScope(deadline=trio.current_time() + OPENING) as scope:
             async with self._open_engine() as engine:
                 scope.deadline = math.inf  # the limit is for opening and closing alone
                 self.state.set_fault(ENGINE, None)
                 async with trio.open_nursery() as nursery:
-                    for name, run in (
-                        ("policy", self._policy.run),
-                        ("shipping", self._shipper.run),
-                        ("reporting", self._reporter.run),
-                    ):
-                        nursery.start_soon(
-                            self._run_on_connection, name, partial(run, engine), failures, nursery.cancel_scope
-                        )
+                    tasks = {"policy": self._policy.run, "shipping": self._shipper.run, "reporting": self._reporter.run}
+                    for name, task in tasks.items():
+                        run = partial(task, engine)
+                        nursery.start_soon(self._run_on_connection, name, run, failures, nursery.cancel_scope)
                 scope.deadline = trio.current_time() + OPENING
         if failures:
             raise failures[0]

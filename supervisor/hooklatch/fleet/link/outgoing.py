@@ -122,16 +122,12 @@ class ShippingReader:
         if self._hash is not None and prev != self._hash:
             missing = max(1, packed.first - self._seq - 1)
             self.lost += missing
-            self.findings.append(
-                f"{missing} records before record {packed.first} are not in the record any more, or are damaged, and"
-                " were not shipped"
-            )
+            which = f"{missing} records before record {packed.first}"
+            self.findings.append(f"{which} are not in the record any more, or are damaged, and were not shipped")
         elif packed.unreadable:
             self.lost += packed.unreadable
-            self.findings.append(
-                f"{packed.unreadable} lines among records {packed.first} to {packed.last} are damaged, and were not"
-                " shipped; see: hooklatch log verify"
-            )
+            which = f"{packed.unreadable} lines among records {packed.first} to {packed.last}"
+            self.findings.append(f"{which} are damaged, and were not shipped; see: hooklatch log verify")
         self._seq, self._hash = packed.last, packed.hash
 
     def _read_around(self, seq: int) -> LocalRecords:
@@ -192,27 +188,18 @@ def compare_records(shipped: ShippedHead | None, local: LocalRecords) -> Resume:
     if local.same is not None and local.same.hash == shipped.hash:
         return Resume(shipped.epoch, shipped.seq, shipped.hash)
     if not shipped.hash and local.newest is not None and local.newest.seq >= shipped.seq:
-        finding = (
-            f"the engine's log of this host, epoch {shipped.epoch}, was emptied: it had records up to {shipped.seq}"
-        )
-        return Resume(shipped.epoch, shipped.seq, finding=finding)
+        subject = f"the engine's log of this host, epoch {shipped.epoch}"
+        return Resume(shipped.epoch, shipped.seq, finding=f"{subject}, was emptied: it had records up to {shipped.seq}")
     if (contradiction := describe_rewriting(shipped, local)) is not None:
-        return Resume(
-            shipped.epoch + 1,
-            is_rewritten=True,
-            finding=f"{contradiction}; the engine has record {shipped.seq} in epoch {shipped.epoch}, and what the"
-            " record has now goes into a new epoch",
-        )
+        shipped_text = f"the engine has record {shipped.seq} in epoch {shipped.epoch}"
+        finding = f"{contradiction}; {shipped_text}, and what the record has now goes into a new epoch"
+        return Resume(shipped.epoch + 1, is_rewritten=True, finding=finding)
     assert local.following is not None
     if local.following.prev == shipped.hash:
         return Resume(shipped.epoch, shipped.seq, shipped.hash)
     lost = local.following.seq - shipped.seq - 1
-    return Resume(
-        shipped.epoch,
-        shipped.seq,
-        finding=f"records {shipped.seq + 1} to {local.following.seq - 1} were removed before they were shipped",
-        lost=lost,
-    )
+    finding = f"records {shipped.seq + 1} to {shipped.seq + lost} were removed before they were shipped"
+    return Resume(shipped.epoch, shipped.seq, finding=finding, lost=lost)
 
 
 def describe_rewriting(shipped: ShippedHead, local: LocalRecords) -> str | None:

@@ -80,7 +80,6 @@ class PolicyFollower:
             await trio.sleep(pauses.next())
 
     async def _follow(self, engine: Engine, answer: FollowAnswer) -> None:
-        """Follow until the daemon is gone."""
         contact_at = self._clock()
         while self._daemon.is_connected():
             is_due = self._clock() >= contact_at
@@ -179,7 +178,6 @@ class PolicyFollower:
                 return
 
     async def _fetch_bundle(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer:
-        """Send the daemon the bundle that it wants and does not have."""
         wanted = answer.wanted
         if wanted is None or wanted == answer.applied:
             self._refused_bundle = None
@@ -200,7 +198,6 @@ class PolicyFollower:
         return answer
 
     async def _offer_bundle(self, engine: Engine, wanted: BundleVersion) -> str | None:
-        """Send the daemon a bundle; return the reason if that fails."""
         data = await await_answer(engine.bundle(wanted.bundle))
         if data is None:
             return f"the engine has no bundle {wanted.bundle}, which version {wanted.version} names: push it again"

@@ -101,10 +101,8 @@ class LocalComparison:
             return
         for name, value in record.document.items():
             if name not in own or own[name] != value:
-                self._add_difference(
-                    f"record {record.seq}: {name} was shipped as {format_local_value(value)}, and is "
-                    f"{format_local_value(own.get(name))}"
-                )
+                shipped, here = format_local_value(value), format_local_value(own.get(name))
+                self._add_difference(f"record {record.seq}: {name} was shipped as {shipped}, and is {here}")
 
     def end(self, heads: Sequence[ChainWitness]) -> LocalReport:
         """Check the local files, with the heads that the engine has as witnesses, when all batches were taken."""
@@ -235,10 +233,8 @@ class HostCheck:
         read = sum(1 for _, arrived, _ in self._arrivals if arrived == epoch)
         removed = facts.added - facts.batches - noted
         if removed > 0:
-            text = (
-                f"{removed} of the batches of epoch {epoch} were removed from the engine, and no operator's note"
-                " says so"
-            )
+            which = f"{removed} of the batches of epoch {epoch}"
+            text = f"{which} were removed from the engine, and no operator's note says so"
             self.add_finding("engine", f"{text}: every process with the credentials of {self._host} can do that", epoch)
         if facts.batches > read:
             text = f"the engine has {facts.batches} batches of epoch {epoch}, of which only {read} can be reached"
@@ -292,10 +288,9 @@ class HostCheck:
             return
         for retired in self._retired.get(epoch, []):
             if (retired.kept_seq, retired.kept_prev[:32]) == (first.seq, first.prev):
-                self._verified.notes.append(
-                    f"epoch {epoch} begins with record {first.seq}: those before it were removed by the host's"
-                    f" retention, says its record {retired.seq}"
-                )
+                who = f"the host's retention, says its record {retired.seq}"
+                note = f"epoch {epoch} begins with record {first.seq}: those before it were removed by {who}"
+                self._verified.notes.append(note)
                 return
         text = f"epoch {epoch} begins with record {first.seq}, and no record explains where those before it are"
         self.add_finding("missing", text, epoch, 1)
@@ -314,11 +309,8 @@ class HostCheck:
             return True
         for retired in self._retired.get(epoch, []):
             if (retired.kept_seq, retired.kept_prev[:32]) == (place.seq, place.prev) and retired.first_seq <= first:
-                text = (
-                    f"{format_seq_range(first, end)} removed by retention before they were shipped, says record "
-                    f"{retired.seq}"
-                )
-                self.add_finding("lost", f"{text} (epoch {epoch})", epoch, first)
+                text = f"{format_seq_range(first, end)} removed by retention before they were shipped"
+                self.add_finding("lost", f"{text}, says record {retired.seq} (epoch {epoch})", epoch, first)
                 return False
         trimmed = self._trimmed.get(epoch)
         if trimmed is not None and end <= trimmed.seq:
@@ -344,10 +336,10 @@ class HostCheck:
         common = f"the same through {kept}" if kept else "nothing in common"
         text = f"the record began anew: epochs {before} and {epoch} have {common}"
         if removed:
+            which = f"{format_count(len(removed), 'record')} from {removed[0]} on"
             text += (
-                f"; {format_count(len(removed), 'record')} from {removed[0]} on were shipped once and are not "
-                "in the new one: the"
-                f" record on {self._host} was truncated, rewritten or removed.  This log still has them"
+                f"; {which} were shipped once and are not in the new one: the record on {self._host} was truncated,"
+                " rewritten or removed.  This log still has them"
             )
         self.add_finding("anew", text, epoch, removed[0] if removed else None)
 
@@ -388,9 +380,8 @@ class HostCheck:
                 return
 
     def _check_witness(self, witness: ChainWitness) -> None:
-        hashes = [
-            hash_ for places in self._log.seen_records.values() if (hash_ := places.hash_of(witness.seq)) is not None
-        ]
+        seen = (places.hash_of(witness.seq) for places in self._log.seen_records.values())
+        hashes = [hash_ for hash_ in seen if hash_ is not None]
         head = self._verified.head
         if any(agree_on_hash(hash_, witness.hash) for hash_ in hashes):
             self._verified.notes.append(f"the witness {witness.seq}:{witness.hash[:16]} is confirmed")

@@ -11,15 +11,15 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from hooklatch.directories import sync_folder
+from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error, format_install_command
-from hooklatch.files import create_anew, open_regular, open_regular_file
+from hooklatch.files import open_regular, open_regular_file
 from hooklatch.fleet.logs.logs import ReceivedBatch
 from hooklatch.fleet.logs.reading import LogKey
 from hooklatch.fleet.logs.telemetry import OtelLogRecord, describe_resource, encode_finding, encode_log_record
@@ -195,27 +195,10 @@ class ExportCursor:
         logs: dict[str, dict[int, int]] = {}
         for (host, epoch), last in sorted(self.positions.items()):
             logs.setdefault(host, {})[epoch] = last
-        data = msgspec.json.encode(CursorFile(FORMAT, self._fleet, logs))
         try:
-            write_cursor(self._path, data)
+            replace_file(self._path, msgspec.json.encode(CursorFile(FORMAT, self._fleet, logs)) + b"\n")
         except OSError as error:
             raise CursorError(f"the cursor {self._path} cannot be written: {error.strerror}") from None
-
-
-def write_cursor(path: str, data: bytes) -> None:
-    temporary = f"{path}.new"
-    fd = create_anew(temporary)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data + b"\n")
-            file.flush()
-            os.fsync(fd)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_folder(os.path.dirname(path) or ".")
 
 
 @contextmanager

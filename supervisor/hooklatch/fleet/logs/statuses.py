@@ -85,11 +85,7 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
             host=report.host, is_silent=is_silent, seen_s=seconds_ago, behind=newest, epoch=epoch,
             wrong=(str(error),),
         )  # fmt: skip
-    problems = (
-        [f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"]
-        if is_silent
-        else []
-    )
+    silence = f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"
     return HostStatus(
         host=report.host,
         labels=host_report.labels,
@@ -109,7 +105,7 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
         lost=host_report.lost,
         skew_s=max(-LONGEST, min((host_report.clock - report.at) / 1000, LONGEST)) if host_report.clock else 0.0,
         link=host_report.link,
-        wrong=(*problems, *list_report_problems(host_report, newest, epoch)),
+        wrong=(*([silence] if is_silent else ()), *list_report_problems(host_report, newest, epoch)),
     )
 
 
@@ -127,10 +123,8 @@ def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterabl
     if report.lost:
         yield f"{format_count(report.lost, 'record')} were removed there before they were shipped"
     if report.epoch > 1 or epoch > 1:
-        yield (
-            f"its record began anew ({max(report.epoch, epoch)} epochs); see: hooklatch fleet verify --host "
-            f"{report.host}"
-        )
+        count = max(report.epoch, epoch)
+        yield f"its record began anew ({count} epochs); see: hooklatch fleet verify --host {report.host}"
     if report.shipped and report.epoch > epoch:
         yield f"it was told that epoch {report.epoch} of its log is here, and it is not: the engine lost it"
     yield from report.findings

@@ -41,12 +41,7 @@ class OtelLogRecord(msgspec.Struct, frozen=True):
 
 def describe_resource(fleet: str, host: str) -> dict[str, str]:
     """Return the resource of a host's log records."""
-    return {
-        "service.name": "hooklatch",
-        "service.namespace": fleet,
-        "service.instance.id": host,
-        "host.name": host,
-    }
+    return {"service.name": "hooklatch", "service.namespace": fleet, "service.instance.id": host, "host.name": host}
 
 
 def encode_log_record(fleet: str, entry: FleetLogEntry) -> OtelLogRecord:

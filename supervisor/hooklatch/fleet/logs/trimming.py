@@ -127,7 +127,6 @@ def count_in_note(note: TrimNote, batches: Sequence[RecordBatch], before: TrimNo
 
 
 async def list_reported_epochs(engine: Engine) -> set[tuple[str, int]]:
-    """Return the epoch that each host reports to ship to."""
     epochs = set[tuple[str, int]]()
     async for report in engine.reports():
         with suppress(FleetError):  # the newest epoch counts then

@@ -140,34 +140,32 @@ def count_gates_since(before: HostReport | None, now: HostReport) -> GateCounts:
 
 def judge_rollout(comparison: CanaryComparison, bound: StopThreshold) -> RolloutJudgement:
     """Return the next action; missing reports are never a reason to go on."""
-    return RolloutJudgement(*choose_action(comparison, bound))
-
-
-def choose_action(comparison: CanaryComparison, bound: StopThreshold) -> tuple[RolloutAction, str]:
     canary, baseline = comparison.canary_gates, comparison.baseline_gates
     if comparison.refusing:
         host, problem = comparison.refusing[0]
-        return RolloutAction.STOP, f"the host {host}{format_others(comparison.refusing)} refuses it: {problem}"
+        return RolloutJudgement(
+            RolloutAction.STOP, f"the host {host}{format_others(comparison.refusing)} refuses it: {problem}"
+        )
     if comparison.broken:
         host, gates = comparison.broken[0]
         text = f"on the host {host}{format_others(comparison.broken)} most is denied because a hook is broken"
-        return RolloutAction.STOP, f"{text}: {compute_share(gates)}"
+        return RolloutJudgement(RolloutAction.STOP, f"{text}: {compute_share(gates)}")
     # Few decisions count against the whole sample: would the share be too high even if all the others were good?
     share = canary.faults / max(canary.decided, bound.min_decisions, 1)
     usual = baseline.faults / baseline.decided if baseline.decided else 0.0
     if share - usual > bound.max_increase + ROUNDING:
         text = f"{format_shares(comparison)}, and that is over the bound of {bound.max_increase:.2%} more"
-        return RolloutAction.STOP, text
+        return RolloutJudgement(RolloutAction.STOP, text)
     if canary.decided < bound.min_decisions:
         text = f"hosts with it have decided {canary.decided} gates, of at least {bound.min_decisions}"
-        return RolloutAction.WAIT, f"{text} that a comparison needs"
+        return RolloutJudgement(RolloutAction.WAIT, f"{text} that a comparison needs")
     if not comparison.canary or 2 * len(comparison.canary) < comparison.included:
         text = f"only {len(comparison.canary)} of {format_count(comparison.included, 'host')} have it"
-        return RolloutAction.WAIT, f"{text}: {format_missing_hosts(comparison)}"
+        return RolloutJudgement(RolloutAction.WAIT, f"{text}: {format_missing_hosts(comparison)}")
     if 2 * len(comparison.unreachable) > comparison.included:
         text = f"{format_count(len(comparison.unreachable), 'daemon')} cannot be reached"
-        return RolloutAction.WAIT, f"{text}: {format_host_names(comparison.unreachable)}"
-    return RolloutAction.GO_ON, format_shares(comparison)
+        return RolloutJudgement(RolloutAction.WAIT, f"{text}: {format_host_names(comparison.unreachable)}")
+    return RolloutJudgement(RolloutAction.GO_ON, format_shares(comparison))
 
 
 def format_others(hosts: Sequence[object]) -> str:
@@ -175,11 +173,8 @@ def format_others(hosts: Sequence[object]) -> str:
 
 
 def format_shares(comparison: CanaryComparison) -> str:
-    """Return the compared shares, for people."""
-    return (
-        f"denied because a hook is broken: {compute_share(comparison.canary_gates)} with it, "
-        f"{compute_share(comparison.baseline_gates)} without"
-    )
+    canary, baseline = compute_share(comparison.canary_gates), compute_share(comparison.baseline_gates)
+    return f"denied because a hook is broken: {canary} with it, {baseline} without"
 
 
 def compute_share(gates: GateCounts) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
 import trio
 
-from hooklatch.directories import sync_folder
+from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
 from hooklatch.fleet.bundles import Bundle, read_bundle
@@ -84,20 +83,10 @@ class LastSeenHead:
         """Write the head, whole or not at all, if it is newer than the head in the file."""
         if head.version <= self.read_head().version:
             return
-        folder = os.path.dirname(self.path)
+        content = msgspec.json.encode(SeenHeadFile(self._fleet, self._url, head))
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            fd, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-            try:
-                with os.fdopen(fd, "wb") as file:
-                    file.write(msgspec.json.encode(SeenHeadFile(self._fleet, self._url, head)))
-                    file.flush()
-                    os.fsync(fd)
-                os.replace(temporary, self.path)
-            except OSError:
-                os.unlink(temporary)
-                raise
-            sync_folder(folder)
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            replace_file(self.path, content, temporary=f"{self.path}.{os.getpid()}.new")
         except OSError as error:
             raise FleetError(f"{self.path} cannot be written: {error.strerror}; mend that, and run it again") from None
 

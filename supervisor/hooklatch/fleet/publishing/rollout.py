@@ -102,7 +102,6 @@ class Rollout:
             )
 
     async def _await_step(self, at: Manifest, reports_before: dict[str, ReceivedReport], *, is_last: bool) -> None:
-        """Wait until the step is good."""
         began = trio.current_time()
         judgement = RolloutJudgement(RolloutAction.WAIT, "no host has reported")
         reported_reason = ""
@@ -135,12 +134,9 @@ class Rollout:
     def _compare(
         self, at: Manifest, reports_before: dict[str, ReceivedReport], reports: dict[str, ReceivedReport]
     ) -> CanaryComparison:
-        quiet_hosts = {
-            host
-            for host, received in reports.items()
-            if host in reports_before and reports_before[host].at == received.at
-        }
-        newest_at = max((received.at for received in reports_before.values()), default=0)
+        times_before = {host: received.at for host, received in reports_before.items()}
+        quiet_hosts = {host for host, received in reports.items() if times_before.get(host) == received.at}
+        newest_at = max(times_before.values(), default=0)
         absent = {host for host in quiet_hosts if reports[host].at < newest_at - ABSENT_MS}
         host_reports = {host: received.report for host, received in reports.items()}
         return compare_hosts(at, self._before, host_reports, silent=quiet_hosts - absent, absent=absent)

@@ -115,11 +115,8 @@ class VersionHistory(msgspec.Struct, frozen=True):
         """Return the history with these versions at its end."""
         verified: VerifiedManifests = verify_manifests(self.fleet, self.head, envelopes, keys)
         trusted_versions = {manifest.version for manifest in verified.manifests}
-        manifests = [read_payload(envelope) for envelope in envelopes]
-        added = [
-            StoredVersion(manifest, envelope, manifest.version in trusted_versions)
-            for manifest, envelope in zip(manifests, envelopes, strict=True)
-        ]
+        pairs = [(read_payload(envelope), envelope) for envelope in envelopes]
+        added = [StoredVersion(read, envelope, read.version in trusted_versions) for read, envelope in pairs]
         return VersionHistory(self.fleet, (*self.entries, *added))
 
     def find_contradiction(self, seen: PolicyHead, *, by: str) -> str | None:
@@ -224,11 +221,9 @@ def plan_wider_rollout(history: VersionHistory, version: int, percent: float) ->
 
 
 def make_too_wide_error(standing: Manifest) -> FleetError:
-    return FleetError(
-        f"version {standing.version} has this bundle at {format_percent(standing.rollout.percent)} already, and a "
-        "narrower rollout"
-        " takes it from no host; to take it back, run: hooklatch fleet rollback"
-    )
+    what = f"version {standing.version} has this bundle at {format_percent(standing.rollout.percent)} already"
+    why = "a narrower rollout takes it from no host"
+    return FleetError(f"{what}, and {why}; to take it back, run: hooklatch fleet rollback")
 
 
 def plan_rollback(

@@ -23,14 +23,7 @@ import trio
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.files import open_regular
-from hooklatch.record.storage.chain import (
-    CHUNK,
-    WITNESS,
-    format_timestamp,
-    make_head,
-    read_segment_start,
-    seal_entry,
-)
+from hooklatch.record.storage.chain import CHUNK, WITNESS, format_timestamp, make_head, read_segment_start, seal_entry
 from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery

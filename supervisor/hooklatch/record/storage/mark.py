@@ -71,18 +71,10 @@ def read_mark(folder: str) -> HighWaterMark | None:
     if match is None:
         return None
     state, reserved_through, seq, own, kept_seq, kept_prev, *numbers = match.groups()
-    reported_seq, lost, fault_seq = (int(number) for number in numbers)
     return HighWaterMark(
-        state == b"shut",
-        int(reserved_through),
-        int(seq),
-        own.decode(),
-        int(kept_seq),
-        kept_prev.decode(),
-        reported_seq,
-        lost,
-        fault_seq,
-    )
+        state == b"shut", int(reserved_through), int(seq), own.decode(), int(kept_seq), kept_prev.decode(),
+        *map(int, numbers),
+    )  # fmt: skip
 
 
 class MarkFile(SlotFile):

@@ -105,9 +105,8 @@ def recover_record(folder: str) -> Recovery:
             continue
         if tail.torn:
             moved = set_aside(place, tail.end)
-            recovery.recovered.append(
-                {"segment": place.name, "bytes": tail.torn, "after_seq": tail.link.seq, "to": moved}
-            )
+            facts = {"segment": place.name, "bytes": tail.torn, "after_seq": tail.link.seq, "to": moved}
+            recovery.recovered.append(facts)
         if tail.fault is not None:
             recovery.faults.append(tail.fault)
         recovery.seq, recovery.hash, recovery.place, recovery.last = tail.link.seq, tail.link.hash, place, tail.link
@@ -160,8 +159,7 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
     if mark.fault_seq:
         from hooklatch.record.storage.lines import read_entries_of_kind
 
-        kind = read_entries_of_kind(segments, "fault", since=mark.fault_seq - 1)
-        recovery.unacknowledged = [*kind][::-1]
+        recovery.unacknowledged = [*read_entries_of_kind(segments, "fault", since=mark.fault_seq - 1)][::-1]
         if not recovery.unacknowledged:
             text = f"a fault was found near record {mark.fault_seq}, but its text is not in the record"
             recovery.unacknowledged = [{"text": text}]
@@ -183,9 +181,7 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
 def move_away(place: SegmentFile, recovery: Recovery) -> None:
     """Move a segment without any valid record out of the way: a crash left it, or something overwrote it."""
     size = os.stat(place.path).st_size
-    moved = None
-    if size:
-        moved = set_aside(place, 0)
+    moved = set_aside(place, 0) if size else None
     os.unlink(place.path)
     sync_folder(os.path.dirname(place.path))
     if moved is not None:

@@ -15,17 +15,10 @@ from typing import TYPE_CHECKING
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage import retention
 from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError
-from hooklatch.record.storage.retention import (
-    SegmentRetirement,
-    UnshippedRecords,
-    count_unshipped,
-    find_missing_beginning,
-    plan_retirement,
-    remove_segments,
-)
 from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.syncing import RecordSync
 from hooklatch.threads import in_thread
@@ -58,7 +51,7 @@ class SegmentRemover:
         self._note = note
         self._reported: set[str] = set()
         self.shipped: int | None = None  # the last record that a fleet's engine has acknowledged, as it was last told
-        self.lost: list[UnshippedRecords] = []  # what was removed before it was acknowledged
+        self.lost: list[retention.UnshippedRecords] = []  # what was removed before it was acknowledged
 
     async def look(self, settings: RecordSettings, now: float) -> None:
         """Remove segments over the limits, and report segments that something else removed.
@@ -67,11 +60,13 @@ class SegmentRemover:
             OSError, RecordError: it failed, or could not be recorded.
         """
         folder, current = self._journal.folder, self._journal.segment.place
-        missing = find_missing_beginning(folder, self._mark.mark)
+        missing = retention.find_missing_beginning(folder, self._mark.mark)
         if missing is not None:
             self._note(missing)
             self._mark.save(reported_seq=list_segments(folder)[0].first)
-        retirement = await in_thread(plan_retirement, folder, current, settings, now, self._mark.mark, self.shipped)
+        retirement = await in_thread(
+            retention.plan_retirement, folder, current, settings, now, self._mark.mark, self.shipped
+        )
         if retirement is None or not self._may_remove(retirement):
             return
         if retirement.unshipped is not None:
@@ -80,13 +75,13 @@ class SegmentRemover:
             await self._announce(retirement)
             if retirement.unshipped is not None:
                 self.lost.append(retirement.unshipped)
-        await in_thread(remove_segments, folder, [*retirement.leftover, *retirement.places])
+        await in_thread(retention.remove_segments, folder, [*retirement.leftover, *retirement.places])
 
     def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> ShippingStatus:
         """Return what waits for the fleet's engine, and what this daemon removed before it was acknowledged."""
         waiting = None
         with suppress(OSError):
-            waiting = count_unshipped(known, self.shipped or 0, self._journal.seq)
+            waiting = retention.count_unshipped(known, self.shipped or 0, self._journal.seq)
         return {
             "shipped_seq": self.shipped,
             "waiting_records": waiting.records if waiting is not None else None,
@@ -96,7 +91,7 @@ class SegmentRemover:
             "lost": [records.describe() for records in self.lost[-LOSSES:]],
         }
 
-    def _may_remove(self, retirement: SegmentRetirement) -> bool:
+    def _may_remove(self, retirement: retention.SegmentRetirement) -> bool:
         """Report gaps; return false if a removal would hide one that has not been acknowledged."""
         for hole in retirement.holes:
             if hole not in self._reported:
@@ -104,19 +99,19 @@ class SegmentRemover:
                 self._note(hole)
         return retirement.lost == self._mark.mark.lost or not self._mark.mark.fault_seq
 
-    def _report_loss(self, records: UnshippedRecords, settings: RecordSettings) -> None:
+    def _report_loss(self, records: retention.UnshippedRecords, settings: RecordSettings) -> None:
         """Report a removal of entries that the fleet's engine may not have, before it happens."""
         cause = "more than keep_unshipped_mib waited" if self.shipped is not None else "no link has said what it has"
+        which = f"records {records.first_seq} to {records.last_seq} ({records.records}, {records.bytes} bytes)"
         text = (
-            f"records {records.first_seq} to {records.last_seq} ({records.records}, {records.bytes} "
-            "bytes) are removed, and the fleet's"
-            f" engine did not acknowledge them: {cause}; see that `hooklatch link` runs, or raise keep_unshipped_mib"
+            f"{which} are removed, and the fleet's engine did not acknowledge them: {cause}; see that `hooklatch link`"
+            " runs, or raise keep_unshipped_mib"
         )
         if text not in self._reported:
             self._reported.add(text)
             self._note(text)
 
-    async def _announce(self, retirement: SegmentRetirement) -> None:
+    async def _announce(self, retirement: retention.SegmentRetirement) -> None:
         """Bring the announcement of a removal to disk, in the record and in the mark, before any file is removed."""
         self._mark.retire(self._journal.seq + 1, retirement.kept_seq, retirement.kept_prev, retirement.lost)
         try:

@@ -132,11 +132,8 @@ def measure_segments(folder: str) -> dict[SegmentFile, tuple[int, float]]:
     Raises:
         OSError: the directory cannot be read.
     """
-    known: dict[SegmentFile, tuple[int, float]] = {}
-    for place in list_segments(folder):
-        status = os.stat(place.path)
-        known[place] = (status.st_size, status.st_mtime)
-    return known
+    known = ((place, os.stat(place.path)) for place in list_segments(folder))
+    return {place: (status.st_size, status.st_mtime) for place, status in known}
 
 
 def plan_retirement(
@@ -155,11 +152,9 @@ def plan_retirement(
     Raises:
         OSError: the directory cannot be read.
     """
-    before = {
-        place: size_and_time for place, size_and_time in measure_segments(folder).items() if place.first < current.first
-    }
-    leftover = [place for place in before if place.first < mark.kept_seq]
-    sizes = {place: size_and_time for place, size_and_time in before.items() if place.first >= mark.kept_seq}
+    known = [(place, facts) for place, facts in measure_segments(folder).items() if place.first < current.first]
+    leftover = [place for place, _ in known if place.first < mark.kept_seq]
+    sizes = {place: facts for place, facts in known if place.first >= mark.kept_seq}
     size_of_current = os.stat(current.path).st_size
     total = sum(size for size, _ in sizes.values()) + size_of_current
     chosen: list[SegmentFile] = []

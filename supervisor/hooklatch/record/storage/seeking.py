@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from io import BytesIO
 
 import msgspec
 
@@ -184,7 +185,7 @@ class RecordCursor:
             os.close(fd)
         if not data:
             return []
-        lines = list(split_lines(data))
+        lines = list(BytesIO(data))
         at.offset += len(data) + skipped
         self._last = lines[-1] if not skipped else b""
         return lines
@@ -207,13 +208,6 @@ def read_lines_at(fd: int, offset: int, maximum: int) -> tuple[bytes, int]:
             return b"\n", position + end - offset - 1  # an empty line stands for it
         position += len(chunk)
     return b"", 0
-
-
-def split_lines(data: bytes) -> Iterator[bytes]:
-    begin = 0
-    while (end := data.find(b"\n", begin) + 1) > 0:
-        yield data[begin:end]
-        begin = end
 
 
 def locate_entry(fd: int, size: int, after: int) -> tuple[int, bytes]:
@@ -251,7 +245,7 @@ def scan_entries(fd: int, offset: int, after: int) -> tuple[int, bytes]:
         data, skipped = read_lines_at(fd, offset, CHUNK)
         if not data:
             return offset, b""
-        for line in split_lines(data):
+        for line in BytesIO(data):
             seq = read_seq(line)
             if seq is not None and seq > after:
                 return offset, b""

@@ -13,8 +13,8 @@ import time
 from contextlib import suppress
 from hashlib import sha256
 
-from hooklatch.directories import sync_folder
-from hooklatch.files import create_anew, open_regular
+from hooklatch.directories import replace_file
+from hooklatch.files import open_regular
 
 __all__ = ["SlotFile", "SlotError", "read_form", "encode_slot_line"]
 
@@ -99,11 +99,8 @@ class SlotFile:
         except OSError:
             return False
         own = os.fstat(self.fd)
-        return (named.st_dev, named.st_ino, named.st_size) == (
-            own.st_dev,
-            own.st_ino,
-            len(encode_slot_line(self._text)),
-        )
+        is_same_file = (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)
+        return is_same_file and named.st_size == len(encode_slot_line(self._text))
 
     def reopen(self) -> None:
         """Create the file at the path again, with the same content.
@@ -127,15 +124,7 @@ class SlotFile:
         return fd
 
     def _create(self) -> None:
-        fresh = f"{self.path}.new"
-        fd = create_anew(fresh)
-        try:
-            os.write(fd, encode_slot_line(self._text))
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(fresh, self.path)
-        sync_folder(os.path.dirname(self.path))
+        replace_file(self.path, encode_slot_line(self._text))
 
     def close(self) -> None:
         os.close(self.fd)

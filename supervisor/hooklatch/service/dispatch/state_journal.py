@@ -21,6 +21,7 @@ from zlib import crc32
 import msgspec
 
 from hooklatch.core.keyspace import StateScope, StoredValue
+from hooklatch.directories import sync_folder
 from hooklatch.errors import JournalError, explain_error
 from hooklatch.files import create_anew, open_regular
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
@@ -192,11 +193,7 @@ class StateJournal:
 
     def sync_folder(self) -> None:
         """Sync the file's name to the disk; runs in a thread."""
-        folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(os.path.dirname(self.path))
 
     def close(self) -> None:
         if self._fd >= 0:
