@@ -382,10 +382,11 @@ class AskReason(TypedDict):
 class Ask(TypedDict):
     """An open ask.  Its id is that of the decision that waits for it; times are texts as in the record.
 
-    `cwd` is the agent's folder, clipped like a reason.  `questions` are those of all hooks that ask, in firing order,
-    the agent's own last (without `questions_omitted` of them); a yes is an answer to each.  `hook` and `reason` are
-    those of the first.  `payload_digest` is that of the payload after all hooks, `excerpt` its contents without secrets
-    (`excerpt_cut`, as text, where more is missing), and `patch` (`patch_cut`) the keys that hooks have changed.
+    `subject` is what is judged.  `cwd` is the agent's folder, clipped like a reason.  `questions` are those of all
+    hooks that ask, in firing order, the agent's own last (without `questions_omitted` of them); a yes is an answer to
+    each.  `hook` and `reason` are those of the first.  `payload_digest` is that of the payload after all hooks,
+    `excerpt` its contents without secrets (`excerpt_cut`, as text, where more is missing), and `patch` (`patch_cut`)
+    the keys that hooks have changed.
     """
 
     id: str
@@ -396,6 +397,7 @@ class Ask(TypedDict):
     cwd: str | None
     event: str
     tool: str | None
+    subject: str
     hook: str
     reason: str
     questions: list[AskReason]

@@ -270,11 +270,12 @@ def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) 
 
 
 class AnnouncedDecision(TypedDict):
-    """A decision, and facts of its fire; null for those that the fire does not have."""
+    """A decision, and facts of its fire; null for those that the fire does not have. `subject` is what was judged."""
 
     topic: Literal["decisions"]
     at: str
     session_id: str | None
     host: str | None
     tool: str | None
+    subject: str
     decision: Decision
