@@ -200,11 +200,12 @@ class HooksAnswer(RevisionAnswer):
 
 
 class HookFailure(TypedDict):
-    """A call that failed, with its time, its event and the details of the cause."""
+    """A call that failed, with its time, its event, what was judged and the details of the cause."""
 
     at: float
     decision_id: str
     event: str
+    subject: str
     session: str | None
     cause: Cause
     message: str

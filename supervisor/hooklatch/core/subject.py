@@ -14,7 +14,7 @@ from hooklatch.core.light_json import parse_own_object, quote_unicode, serialize
 from hooklatch.core.text import escape_text
 from hooklatch.core.tools import KINDS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 
-__all__ = ["MAX_SUBJECT", "describe_subject", "read_subject"]
+__all__ = ["MAX_SUBJECT", "describe_subject", "read_subject", "read_tool_name"]
 
 MAX_SUBJECT = 300  # characters; a list cuts it further, to its width
 # Of an event that is not about a tool's input, the first of these that it has.
@@ -31,9 +31,21 @@ def read_subject(table: Mapping[str, object]) -> str:
     """Return the subject of a record of a decision, or of an ask, which have their payload in the same fields."""
     if isinstance(known := table.get("subject"), str):
         return clip_subject(known)
-    cut, tool = table.get("excerpt_cut"), table.get("tool")
-    fields = read_cut_object(cut) if isinstance(cut, str) else table.get("excerpt")
-    return describe_subject(str(table.get("event") or ""), tool if isinstance(tool, str) else None, fields)
+    return describe_subject(str(table.get("event") or ""), read_tool_name(table), read_payload(table))
+
+
+def read_tool_name(table: Mapping[str, object]) -> str | None:
+    """Return the tool of a record or of an ask; None if it is not about one, or that is not recorded."""
+    if not isinstance(name := table.get("tool"), str):
+        name = payload.get("tool_name") if (payload := read_payload(table)) else None
+    return name if isinstance(name, str) else None
+
+
+def read_payload(table: Mapping[str, object]) -> Mapping[str, object] | None:
+    cut, excerpt = table.get("excerpt_cut"), table.get("excerpt")
+    if isinstance(cut, str):
+        return read_cut_object(cut)
+    return cast("Mapping[str, object]", excerpt) if isinstance(excerpt, Mapping) else None
 
 
 def describe_subject(event: str, tool: str | None, payload: object) -> str:

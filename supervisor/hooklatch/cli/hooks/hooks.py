@@ -245,12 +245,10 @@ def format_calls(timings: HookTimings) -> str:
 
 
 def show_failure(failure: HookFailure, printed: str) -> None:
-    from datetime import UTC, datetime  # imported here, and below: the list of hooks needs neither
-
-    at = datetime.fromtimestamp(failure["at"], UTC)
     output.print_line()
     output.print_line(
-        look.paint_text(f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}", "bad"),
+        f"{failure['subject']}  ",
+        look.paint_text(f"{look.format_moment(failure['at'])} {failure['cause']}", "bad"),
         f", {failure['event']}, {failure['duration_ms']:.1f} ms, decision {failure['decision_id']}"
         + (f", session {failure['session']}" if failure["session"] else ""),
     )
