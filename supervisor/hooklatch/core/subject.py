@@ -79,6 +79,8 @@ def find_kind(tool: str, claimed: object) -> str:
 def describe_tool_input(kind: str, tool: str, tool_input: Mapping[str, object]) -> str:
     if isinstance(size := tool_input.get("omitted_bytes"), int) and len(tool_input) == 1:
         return f"{tool} ({size} bytes)"
+    if kind == OTHER and len(tool_input) == 1 and isinstance(only := next(iter(tool_input.values())), str) and only:
+        return only
     try:
         whole = serialize_json(dict(tool_input), quote_unicode) if tool_input else ""
     except (ValueError, RecursionError):  # not of a record, which holds plain JSON

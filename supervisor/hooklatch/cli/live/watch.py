@@ -197,9 +197,10 @@ def check_names(link: AdminConnection, filters: Filters) -> None:
     """Reject an unknown event, and warn of an unknown hook: silence would read as "nothing happens"."""
     if filters.event is not None:
         check_event(link, filters.event)
-    if filters.hook is None:
+    hook_name = filters.hook or filters.by
+    if hook_name is None:
         return
     known = {name for hook in link.ask("hooks")["hooks"] for name in (hook["id"], hook["name"])}
-    if filters.hook not in known:
-        warning = f"there is no hook {filters.hook!r} at the moment, unless a session or project has it"
-        output.print_error(f"{warning}{suggest_name(filters.hook, known)}")
+    if hook_name not in known:
+        warning = f"there is no hook {hook_name!r} at the moment, unless a session or project has it"
+        output.print_error(f"{warning}{suggest_name(hook_name, known)}")

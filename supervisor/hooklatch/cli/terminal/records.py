@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from hooklatch.record.findings import ChainWitness
 
 __all__ = [
-    "SUGGESTION_RECORDS", "add_filters", "add_moments", "list_asked_names", "read_filters", "parse_record_time",
-    "record_folder", "make_unknown_name_error", "parse_witness", "LABELS", "format_record", "list_line_pieces",
-    "print_record",
+    "SUGGESTION_RECORDS", "add_filters", "clip_width", "add_moments", "list_asked_names", "read_filters",
+    "parse_record_time", "record_folder", "make_unknown_name_error", "parse_witness", "LABELS", "format_record",
+    "list_line_pieces", "print_record",
 ]  # fmt: skip
 
 WITNESS = r"([1-9]\d*):([0-9a-f]{16,64})"
@@ -41,18 +41,25 @@ SUGGESTION_RECORDS = 20_000  # newest records to search for a name similar to an
 FILTERS = (
     ("session", "ID", "only fires of this session"),
     ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
+    ("by", "HOOK", "only what this hook decided"),
     ("event", "NAME", "only this event"),
+    ("tool", "NAME", "only calls of this tool, by the agent's name for it"),
+    ("agent", "NAME", "only events of this agent's program, such as claude-code"),
+    ("text", "TEXT", "only records with this text in them, such as a part of the command, in capitals or not"),
 )
 CHOICES = (
     ("verdict", "V", "pass, allow, deny, ask, halt or claim"),
     ("cause", "C", "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)"),
 )
-TIMED = ("decision_id", "since", "until")  # options that a command without a past does not have
+TIMED = ("decision_id", "project", "since", "until")  # options that a command without a past does not have
 NAMES = (
-    ("event", "event", Exit.USAGE),
-    ("hook", "hook", Exit.NO_INPUT),
-    ("session", "session", Exit.NO_INPUT),
-    ("decision_id", "decision", Exit.NO_INPUT),
+    ("event", "event", "event", Exit.USAGE),
+    ("hook", "hook", "hook", Exit.NO_INPUT),
+    ("by", "hook", "hook", Exit.NO_INPUT),  # one that was called, and has decided nothing, is known
+    ("tool", "tool", "tool", Exit.NO_INPUT),
+    ("agent", "agent", "agent", Exit.NO_INPUT),
+    ("session", "session", "session", Exit.NO_INPUT),
+    ("decision_id", "decision_id", "decision", Exit.NO_INPUT),
 )
 
 
@@ -83,6 +90,8 @@ def add_filters(parser: Parser) -> None:
     add_choices(parser, KINDS)
     text = "only this decision, with what each hook said"
     parser.add_argument("--decision", metavar="ID", dest="decision_id", help=text)
+    where = "only of agents in this folder, or below it"
+    parser.add_argument("--project", metavar="DIR", type=os.path.abspath, help=where)
     add_moments(parser)
     parser.add_argument(
         "-n", metavar="N", dest="number", type=parse_filter_count, default=SHOWN, help="the newest N (20); 0: all"
@@ -129,8 +138,8 @@ def record_folder(arguments: argparse.Namespace) -> str:
 
 def list_asked_names(filters: Filters) -> Iterator[AskedName]:
     """Yield the names that the filters give, which some record should have."""
-    for field, label, code in NAMES:
-        name: str | None = getattr(filters, field)
+    for option, field, label, code in NAMES:
+        name: str | None = getattr(filters, option)
         if name is not None:
             yield AskedName(field, label, code, name)
 
