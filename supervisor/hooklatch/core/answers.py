@@ -149,8 +149,9 @@ class SessionsAnswer(TypedDict):
 class HookLoad(TypedDict):
     """The load of one hook and of its source's workers.  All values but `in_flight` are those of the source.
 
-    `workers` are idle or `busy`. `memory_bytes` is what these use, with shared pages counted for each, and null until
-    it was measured. `waiting` calls have no worker yet. `in_flight` are the calls of this hook that run.
+    `workers` are idle or `busy`. `memory_bytes` is what these use, with their share of pages that several use, so that
+    those of all sources add up; null if it cannot be read. `waiting` calls have no worker yet. `in_flight` are the calls
+    of this hook that run.
     """
 
     workers: int
