@@ -150,8 +150,8 @@ class HookLoad(TypedDict):
     """The load of one hook and of its source's workers.  All values but `in_flight` are those of the source.
 
     `workers` are idle or `busy`. `memory_bytes` is what these use, with their share of pages that several use, so that
-    those of all sources add up; null if it cannot be read. `waiting` calls have no worker yet. `in_flight` are the calls
-    of this hook that run.
+    those of all sources add up; null if it cannot be read. `waiting` calls have no worker yet. `in_flight` are the
+    calls of this hook that run.
     """
 
     workers: int
@@ -164,7 +164,8 @@ class HookLoad(TypedDict):
 class HookStatus(TypedDict):
     """A hook: its definition, where it is declared, and its calls since the daemon started.
 
-    `failing`: each of its last calls failed, five or more.  `counts` are of the whole record, and only in `--json`.
+    `failing`: each of its last five calls failed, or each of its newest version.  `counts` are of the whole record, and
+    only in `--json`.
     """
 
     id: str

@@ -41,6 +41,7 @@ FindingReason = Literal[
     "hooks",
     "faults",
     "quarantined",
+    "failing",
     "state",
     "suspended",
     "fleet",

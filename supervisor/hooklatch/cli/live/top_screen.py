@@ -122,7 +122,10 @@ def draw_findings(status: StatusAnswer, width: int, maximum: int) -> Iterator[Li
         [*draw_labelled("wrong", fault["what"], "bad", width), *draw_labelled("do", fault["do"], "good", width)]
         for fault in status["wrong"]
     ]
+    red = {fault["what"].partition(" failed in ")[0] for fault in status["wrong"] if fault["reason"] == "failing"}
     for hook in status["failing"]:
+        if hook["hook"] in red:
+            continue
         text = f"{hook['hook']} failed in each of its last {hook['count']} calls (cause {hook['cause']})"
         findings.append(draw_labelled("warning", text, "warning", width))
     count = 0

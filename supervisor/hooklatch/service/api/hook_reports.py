@@ -1,4 +1,4 @@
-"""The methods that show hooks and events: hooks, hook, events, explain.  They change nothing."""
+"""The methods that show hooks, events and the record: hooks, hook, events, explain, log.  They change nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.resource_limits import UnmeasuredError, read_proportional_bytes
-from hooklatch.service.api.methods import ApiMethod, MethodTable, select_viewed_session
+from hooklatch.record.storage.querying import LogQuery, query_record
+from hooklatch.record.storage.reading import NoRecordError
+from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.tool_names import list_unknown_tools
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         HookStatus,
         ShownHooks,
     )
+    from hooklatch.core.status_answers import LogAnswer
 
 __all__ = ["HookReports"]
 
@@ -81,6 +84,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "hook": ApiMethod(HookParams, self._hook),
             "events": ApiMethod(FilterParams, self._events),
             "explain": ApiMethod(ExplainParams, self._explain),
+            "log": ApiMethod(LogQuery, self._log),
         }
 
     async def _hooks(self, connection: Connection, params: FilterParams) -> HooksAnswer:
@@ -273,6 +277,17 @@ class HookReports(msgspec.Struct, frozen=True):
             return f"this session does not allow the plugin {hook.plugin!r}"
         kind_text = f", nor its kind {kind!r}" if kind is not None and hook.matcher.names else ""
         return f"its matcher ({hook.matcher.text}) does not match {spec.match}{kind_text}"
+
+    async def _log(self, connection: Connection, query: LogQuery) -> LogAnswer:
+        """Return records: to a session those of its own, or of one below it."""
+        if not connection.is_admin:
+            session = select_viewed_session(self.parts.sessions, connection, query.session)
+            session = session or require_session(connection)
+            query = msgspec.structs.replace(query, session=session.id, run=session.run)
+        try:
+            return await in_thread(query_record, self.parts.record.folder, query)
+        except NoRecordError as error:
+            raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
 
     async def _hook(self, connection: Connection, params: HookParams) -> ShownHooks:
         """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
