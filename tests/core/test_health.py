@@ -19,7 +19,7 @@ from hooklatch.core.hooks.suspension import Suspension
 
 SOUND = HealthInputs(
     is_draining=False, parts=[], listeners=[], is_zygote_alive=True, record=[], is_record_sound=True, isolation=[],
-    files=[], hooks=[], faults=[], quarantined=[], state=[], suspended=[], fleet=[], calls=[],
+    files=[], hooks=[], faults=[], quarantined=[], failing=[], state=[], suspended=[], fleet=[], calls=[],
 )  # fmt: skip
 FULL = "the disk of /r is full, so gates are denied: make room there, and it goes on by itself"
 PART = "the daemon's part 'pools' failed: it ended"
@@ -34,6 +34,7 @@ WRONG = [
     ({"hooks": ["hook 'a': its source is gone"]}, "hooks", "hook 'a'", "hooklatch reload"),
     ({"faults": ["/s/state.json: it is no JSON"]}, "faults", "/s/state.json", "start the daemon again"),
     ({"quarantined": ["global/a b"]}, "quarantined", "global/a b is quarantined", "hooks enable 'global/a b'"),
+    ({"failing": [("global/a b", 5)]}, "failing", "global/a b failed in each of its last 5 calls", "show 'global/a b'"),
     ({"state": ["what hooks remember is unreadable"]}, "state", "unreadable", "start the daemon again"),
     (
         {"suspended": [Suspension("global/a", 0, 1, "why")]},

@@ -25,7 +25,8 @@ from hooklatch.core.status_answers import ChildStatus, HealthFinding, ProjectSta
 
 __all__ = [
     "AbsentDaemon", "DaemonTree", "EventsOutput", "StopOutput", "TopHook", "TopOutput", "TrustedProjects",
-    "CONFIG", "add_schema", "list_schema_names", "schema_file_name", "find_schema", "format_schema",
+    "WhyOutput", "ExplainedCause", "CONFIG", "add_schema", "list_schema_names", "schema_file_name", "find_schema",
+    "format_schema",
 ]  # fmt: skip
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -60,6 +61,21 @@ class TrustedProjects(TypedDict):
     """`trust --list`."""
 
     projects: list[ProjectStatus]
+
+
+class ExplainedCause(TypedDict):
+    """A cause or a word of the status: what happened, what that means, and what to do."""
+
+    cause: str
+    happened: str
+    means: str
+    do: str
+
+
+class WhyOutput(TypedDict):
+    """`why`: the cause that was named, or all."""
+
+    causes: list[ExplainedCause]
 
 
 class EventsOutput(TypedDict):

@@ -55,6 +55,7 @@ class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Sequence[PlacedProblem]  # clients' hooks that cannot be called
     faults: Sequence[str]  # of the daemon's own files and places
     quarantined: list[str]  # hooks, by name
+    failing: Sequence[tuple[str, int]]  # guards whose last calls all failed, and how many
     state: Sequence[str]  # of shared state
     suspended: Sequence[Suspension]
     fleet: Sequence[str]  # parts of its policy that are not active, or too old
@@ -124,6 +125,9 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
     for name in inputs.quarantined:
         text = f"{name} is quarantined: its worker died too often"
         yield make_finding("quarantined", text, f"fix it, then: hooklatch hooks enable {quote_name(name)}")
+    for name, count in inputs.failing:
+        text = f"{name} failed in each of its last {count} calls, so what it guards is refused"
+        yield make_finding("failing", text, f"see why, and fix it: hooklatch hooks show {quote_name(name)}")
     yield from (make_finding("state", text, RESTART) for text in inputs.state)
     for suspension in inputs.suspended:
         hook = suspension.hook

@@ -41,6 +41,7 @@ FindingReason = Literal[
     "hooks",
     "faults",
     "quarantined",
+    "failing",
     "state",
     "suspended",
     "fleet",
@@ -58,7 +59,8 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `last` says that the answer ended the chain.  `message` is then its reason.  `name` is the hook's full name, if its
     layer and id are ambiguous.  `command` is a shell hook's.  `unneeded` says that an earlier hook in the firing order,
-    called at the same time, had already ended the chain, so this outcome has no part in the decision.
+    called at the same time, had already ended the chain, so this outcome has no part in the decision.  `warned` says
+    that the hook added to the warnings.
 
     The last five fields are for the daemon alone, and are removed when the answer is read: the answer, a crash's
     `traceback`, `is_lost` (the worker died, or must), `is_orphaned` (but not because of the hook) and `earlier_ms`.
@@ -84,6 +86,7 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     last: bool = False
     name: str = ""
     unneeded: bool = False
+    warned: bool = False
     answer: bytes = b""
     traceback: str = ""
     is_lost: bool = False

@@ -449,13 +449,12 @@ class Pool:
             return {"configured": configured, "in_force": "standard", "missing": []}
         return {"configured": configured, "in_force": first.isolation, "missing": first.missing}
 
-    def load_of(self, hook: Hook) -> HookLoad:
+    def load_of(self, hook: Hook, memory_bytes: int | None) -> HookLoad:
         """Return what a hook of this source and the workers are doing."""
-        known = [worker.memory_bytes for worker in self.live_workers() if worker.memory_bytes is not None]
         running = [at_work for worker in self._busy if (at_work := worker.hook) is not None]
         return {
             "workers": len(self._idle) + len(self._busy), "busy": len(self._busy),
-            "memory_bytes": sum(known) if known else None, "waiting": len(self._queue.waiting),
+            "memory_bytes": memory_bytes, "waiting": len(self._queue.waiting),
             "in_flight": sum((called.name, called.owner) == (hook.name, hook.owner) for called in running),
         }  # fmt: skip
 

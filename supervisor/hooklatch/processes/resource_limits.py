@@ -26,7 +26,7 @@ from hooklatch.processes.worker import PoolWorker
 from hooklatch.threads import in_thread
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["MemoryWatch"]
+__all__ = ["MemoryWatch", "UnmeasuredError", "read_proportional_bytes"]
 
 logger = logging.getLogger("hooklatch.memory")
 INTERVAL = 0.1  # seconds between two checks of a busy worker: Python fills about 1 GiB a second
@@ -98,7 +98,6 @@ def measure_worker(pool: Pool, worker: PoolWorker, nursery: trio.Nursery, before
 def check_worker_memory(pool: Pool, worker: PoolWorker, nursery: trio.Nursery) -> None:
     limits = pool.limits
     own = read_resident_bytes(worker.pid)
-    worker.memory_bytes = own
     if own > limits.resident_bytes:
         end_worker(pool, worker, describe_excess("resident", own, limits.resident_bytes))
         return

@@ -122,7 +122,6 @@ class PoolWorker:
         self.pid = process.pid
         self.calls = 0
         self.measured_calls = -1  # how many it had run when it was measured at rest
-        self.memory_bytes: int | None = None  # resident, when it was last measured
         self.has_children = self.has_threads = False  # then it may grow while it runs no call
         self.is_being_measured = False
         self.started_at = trio.current_time()

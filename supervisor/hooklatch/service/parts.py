@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DaemonComponents"]
 
-OF_OPERATORS = ("acknowledge", "trust", "untrust", "suspend", "resume", "asks", "answer_ask")
+OF_OPERATORS = ("acknowledge", "trust", "untrust", "suspend", "resume", "asks", "answer_ask", "counts")
 P = TypeVar("P", bound=Contribution)
 
 
@@ -184,7 +184,7 @@ class DaemonComponents:
                 self.hook_methods.methods,
                 load_later(("host",), self._load_host_methods),
                 load_later(("skipped",), self._load_skipped_fires),
-                load_later(("hooks", "hook", "events", "explain"), self._load_hook_reports),
+                load_later(("hooks", "hook", "events", "explain", "log"), self._load_hook_reports),
                 self.status.methods,
             ],
             of_administrators={

@@ -34,8 +34,8 @@ def test_a_denial_is_followed_from_its_message_to_the_authors_line(place: Place)
     assert f"hooklatch log --decision {decision_id}\n" in shown.stdout
     assert (unknown.returncode, unknown.stdout) == (66, "")
     assert "did you mean 'guards:judge'?" in unknown.stderr
-    assert status.returncode == 0
-    assert "warning     global/guards:judge failed in each of its last 5 calls (cause crash)" in status.stdout
+    assert status.returncode == 1
+    assert "wrong       global/guards:judge failed in each of its last 5 calls (cause crash)" in status.stdout
     assert "hooklatch hooks show global/guards:judge\n" in status.stdout
     assert doctor.returncode == 1
     assert "failed in each of its last 5 calls (cause crash)" in doctor.stdout

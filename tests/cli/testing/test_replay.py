@@ -100,6 +100,22 @@ def test_hooks_that_do_not_load_are_a_finding(played: Place) -> None:
     assert "wrong with the hooks" in done.stderr
 
 
+def test_without_kept_payloads_the_whole_excerpts_are_fired_and_the_rest_is_counted(played: Place) -> None:
+    with new_place() as place:
+        with serving(place):
+            place.fire_tool("Bash", "--session", "s1", command="git push")
+            place.fire_tool("Bash", command=f"git push {'x' * 600}")
+            place.fire_tool("Bash", command=f"git push {'x' * 6000}")
+        report = place.json("replay", "--against", str(played.folder / "new"), code=1)
+        shown = place.run("replay", "--against", str(played.folder / "new"))
+
+    assert (report["fired"], report["short"], report["changed"], report["unkept"], report["lost"]) == (1, 1, 1, 2, 0)
+    (fired,) = report["fires"]
+    assert (fired["session"], fired["now"]["reason"]) == ("s1", "a person pushes")
+    assert "2 decisions could not be fired again: the payload is longer than the excerpt" in shown.stderr
+    assert "git push  pass  deny by global/guards:no_push  pre_tool_use  Bash" in shown.stdout
+
+
 def test_what_cannot_be_replayed_says_what_to_do(played: Place, place: Place) -> None:
     nothing = played.run("replay", "--against", "new", "--event", "stop")
     nowhere = played.run("replay", "--against", "nowhere")

@@ -25,12 +25,20 @@ def helper(name):
 """
 
 
-def called(failures: Failures, hook: Hook, *outcomes: CallOutcome) -> None:
+def called(failures: Failures, hook: Hook, *outcomes: CallOutcome, is_new: bool = False) -> None:
     for number, outcome in enumerate(outcomes):
         if outcome.cause == "policy":
             failures.note_success(hook)
         else:
-            failures.note_failure(hook, outcome, decision_id=f"d-{number}", event="pre_tool_use", session=None)
+            failures.note_failure(
+                hook,
+                outcome,
+                decision_id=f"d-{number}",
+                event="pre_tool_use",
+                subject="rm x",
+                session=None,
+                is_new=is_new,
+            )
 
 
 CRASH = CallOutcome(cause="crash", message="it broke", traceback="Traceback ...")
@@ -69,6 +77,16 @@ def test_one_good_call_or_a_new_version_ends_the_row_of_failures() -> None:
     assert few == []
     assert [one["count"] for one in row] == [5]
     assert of_the_mended == failures.find_failing([hook]) == []
+
+
+def test_a_version_that_has_never_answered_is_reported_from_its_first_failure_on() -> None:
+    failures, hook = Failures(), plays.hook("a")
+    called(failures, hook, CRASH, is_new=True)
+    first = failures.find_failing([hook])
+    called(failures, hook, CallOutcome(cause="policy"), CRASH)
+
+    assert [one["count"] for one in first] == [1]
+    assert failures.find_failing([hook]) == []
 
 
 def test_hooks_of_one_name_in_two_sessions_are_two_and_are_forgotten_with_them() -> None:

@@ -109,8 +109,10 @@ def format_hook_failure(failure: HookFailure) -> list[str]:
     if printed and failure["message"].startswith(printed[-1]):
         del printed[-1]  # a traceback ends with the message
     printed = [line for line in printed if line.strip(" ^~")]  # Python 3.11 marks the place in a line with ^ and ~
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure["at"]))
-    return [f"{at} {failure['message']}", *(f"  {line}" for line in printed[-LAST_LINES:])]
+    return [
+        f"{look.format_moment(failure['at'])} {failure['message']}",
+        *(f"  {line}" for line in printed[-LAST_LINES:]),
+    ]
 
 
 def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]) -> None:
@@ -121,10 +123,11 @@ def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]
     output.say_lines(
         *(("SUSPENDED", format_suspension(suspension, in_fleet=in_fleet)) for suspension in result["suspended"])
     )
-    # Suspensions have just been shown, with how to end them.
-    show_findings("wrong", [fault for fault in result["wrong"] if fault["reason"] != "suspended"])
+    # Suspensions have just been shown, with how to end them, and failing hooks are shown below, with their failures.
+    show_findings("wrong", [fault for fault in result["wrong"] if fault["reason"] not in ("suspended", "failing")])
+    red = {fault["what"].partition(" failed in ")[0] for fault in result["wrong"] if fault["reason"] == "failing"}
     for hook in result["failing"]:
-        output.say_lines(("warning", format_failing_hook(hook)))
+        output.say_lines(("wrong" if hook["hook"] in red else "warning", format_failing_hook(hook)))
         failure = failures.get(hook["hook"])
         for index, line in enumerate(format_hook_failure(failure) if failure is not None else ()):
             output.say_lines(("" if index else "last", look.paint_text(line, "quiet")))

@@ -15,7 +15,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import CHOICES, FILTERS, add_moments, make_choice_type, read_filters, record_folder
 from hooklatch.cli.testing.cases import CaseTable, ExpectedDecision, make_case_params
 from hooklatch.cli.testing.policy_tests import read_cases
-from hooklatch.core.fire_params import FireParams
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.errors import explain_error
@@ -34,7 +34,7 @@ from hooklatch.testing.workers import is_called
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
-    "LOST", "SelectedFires", "KeptFire", "add_choice", "select_fires", "read_kept_fires", "PayloadCase",
+    "HOW", "LOST", "SelectedFires", "KeptFire", "add_choice", "select_fires", "read_kept_fires", "PayloadCase",
     "select_payload_cases",
 ]  # fmt: skip
 
@@ -61,9 +61,10 @@ class KeptFire(NamedTuple):
 
 
 class SelectedFires(NamedTuple):
-    """The selected decisions, the oldest first, the place of each one's payload, and how many have none (`unkept`).
+    """The selected decisions, the oldest first, the place of each kept payload, and how many have none (`unkept`).
 
-    Of these, `lost` is the number of those whose payload was kept once, and was removed or changed since.
+    Of these, `lost` is the number of those whose payload was kept once, and was removed or changed since.  `short` is
+    the number of selected decisions whose payload is the excerpt in their record, which has all of it.
     """
 
     folder: str
@@ -71,6 +72,7 @@ class SelectedFires(NamedTuple):
     places: dict[str, PayloadSpan]
     unkept: int
     lost: int
+    short: int
 
 
 def add_choice(parser: Parser) -> None:
@@ -107,21 +109,49 @@ def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     except OSError as error:
         raise CommandError(Exit.NO_INPUT, f"{error.filename} cannot be read: {error.strerror}") from None
-    records = [record for record in kept if record["payload_kept"] in spans]
+    short = [record for record in decisions.values() if has_whole_excerpt(record)]
+    present = [record for record in kept if record["payload_kept"] in spans]
+    records = sorted([*present, *short], key=lambda record: int(record["seq"]))
+    lost = len(kept) - len(present)
     if kept and not records:
         text = f"{len(decisions)} decisions in {folder} match, and no payload of them is there: {LOST}"
         raise CommandError(Exit.NO_INPUT, text)
     if not records:
-        fault = f"{len(decisions)} decisions in {folder} match, and no payload of them is kept" if decisions else ""
+        fault = ""
+        if decisions:
+            fault = f"{len(decisions)} decisions in {folder} match, and none has a payload that is kept, or whole"
         raise CommandError(Exit.NO_INPUT, f"{fault or f'no decision in {folder} matches'}; {HOW}")
-    return SelectedFires(folder, records, spans, len(decisions) - len(records), len(kept) - len(records))
+    return SelectedFires(folder, records, spans, len(decisions) - len(records), lost, len(short))
+
+
+def has_whole_excerpt(record: dict[str, Any]) -> bool:
+    """Return whether a decision that kept no payload can be fired again from its excerpt, which has all but secrets."""
+    excerpt, cwd = record.get("excerpt"), record.get("cwd")
+    if record.get("payload_kept") is not None or not isinstance(excerpt, dict) or record.get("cause") == "payload":
+        return False
+    values = [excerpt, *cast("dict[str, object]", excerpt).values()]
+    is_cut = any(isinstance(value, dict) and value.keys() == {"omitted_bytes"} for value in values)
+    return not is_cut and not (isinstance(cwd, str) and cwd.endswith("…"))
+
+
+def make_short_payload(record: dict[str, Any]) -> KeptPayload:
+    """Return the fire of a decision, from its record alone."""
+    session, call_id = record.get("claimed_session") or record.get("session"), record.get("call_id")
+    envelope = EnvelopeParams(session_id=session, cwd=record.get("cwd"), host=record.get("host"))
+    payload = msgspec.Raw(msgspec.json.encode(record["excerpt"]))
+    return KeptPayload(str(record.get("decision_id")), str(record.get("event")), payload, envelope, call_id)
 
 
 def read_kept_fires(selected: SelectedFires) -> Iterator[KeptFire]:
     """Yield the fires of selected decisions, the oldest first."""
     for record in selected.records:
         try:
-            kept = msgspec.json.decode(read_payload_line(selected.places[record["payload_kept"]]), type=KeptPayload)
+            place = selected.places.get(record.get("payload_kept", ""))
+            kept = (
+                msgspec.json.decode(read_payload_line(place), type=KeptPayload)
+                if place is not None
+                else make_short_payload(record)
+            )
             redacted = tuple(list_redacted_places(msgspec.json.decode(kept.payload)))
         except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             text = (

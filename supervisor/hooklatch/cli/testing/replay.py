@@ -1,4 +1,4 @@
-"""The commands that use payloads which the record kept whole: `replay`, and `record cases`.
+"""The commands that use payloads which the record has whole: `replay`, and `record cases`.
 
 `replay` fires them at another set of hooks, and shows which decisions would change.  The daemon runs in this process,
 in temporary directories, as for `test`: no agent gets an answer, and no other daemon's state is read or changed.  The
@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.look import format_moment
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import parse_record_time
-from hooklatch.cli.testing.payloads import LOST, KeptFire, SelectedFires, add_choice, read_kept_fires, select_fires
+from hooklatch.cli.testing.payloads import HOW, LOST, KeptFire, SelectedFires, add_choice, read_kept_fires, select_fires
 from hooklatch.cli.testing.running import FireRunner, decide_fire, make_own_folder, run_async
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.protocol import RpcError
+from hooklatch.core.subject import read_subject
 from hooklatch.core.text import format_count
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["add_replay", "add_cases", "add_record"]
 
 SINCE = "7d"
+KEPT = f"the excerpt in the record ([record] excerpt_bytes), or was never read; {HOW}"
 SHOWN = 30  # changed decisions that are shown; --json has all
 
 
@@ -75,15 +78,17 @@ class ReplayedDecision(msgspec.Struct, frozen=True):
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
-    """`replay`: the number of decisions that were fired again, that would change, and that have no kept payload.
+    """`replay`: the number of decisions that were fired again, that would change, and that have no whole payload.
 
-    `lost` of these had one.
+    `lost` of these had one.  `short` of those that were fired have it in their record, without what else was known of
+    the agent than its session, its folder and its program.
     """
 
     fired: int
     changed: int
     unkept: int
     lost: int
+    short: int
     redacted: int
     diagnostics: list[str]
     changes: list[VerdictChangeCount]
@@ -203,13 +208,13 @@ def print_replay(run: Replay, selected: SelectedFires) -> None:
         output.print_line()
         rows = [
             (
-                pair.fire.record.get("at", ""), pair.fire.seq, pair.fire.record.get("session") or "",
-                pair.fire.kept.event, pair.fire.tool or "", pair.then.text, pair.now.text,
+                read_subject(pair.fire.record), pair.then.text, pair.now.text, pair.fire.kept.event,
+                pair.fire.tool or "", format_moment(pair.fire.record.get("at")), pair.fire.seq,
                 "redacted" if pair.redacted else "",
             )
             for pair in changed[-SHOWN:]
         ]  # fmt: skip
-        output.say_table(("time", "record", "session", "event", "tool", "then", "now", ""), rows)
+        output.say_table(("subject", "then", "now", "event", "tool", "time", "record", ""), rows)
         if len(changed) > SHOWN:
             output.print_line(f"and {len(changed) - SHOWN} before these; --json has all")
         output.print_line()
@@ -224,7 +229,7 @@ def list_replay_notes(run: Replay, selected: SelectedFires) -> list[str]:
     if redacted:
         notes.append(f"{redacted} of them had something redacted, which the hooks saw then and did not see now")
     if never := selected.unkept - selected.lost:
-        notes.append(f"{format_count(never, 'decision')} had no payload that is kept, and could not be fired again")
+        notes.append(f"{format_count(never, 'decision')} could not be fired again: the payload is longer than {KEPT}")
     if selected.lost:
         notes.append(f"{format_count(selected.lost, 'decision')} had a payload that is not there any more: {LOST}")
     return notes
@@ -252,6 +257,7 @@ def describe_replay(run: Replay, selected: SelectedFires) -> ReplayReport:
         changed=sum(fire.changed for fire in fires),
         unkept=selected.unkept,
         lost=selected.lost,
+        short=selected.short,
         redacted=sum(bool(fire.redacted) for fire in fires),
         diagnostics=run.diagnostics,
         changes=count_verdict_changes(run),

@@ -25,6 +25,11 @@ class LogQuery(msgspec.Struct, frozen=True):
     session: str | None = None
     run: str | None = None
     hook: str | None = None
+    by: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    project: str | None = None
+    text: str | None = None
     verdict: DecisionVerdict | None = None
     cause: Cause | Mismatch | None = None
     event: str | None = None
@@ -45,9 +50,13 @@ def query_record(folder: str, query: LogQuery) -> LogAnswer:
     Raises:
         NoRecordError: there is no record.
     """
+    from hooklatch.core.subject import read_subject  # imported here: a daemon that nobody looks at needs it not
+
     records: list[dict[str, Any]] = []
     size = 0
     for record in read_newest(folder, query.filters()):
+        if "event" in record:
+            record["subject"] = read_subject(record)
         size += len(ENCODER.encode(record))
         if len(records) >= max(0, min(query.limit, MAX_RECORDS)) or size > MAX_ANSWER:
             return {"records": records[::-1], "more": True}

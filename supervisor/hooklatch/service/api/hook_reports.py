@@ -1,9 +1,12 @@
-"""The methods that show hooks and events: hooks, hook, events, explain.  They change nothing."""
+"""The methods that show hooks, events and the record: hooks, hook, events, explain, log.  They change nothing."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -16,12 +19,17 @@ from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.phases import order_hooks
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
-from hooklatch.service.api.methods import ApiMethod, MethodTable, select_viewed_session
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.resource_limits import UnmeasuredError, read_proportional_bytes
+from hooklatch.record.storage.querying import LogQuery, query_record
+from hooklatch.record.storage.reading import NoRecordError
+from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
+from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:
     from hooklatch.core.answers import (
@@ -34,8 +42,12 @@ if TYPE_CHECKING:
         HookStatus,
         ShownHooks,
     )
+    from hooklatch.core.status_answers import LogAnswer
 
 __all__ = ["HookReports"]
+
+FRESH = 3.0  # seconds for which a measurement of memory counts: `top` asks each second
+UNMEASURED = (float("-inf"), None)
 
 
 class HookParams(msgspec.Struct, frozen=True):
@@ -63,6 +75,7 @@ class HookReports(msgspec.Struct, frozen=True):
     parts: StatusReport
     dialects: Dialects
     dialect_dispatcher: DialectDispatcher
+    memory: WeakKeyDictionary[Pool, tuple[float, int | None]] = msgspec.field(default_factory=WeakKeyDictionary)
 
     @property
     def methods(self) -> MethodTable:
@@ -71,17 +84,16 @@ class HookReports(msgspec.Struct, frozen=True):
             "hook": ApiMethod(HookParams, self._hook),
             "events": ApiMethod(FilterParams, self._events),
             "explain": ApiMethod(ExplainParams, self._explain),
+            "log": ApiMethod(LogQuery, self._log),
         }
 
     async def _hooks(self, connection: Connection, params: FilterParams) -> HooksAnswer:
         """List hooks in their firing order."""
         view = self.parts.registries.view_of(select_viewed_session(self.parts.sessions, connection, params.session))
         event = self._canonical_name(connection, params.event) if params.event is not None else None
-        return {
-            "revision": view.revision,
-            "digest": view.digest,
-            "hooks": [self._describe(hook) for hook in view.hooks if event in (None, hook.event)],
-        }
+        hooks = [hook for hook in view.hooks if event in (None, hook.event)]
+        await self._measure_memory(hooks)
+        return {"revision": view.revision, "digest": view.digest, "hooks": [self._describe(hook) for hook in hooks]}
 
     def _canonical_name(self, connection: Connection, event: str) -> str:
         """Return the canonical name of an event that a session may have named in its dialect."""
@@ -122,10 +134,25 @@ class HookReports(msgspec.Struct, frozen=True):
 
     def _find_load(self, hook: Hook) -> HookLoad | None:
         """Return the load of a hook and its workers; None if a client serves it, or its source is not loaded."""
-        if not isinstance(hook.target, PythonTarget):
+        pool = self._find_pool(hook)
+        return pool.load_of(hook, self.memory.get(pool, UNMEASURED)[1]) if pool is not None else None
+
+    def _find_pool(self, hook: Hook) -> Pool | None:
+        target = hook.target
+        if not isinstance(target, PythonTarget):
             return None
-        pool = self.parts.sources.pools.get((hook.target.source.location, hook.target.build))
-        return pool.load_of(hook) if pool is not None else None
+        return self.parts.sources.pools.get((target.source.location, target.build))
+
+    async def _measure_memory(self, hooks: Iterable[Hook]) -> None:
+        """Measure the workers of hooks, unless that was done just now; the kernel walks page tables for each."""
+        now, pools = time.monotonic(), set(filter(None, map(self._find_pool, hooks)))
+        pids = {
+            pool: [worker.pid for worker in pool.live_workers()]
+            for pool in pools
+            if now - self.memory.get(pool, UNMEASURED)[0] > FRESH
+        }
+        for pool, size in (await in_thread(measure_pools, pids)).items() if pids else ():
+            self.memory[pool] = now, size
 
     async def _events(self, connection: Connection, params: FilterParams) -> EventsAnswer:
         """List the catalogue, with each event's budget for this viewer and how often it was fired.
@@ -251,6 +278,17 @@ class HookReports(msgspec.Struct, frozen=True):
         kind_text = f", nor its kind {kind!r}" if kind is not None and hook.matcher.names else ""
         return f"its matcher ({hook.matcher.text}) does not match {spec.match}{kind_text}"
 
+    async def _log(self, connection: Connection, query: LogQuery) -> LogAnswer:
+        """Return records: to a session those of its own, or of one below it."""
+        if not connection.is_admin:
+            session = select_viewed_session(self.parts.sessions, connection, query.session)
+            session = session or require_session(connection)
+            query = msgspec.structs.replace(query, session=session.id, run=session.run)
+        try:
+            return await in_thread(query_record, self.parts.record.folder, query)
+        except NoRecordError as error:
+            raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
+
     async def _hook(self, connection: Connection, params: HookParams) -> ShownHooks:
         """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
 
@@ -260,6 +298,7 @@ class HookReports(msgspec.Struct, frozen=True):
         viewer = select_viewed_session(self.parts.sessions, connection, params.session)
         visible = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
         hooks = [hook for hook in dict.fromkeys(visible) if name in (hook.id, hook.name)]
+        await self._measure_memory(hooks)
         if not hooks:
             near = suggest_name(name, {known for hook in visible for known in (hook.id, hook.name)})
             raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{near} (see: hooklatch hooks)")
@@ -276,6 +315,17 @@ class HookReports(msgspec.Struct, frozen=True):
                 for hook in hooks
             ],
         }
+
+
+def measure_pools(pids: Mapping[Pool, Sequence[int]]) -> dict[Pool, int | None]:
+    """Return the memory of the workers of each pool, shared pages by their share; None if it cannot be read."""
+    sizes: dict[Pool, int | None] = {}
+    for pool, workers in pids.items():
+        try:
+            sizes[pool] = sum(map(read_proportional_bytes, workers))
+        except UnmeasuredError:
+            sizes[pool] = None
+    return sizes
 
 
 def describe_unmet_condition(hook: Hook, spec: EventSpec, payload: Payload, folder: str | None) -> str:

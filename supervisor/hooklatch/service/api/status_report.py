@@ -24,7 +24,6 @@ from hooklatch.core.health import (
 from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find_suspension
-from hooklatch.core.protocol import ErrorCode, RpcError, convert_params
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import (
@@ -33,7 +32,6 @@ from hooklatch.service.api.methods import (
     MethodTable,
     PolicySlot,
     require_session,
-    select_viewed_session,
 )
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
@@ -48,6 +46,7 @@ from hooklatch.service.loading.sources import Sources
 from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.registry.asks import AskBroker
+from hooklatch.service.registry.failure_log import STREAK
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.statistics import Statistics
@@ -55,7 +54,7 @@ from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.registry.visibility import list_allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
-from hooklatch.threads import in_thread, look_in_thread
+from hooklatch.threads import look_in_thread
 from hooklatch.version import VERSION
 from hooklatch_worker.sandbox.children import OWN
 
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
         HealthAnswer,
         HealthFinding,
         HealthWarning,
-        LogAnswer,
         PluginStatus,
         ProjectStatus,
         RecordStatus,
@@ -108,7 +106,6 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "status": ApiMethod(msgspec.Raw, self._status),
             "sessions": ApiMethod(msgspec.Raw, self._sessions),
-            "log": ApiMethod(msgspec.Raw, self._log),
             "ping": ApiMethod(msgspec.Raw, self._ping),
             "health": ApiMethod(msgspec.Raw, self._health),
         }
@@ -131,19 +128,6 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the counts of calls that ran, by host and session."""
         ledger = self.dispatcher.calls.add_up()
         return {place: session.describe() for place, session in ledger.sessions.items() if session.ran}
-
-    async def _log(self, connection: Connection, raw: msgspec.Raw) -> LogAnswer:
-        from hooklatch.record.storage.querying import LogQuery, query_record  # most daemons are never asked
-        from hooklatch.record.storage.reading import NoRecordError
-
-        query = convert_params(raw, LogQuery)
-        if not connection.is_admin:
-            session = select_viewed_session(self.sessions, connection, query.session) or require_session(connection)
-            query = msgspec.structs.replace(query, session=session.id, run=session.run)
-        try:
-            return await in_thread(query_record, self.record.folder, query)
-        except NoRecordError as error:
-            raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
 
     async def _ping(self, connection: Connection, raw: msgspec.Raw) -> EmptyAnswer:
         return {}
@@ -169,6 +153,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 *(problem for product in self.products for problem in product.problems),
             ],
             quarantined=self._quarantined(),
+            failing=self._list_failing_guards(),
             state=self.shared_state.faults,
             suspended=list(self.suspensions),
             fleet=self.fleet.problems,
@@ -190,6 +175,13 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         if not any(breaker.is_quarantined for breaker in self.breakers):
             return []
         return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
+
+    def _list_failing_guards(self) -> list[tuple[str, int]]:
+        """Return the hooks that keep their gate shut by failing, and how often in a row."""
+        catalogue, hooks = self.registries.catalogue, self.registries.all_hooks()
+        guards = [hook for hook in hooks if not (hook.optional or hook.observe) and catalogue[hook.event].fails_closed]
+        failing = self.statistics.failures.find_failing(guards)
+        return [(hook["hook"], hook["count"]) for hook in failing if hook["count"] >= STREAK]
 
     def findings(self) -> list[HealthFinding]:
         """Return the findings that make the daemon red."""

@@ -21,7 +21,7 @@ __all__ = ["STREAK", "Failures"]
 
 KEPT_FAILURES = 5  # per hook
 UNCALLED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
-STREAK = 5  # consecutive failed calls of a hook before it is reported
+STREAK = 5  # consecutive failed calls of a hook before it is red; one of a version that never answered is reported
 MAX_TEXT = 16 * 2**10  # characters of a message, or of what was printed to one of the two streams
 MAX_BYTES = 4 * 2**20  # for all failures; the hook whose last failure is the oldest is dropped first
 OVERHEAD = 700  # bytes of a failure without any text
@@ -33,6 +33,7 @@ class FailureHistory:
     def __init__(self) -> None:
         self.failures: deque[HookFailure] = deque()
         self.streak = 0
+        self.is_new = False  # no call before the streak was answered by that version
         self.cause: Cause = "policy"
         self.target: PythonTarget | ServedTarget | None = None  # of the streak: a new version starts without failures
 
@@ -50,21 +51,25 @@ class Failures:
             history.streak = 0
 
     def note_failure(
-        self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None
-    ) -> None:
+        self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, subject: str, session: str | None,
+        is_new: bool,
+    ) -> None:  # fmt: skip
         """Keep a failed call, and drop the oldest ones beyond the bounds."""
         key = (hook.name, hook.owner)
         history = self._histories.pop(key, None) or FailureHistory()
         self._histories[key] = history  # moves to the end: the newest
-        history.streak = history.streak + 1 if history.target == hook.target else 1
+        if history.target != hook.target or not history.streak:
+            history.streak, history.is_new = 0, is_new
+        history.streak += 1
         history.target, history.cause = hook.target, outcome.cause
         if outcome.cause in UNCALLED:
             return
         failure: HookFailure = {
-            "at": time.time(), "decision_id": decision_id, "event": event, "session": session, "cause": outcome.cause,
-            "message": outcome.message[:MAX_TEXT], "traceback": outcome.traceback[:MAX_TEXT],
-            "stdout": outcome.stdout[-MAX_TEXT:], "stderr": outcome.stderr[-MAX_TEXT:],
-            "exit_code": outcome.exit_code, "duration_ms": round(outcome.duration_ms, 3),
+            "at": time.time(), "decision_id": decision_id, "event": event, "subject": subject, "session": session,
+            "cause": outcome.cause, "message": outcome.message[:MAX_TEXT],
+            "traceback": outcome.traceback[:MAX_TEXT], "stdout": outcome.stdout[-MAX_TEXT:],
+            "stderr": outcome.stderr[-MAX_TEXT:], "exit_code": outcome.exit_code,
+            "duration_ms": round(outcome.duration_ms, 3),
         }  # fmt: skip
         history.failures.append(failure)
         self._bytes += estimate_size(failure)
@@ -79,11 +84,13 @@ class Failures:
         return [*reversed(history.failures)] if history is not None else []
 
     def find_failing(self, hooks: Iterable[Hook]) -> list[FailingHook]:
-        """Return the hooks that have failed at every one of their last calls."""
+        """Return the hooks that have failed at every one of their last calls, or of all calls of their version."""
         failing: list[FailingHook] = []
-        for hook in hooks:
+        for hook in hooks if self._histories else ():
             history = self._histories.get((hook.name, hook.owner))
-            if history is not None and history.streak >= STREAK and history.target == hook.target:
+            if history is None or history.target != hook.target:
+                continue
+            if history.streak >= STREAK or (history.streak and history.is_new):
                 origin = str(hook.origin) if hook.origin else None
                 cause = history.failures[-1]["cause"] if history.failures else history.cause
                 failing.append({"hook": hook.name, "count": history.streak, "cause": cause, "origin": origin})

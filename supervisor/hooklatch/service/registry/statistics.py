@@ -46,9 +46,10 @@ class EventCount(msgspec.Struct, frozen=True):
 class CallStatistics:
     """The durations of one hook or event, in histogram buckets and the latest ones exactly, and failures by cause."""
 
-    __slots__ = ("_durations", "buckets", "failures", "total_ms")
+    __slots__ = ("_durations", "answered", "buckets", "failures", "total_ms")
 
     def __init__(self) -> None:
+        self.answered: object = None  # the version of a hook whose call was the last that did not fail
         self.total_ms = 0.0
         self.buckets = [0] * (len(BOUNDS_MS) + 1)
         self.failures: Counter[str] = Counter()
@@ -119,6 +120,7 @@ class Statistics:
                     del self._hooks[next(iter(self._hooks))]
             statistics.add(cause, duration_ms)
             if cause == "policy":
+                statistics.answered = hook.target
                 self._failures.note_success(hook)
         decided, self.decided = self.decided, []
         for event, verdict, reason, duration_ms in decided:
@@ -172,6 +174,10 @@ class Statistics:
     def hook_statistics(self, hook: str) -> CallStatistics | None:
         """Return the timings of a shared hook by its layer and id; None if it was never called."""
         return self._statistics.get(("", hook))
+
+    def has_answered(self, hook: Hook) -> bool:
+        """Return whether this version of a hook has ever answered a call."""
+        return self._statistics.get((hook.owner, hook.name), UNCALLED).answered == hook.target
 
     def forget(self, owner: str) -> None:
         """Forget the numbers of a session's own hooks, once it has ended, since its id may be reused."""
