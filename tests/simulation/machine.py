@@ -147,10 +147,18 @@ class StartedProgram:
         process = self.process = Process(kernel, kernel.process, "guardian")
         for fd in pass_fds:
             process.install(kernel.process.find(fd), fd)
-        process.endings.append(machine.signal_daemon)
+        kernel.process.child_ended = machine.signal_daemon
         self.pid = process.pid
-        line, daemon = int(found[1]), int(found[2])
-        Strand(process, lambda: machine.guardian.run_guardian(line, daemon), kernel.random.random() * 0.05)
+
+        def run() -> None:
+            try:
+                machine.guardian.run_guardian(int(found[1]), int(found[2]))
+            except OSError:
+                pass  # the daemon is gone already
+            finally:
+                process.end(1)
+
+        Strand(process, run, kernel.random.random() * 0.05)
 
     def kill(self) -> None:
         self.process.end(-9)
