@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.list_faults:
         print("\n".join(faults.FAULTS))
         return 0
-    if chosen.fault is not None and chosen.fault not in faults.FAULTS:
+    if chosen.fault is not None and chosen.fault not in {**faults.FAULTS, **faults.UNSEEN}:
         parser.error(f"there is no fault {chosen.fault!r}; --list-faults prints them")
     if chosen.minutes is not None:
         first = time.time_ns() // 1_000_000_000
@@ -139,6 +139,8 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
         from simulation.world import World
 
         world = World(kernel, seed, FOLDER, fires, DiskTrouble(kernel, disk, f"{FOLDER}/state", seed))
+        if fault is not None:
+            world.max_violations = 1  # it is found
         kernel.report = world.violate
         lives = Lives(world, machine, disk, has_scripts=True)
 

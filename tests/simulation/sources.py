@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BROKEN", "CALLED", "CONFIG", "FAILING", "REFUSING", "source_text"]
+__all__ = ["BROKEN", "CALLED", "CONFIG", "FAILING", "PASSING", "REFUSING", "source_text"]
 
 FAILING = {
     "raise": "crash",
@@ -37,6 +37,11 @@ def called(event):
     return act(event, event.config["id"], VERSION)
 """
 
+PASSING = """
+def called(event):
+    return None  # {number}
+"""
+
 CONFIG = """
 [daemon]
 record = "{durability}"
@@ -45,6 +50,7 @@ record = "{durability}"
 segment_mib = {segment}
 segment_hours = 0.02
 keep_mib = {keep}
+keep_days = {days}
 
 [state]
 kept = {kept}
