@@ -75,9 +75,6 @@ class InputOutput:
     def force_wakeup(self) -> None:
         """Do nothing: who calls this has made a change that is seen anyway."""
 
-    def statistics(self) -> Any:
-        return None
-
     def get_events(self, timeout: float) -> tuple[()]:
         kernel = self._kernel
         kernel.settle()
