@@ -99,6 +99,20 @@ def test_what_was_cut_may_be_there_again() -> None:
     assert found == {b"long and old", b"new", b"", b"n", b"ne"}
 
 
+def test_what_a_killed_daemon_still_closes_is_none_of_the_next_one() -> None:
+    disk = make_disk()
+    with disk.install():
+        put(FILE, 0, b"x")
+        image = disk.image(is_power_lost=False)
+        late = os.open(FILE, os.O_RDONLY)  # its tasks run on until they end
+        disk.become(image)
+        fd = os.open(FILE, os.O_RDONLY)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.close(late)
+        assert os.read(fd, 1) == b"x"
+        os.close(fd)
+
+
 def test_a_rename_is_done_or_not_done() -> None:
     def does() -> None:
         put(FILE, 0, b"old")
