@@ -221,10 +221,10 @@ class Judge:
 
     def _judge_total(self, total: int, asked: Asked) -> None:
         """Counts are exact: none is given twice, and none is skipped but by a fire without an answer."""
-        # One that is called again for a changed payload tells the total of that moment.
-        if total in self._totals and "mark" not in asked.do.values():
-            self._wrong(f"G: the count {total} was given twice", asked)
-        self._totals.add(total)
+        if "mark" not in asked.do.values():  # else it was called again, and the total may be that of a later fire
+            if total in self._totals:
+                self._wrong(f"G: the count {total} was given twice", asked)
+            self._totals.add(total)
         if total > self.counted:
             self._wrong(f"G: {total} counted, {self.counted} asked for", asked)
 
