@@ -209,10 +209,12 @@ class Lives:
     def _verify(self) -> None:
         """Hold the record against itself, as far as it is of this life: another one may have lost something."""
         world = self._world
-        # A fault the record tells itself. What a failed sync has lost shows after a loss of power.
-        known = ("fault", "missing", "altered") if world.trouble.has_failed_since(self._began) else ("fault",)
+        known = ["fault"]  # that the record tells itself
+        if world.trouble.has_failed_since(self._began):
+            known += ["missing", "altered", "torn"]  # what a failed sync has lost shows after a loss of power
         for finding in verify_record(world.ledger.folder).findings:
-            if finding.what not in known and (finding.seq is None or finding.seq > self._first):
+            number = finding.seq or int((finding.segment or "9999999999999999").partition(".")[0])
+            if finding.what not in known and number > self._first:
                 world.violate(f"F: verify finds {finding}")
 
     def _open_record(self) -> None:
