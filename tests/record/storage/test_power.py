@@ -72,27 +72,6 @@ def test_what_reached_the_disk_behind_a_gap_is_set_aside(tmp_path: Path, rotatio
     assert verify_record(str(tmp_path)).ok
 
 
-@pytest.mark.parametrize("number", [2, 4])
-def test_what_reached_the_disk_out_of_order_is_set_aside(tmp_path: Path, number: int) -> None:
-    """Of the entries that no sync has covered one is missing, and later ones are there: sectors have no order."""
-    with opened(tmp_path) as record:
-        beside = Beside(tmp_path)
-        for later in range(200):
-            decided(record, later)
-    (path,) = segments(tmp_path)
-    whole = path.read_bytes().splitlines(keepends=True)[:-1]  # it did not stop
-    torn = [*whole[:number], b"\0" * (len(whole[number]) - 1) + b"\n", *whole[number + 1 :]]
-    path.write_bytes(b"".join(torn))
-    beside.restore()
-
-    with opened(tmp_path) as record:
-        assert record.status()["faults"] == []
-
-    assert path.read_bytes() == b"".join(whole[:number])
-    assert path.with_name(f"{path.name}.torn-1").read_bytes() == b"".join(torn[number:])
-    assert verify_record(str(tmp_path)).ok
-
-
 def test_a_gap_before_what_was_on_the_disk_is_told_and_left(tmp_path: Path) -> None:
     rotated(tmp_path, 2)  # anchor and mark name the last entry: only a change by others explains a gap
     first, *later = segments(tmp_path)

@@ -22,7 +22,7 @@ import platform
 import stat
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -96,13 +96,10 @@ def recover_record(folder: str) -> Recovery:
     anchored, marked = read_or_explain(read_anchor, folder), read_or_explain(read_mark, folder)
     recovery = Recovery()
     segments = list_segments(folder)
-    synced = math.inf  # unknown
-    if isinstance(anchored, tuple) and isinstance(marked, HighWaterMark):
-        synced = max(anchored[0], marked.seq)
-    gap = find_gap(segments, synced)
+    gap = find_gap(segments, anchored, marked)
     while segments:
         place = segments.pop()
-        tail = read_tail(place, synced)
+        tail = read_tail(place)
         if tail is None or place.first >= gap:
             move_away(place, recovery)
             continue
@@ -122,14 +119,17 @@ def recover_record(folder: str) -> Recovery:
     return recovery
 
 
-def find_gap(segments: list[SegmentFile], synced: float) -> float:
+def find_gap(segments: list[SegmentFile], anchored: object, marked: object) -> float:
     """Return where a segment begins that a loss of power cut off from the one before it; infinity if none does.
 
     It may have reached the disk, and the end of the one before it not.  What was synced is never behind it.
     """
+    if not isinstance(anchored, tuple) or not isinstance(marked, HighWaterMark):
+        return math.inf
+    through = max(cast("tuple[int, str]", anchored)[0], marked.seq)
     for before, place in pairwise(segments):
-        if place.first > synced + 1:
-            header, tail = read_segment_header(place), read_tail(before, synced)
+        if place.first > through + 1:
+            header, tail = read_segment_header(place), read_tail(before)
             if header is None or tail is None or header[0].prev != tail.link.hash:
                 return place.first
     return math.inf
