@@ -20,7 +20,7 @@ from typing import Any
 
 from simulation.sources import FAILING, REFUSING
 
-__all__ = ["Asked", "Judge", "Known", "Versions"]
+__all__ = ["Asked", "Judge", "Known", "Versions", "find_state"]
 
 # Seconds in which a fire ends, by its event's budget, without what it waits for a person.
 ANSWERED_WITHIN = {"pre_tool_use": 20.0}
@@ -276,3 +276,11 @@ class Judge:
             is_own = is_own or (cause == "overload" and "ask" in said.values())
             if not is_own and not self._is_excused(str(cause), decision["reason"] or "", asked.began):
                 self._wrong("B: a gate is refused without a reason", asked)
+
+
+def find_state(hook: Known, report: dict[str, Any]) -> str:
+    """Return a state of the operator's hook, as a report has it."""
+    for one in report["hooks"]:
+        if one["layer"] == "global" and one["id"] == hook.id:
+            return str(one["state"])
+    return "gone"

@@ -15,11 +15,11 @@ from typing import Any
 import trio
 
 from simulation.client import Client, ConnectionLost, Refusal
-from simulation.judge import ACTIVE, Judge, Known, Versions
+from simulation.judge import ACTIVE, Judge, Known, Versions, find_state
 from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
 from simulation.session import AgentOfWorld
-from simulation.sources import BROKEN, CALLED, CONFIG, PASSING, source_text
+from simulation.sources import BROKEN, CALLED, CONFIG, PASSING, source_text, sync
 from simulation.trouble import DiskTrouble
 
 __all__ = ["World"]
@@ -597,18 +597,3 @@ class World:
                     nursery.start_soon(event)  # and the next one may come meanwhile
                 else:
                     await event()
-
-
-def find_state(hook: Known, report: dict[str, Any]) -> str:
-    """Return a state of the operator's hook, as a report has it."""
-    for one in report["hooks"]:
-        if one["layer"] == "global" and one["id"] == hook.id:
-            return str(one["state"])
-    return "gone"
-
-
-def sync(folder: str) -> None:
-    """Have a folder's names on the disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    os.fsync(fd)
-    os.close(fd)
