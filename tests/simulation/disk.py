@@ -7,7 +7,7 @@ belong to root, so a check of a path from `/` on sees the same on each machine, 
     before(call, path)  is called first, when nothing is decided yet: it may wait in a thread, and let others run
 
 `call` is the name of the function in `os`, or `flock`, `fcntl`, `fallocate`.  `close` never fails.  One call at a time.
-It has what a daemon and its workers do: no links, no changes of modes and times, no refusals by modes.  What is not
+It has what a daemon and its workers do: no links, no changes of times, no refusals by modes.  What is not
 simulated raises UnknownCallError, which no handler of errors takes for one of the system.
 """
 
@@ -450,6 +450,10 @@ class Disk:
 
     def fstat(self, fd: int) -> os.stat_result:
         return self._status(self.files[fd].inode)
+
+    def fchmod(self, fd: int, mode: int) -> None:
+        inode = self.files[fd].inode
+        inode.mode, inode.ctime = stat.S_IFMT(inode.mode) | mode & 0o7777, self._now()
 
     def _status(self, inode: Inode) -> os.stat_result:
         links, size, allocated = inode.links, 0, 0

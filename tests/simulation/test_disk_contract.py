@@ -171,6 +171,8 @@ def test_status_has_modes_times_and_sizes(folder: Path) -> None:
     os.mkdir(folder / "below", 0o1777)
     modes = {name: oct(os.lstat(folder / name).st_mode) for name in sorted(os.listdir(folder))}
     assert modes == {"below": "0o41750", "file": "0o100640"}
+    os.fchmod(fd, 0o600)
+    assert oct(os.stat(folder / "file").st_mode) == "0o100600"
     assert (os.isatty(fd), os.get_inheritable(fd), os.get_blocking(fd)) == (False, False, True)
     os.close(fd)
     before = os.stat(folder).st_mtime_ns
