@@ -247,6 +247,33 @@ async def test_a_later_call_that_has_less_time_than_the_first_one_ends_when_that
     assert 3.7 - 0.01 <= after < 4.7
 
 
+async def test_a_later_one_that_begins_between_the_look_at_a_late_worker_and_its_death_is_not_blamed(
+    scripted: Scripted, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, kill = pool_of(scripted), scripted.held.kill
+    outcomes: list[CallOutcome] = []
+
+    async def call() -> None:
+        outcomes.append(await pool.call(call_of("guard", then=["second"], timeout=1.0), FIRE, trio.current_time() + 9))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool._watch_deadlines)
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        second = scripted.received().following[0]
+
+        def kill_late() -> None:  # its process runs on another core until the signal arrives
+            scripted.has_begun(0, second.call_id)
+            kill()
+
+        monkeypatch.setattr(scripted.held, "kill", kill_late)
+        mock_clock.jump(9)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert [(one.cause, list(one.earlier_ms)) for one in outcomes] == [("timeout", [])]
+
+
 async def test_a_call_whose_deadline_has_passed_is_not_sent_and_costs_no_worker(scripted: Scripted) -> None:
     pool = pool_of(scripted)
 

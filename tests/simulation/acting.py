@@ -20,9 +20,9 @@ def say(event: Any, name: str, version: int) -> str:
 
 
 def count(event: Any, name: str, version: int) -> object:
-    """Count the calls of all, and refuse with the total."""
+    """Count the fires of all, and allow with the total."""
     total = event.state.increment("n", once=True)
-    return deny(f"{say(event, name, version)} {total}")
+    return allow(f"{say(event, name, version)} {total}")
 
 
 def act(event: Any, name: str, version: int) -> object:

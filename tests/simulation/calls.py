@@ -12,6 +12,7 @@ import ctypes
 import errno
 import fcntl
 import importlib
+import inspect
 import io
 import os
 import posix
@@ -19,68 +20,67 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from simulation.inodes import Inode, SymbolicLink
-from simulation.lookup import OutsideError, UnknownCallError, make_error
+__all__ = ["Calls", "Entry", "Listing", "UnknownCallError", "make_error"]
 
-__all__ = ["Calls", "Entry", "Listing"]
-
-PATHS = [  # of which some take a descriptor too
-    "chmod", "listdir", "lstat", "mkdir", "mknod", "open", "readlink", "remove", "rmdir", "scandir", "stat", "statvfs",
-    "unlink", "utime",
+PATHS = [
+    "listdir", "lstat", "mkdir", "mknod", "open", "remove", "rmdir", "scandir", "stat", "statvfs", "unlink",
 ]  # fmt: skip
 DESCRIPTORS = [
-    "close", "dup", "fchmod", "fdatasync", "fstat", "fstatvfs", "fsync", "ftruncate", "lseek", "pread", "pwrite",
-    "read", "write",
+    "close", "fchmod", "fdatasync", "fstat", "fstatvfs", "fsync", "ftruncate", "lseek", "pread", "pwrite", "read", "write",
 ]  # fmt: skip
-TWO_PATHS = ["link", "rename", "replace", "symlink"]
+TWO_PATHS = ["rename", "replace"]
 QUIET = {  # with what they answer
     "device_encoding": None, "get_blocking": True, "get_inheritable": False, "isatty": False, "posix_fadvise": None,
     "set_blocking": None, "set_inheritable": None,
 }  # fmt: skip
-REFUSED = [
-    "access", "chdir", "chown", "chroot", "copy_file_range", "dup2", "eventfd_read", "eventfd_write", "execv", "execve",
-    "fchdir", "fchown", "fpathconf", "getxattr", "lchown", "listxattr", "lockf", "login_tty", "mkfifo", "pathconf",
-    "posix_fallocate", "posix_spawn", "posix_spawnp", "preadv", "pwritev", "readv", "removexattr", "sendfile",
-    "setxattr", "splice", "tcgetpgrp", "tcsetpgrp", "truncate", "ttyname", "writev",
-]  # fmt: skip
+OF_FILES = {"path", "fd", "src", "dst", "out_fd", "fd2"}  # parameters of functions that may lead to the disk
+UNSIGNED = "posix_spawn", "posix_spawnp", "utime"  # the parameters of these cannot be read
 OPENAT2 = 437
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
 
-class Entry:
-    """What os.scandir yields; of a descriptor, its path is the name."""
+class UnknownCallError(BaseException):
+    """A call that leads to the disk, and that it does not simulate."""
 
-    def __init__(self, name: str, path: str, inode: Inode, dir_fd: int | None = None) -> None:
-        self.name, self.path = name, path
-        self._inode, self._dir_fd = inode, dir_fd
+
+def make_error(number: int, *paths: object) -> OSError:
+    """Return the error of a call."""
+    return OSError(number, os.strerror(number), *paths[:1], *[None for _ in paths[1:]], *paths[1:])
+
+
+def list_refused() -> list[str]:
+    """Return the functions of a path or a descriptor that no disk simulates."""
+    known, refused = {*PATHS, *DESCRIPTORS, *TWO_PATHS, *QUIET, "closerange", "fspath"}, [*UNSIGNED]
+    for name, function in list(vars(posix).items()):
+        try:
+            takes = inspect.signature(function).parameters if callable(function) and name[0] != "_" else ()
+        except (TypeError, ValueError):
+            continue
+        if name not in known and OF_FILES & {*takes}:
+            refused.append(name)
+    return refused
+
+
+class Entry:
+    """What os.scandir yields."""
+
+    def __init__(self, name: str, path: str, mode: int) -> None:
+        self.name, self.path, self._mode = name, path, mode
 
     def __fspath__(self) -> str:
         return self.path
 
-    def inode(self) -> int:
-        return self._inode.number
-
     def is_symlink(self) -> bool:
-        return isinstance(self._inode, SymbolicLink)
-
-    def is_junction(self) -> bool:
         return False
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return self._is(stat.S_IFDIR, is_followed=follow_symlinks)
+        return stat.S_ISDIR(self._mode)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return self._is(stat.S_IFREG, is_followed=follow_symlinks)
-
-    def _is(self, kind: int, *, is_followed: bool) -> bool:
-        try:
-            mode = self.stat().st_mode if is_followed and self.is_symlink() else self._inode.mode
-        except FileNotFoundError:
-            return False
-        return stat.S_IFMT(mode) == kind
+        return stat.S_ISREG(self._mode)
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        return os.stat(self.path, dir_fd=self._dir_fd, follow_symlinks=follow_symlinks)
+        return os.stat(self.path)
 
 
 class Listing:
@@ -124,7 +124,7 @@ class Calls:
             **dict.fromkeys(DESCRIPTORS, self._make_descriptor_call),
             **dict.fromkeys(TWO_PATHS, self._make_two_paths_call),
             **dict.fromkeys(QUIET, self._make_quiet_call),
-            **dict.fromkeys(REFUSED, self._make_refusal),
+            **dict.fromkeys(list_refused(), self._make_refusal),
             "umask": lambda name, real: self._disk.umask,
         }
         for name, make in makers.items():
@@ -166,23 +166,18 @@ class Calls:
 
         def function(path: Any = None, *arguments: Any, dir_fd: int | None = None, **named: Any) -> Any:
             if isinstance(path, int):
-                if path not in files:
-                    return real(path, *arguments, **named)
-                self._begin(call, files[path].path, path, path)
-                return method(path, *arguments, **named)
+                if path in files:
+                    raise UnknownCallError(f"{call} of a descriptor")
+                return real(path, *arguments, **named)
             if dir_fd is not None:
                 named["dir_fd"] = dir_fd
             text = path if type(path) is str else "" if path is None else os.fsdecode(path)
             if path is None or not disk.leads_here(text, dir_fd):
                 return real(path, *arguments, **named)
-            if isinstance(path, bytes) and call in ("listdir", "scandir", "readlink"):
+            if isinstance(path, bytes) and call in ("listdir", "scandir"):
                 raise UnknownCallError(f"{call} of {path!r}")
             self._begin(call, text if dir_fd is None else disk.describe(text, dir_fd), None, text)
-            try:
-                return method(text, *arguments, **named)
-            except OutsideError as outside:
-                named.pop("dir_fd", None)
-                return real(outside.path, *arguments, **named)
+            return method(text, *arguments, **named)
 
         return function
 
@@ -214,19 +209,17 @@ class Calls:
 
         def function(src: Any, dst: Any, *arguments: Any, **named: Any) -> Any:
             src, dst = os.fsdecode(src), os.fsdecode(dst)
-            fds = named.get("src_dir_fd"), named.get("dst_dir_fd", named.get("dir_fd"))
+            fds = named.get("src_dir_fd"), named.get("dst_dir_fd")
             here = disk.leads_here(src, fds[0]), disk.leads_here(dst, fds[1])
-            if not here[1] and (call == "symlink" or not here[0]):
+            if not any(here):
                 return real(src, dst, *arguments, **named)
-            if call != "symlink" and not all(here):
+            if not all(here):
                 raise make_error(errno.EXDEV, src, dst)
             self._begin(call, disk.describe(dst, fds[1]), None, src, dst)
             try:
                 return method(src, dst, *arguments, **named)
             except OSError as error:
                 raise make_error(error.errno or 0, src, dst) from None
-            except OutsideError as outside:
-                raise UnknownCallError(f"{call} from {src} to {dst}, of which one leads out: {outside}") from None
 
         return function
 
@@ -257,10 +250,7 @@ class Calls:
             if not (file in self._files if isinstance(file, int) else self._disk.leads_here(file)):
                 return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
             raw_mode = mode.replace("b", "").replace("t", "")
-            try:
-                raw = _pyio.FileIO(file, raw_mode, closefd, opener)
-            except OutsideError as outside:
-                return real(outside.path, mode, buffering, encoding, errors, newline, closefd, opener)
+            raw = _pyio.FileIO(file, raw_mode, closefd, opener)
             if buffering == 0:
                 return raw
             kind = io.BufferedRandom if "+" in mode else io.BufferedReader if "r" in mode else io.BufferedWriter

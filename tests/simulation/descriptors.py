@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from simulation.kernel import File, Kernel, Process
 
 __all__ = [
-    "ListeningEnd", "MemoryFile", "PacketEnd", "Pipe", "ProcessHandle", "SocketEnd", "StreamEnd", "TextFile", "Watched",
+    "ListeningEnd", "MemoryFile", "PacketEnd", "Pipe", "ProcessHandle", "SocketEnd", "StreamEnd", "Watched",
     "events_of", "make_error",
 ]  # fmt: skip
 
@@ -266,22 +266,6 @@ class MemoryFile(File):
 
     def write(self, data: bytes) -> int:
         self.data += data
-        return len(data)
-
-
-class TextFile(File):
-    """A file of /proc that is open: a text, and where it is read."""
-
-    def __init__(self, kernel: Kernel, text: bytes) -> None:
-        super().__init__(kernel)
-        self.data, self.at = text, 0
-
-    def read(self, size: int) -> bytes:
-        data = self.data[self.at : self.at + size]
-        self.at += len(data)
-        return data
-
-    def write(self, data: bytes) -> int:
         return len(data)
 
 

@@ -1,4 +1,4 @@
-"""What a disk holds: files, folders, links, what of them is synced, and what a crash leaves.
+"""What a disk holds: files, folders, what of them is synced, and what a crash leaves.
 
 Knows no path, no descriptor and no clock.  The model is as strict as POSIX: only a sync of a file brings its data to
 the disk, and only a sync of a folder its names.
@@ -18,7 +18,7 @@ from copy import copy
 from random import Random
 from typing import TypeVar, cast
 
-__all__ = ["PAGE", "Folder", "Inode", "InodeT", "RegularFile", "SymbolicLink", "Tree"]
+__all__ = ["PAGE", "Folder", "Inode", "InodeT", "RegularFile", "Tree"]
 
 PAGE = 4096
 SECTOR = 512  # what a disk writes as a whole
@@ -43,34 +43,15 @@ class Inode:
         return copied
 
 
-class SymbolicLink(Inode):
-    """A symbolic link."""
-
-    __slots__ = ("target",)
-
-    def __init__(self, number: int, mode: int, uid: int, now: int, target: str = "") -> None:
-        super().__init__(number, stat.S_IFLNK | mode, uid, now)
-        self.target = target
-
-
 class Folder(Inode):
-    """A folder: its names, those that are on the disk, and the folder above it."""
+    """A folder: its names, and those that are on the disk."""
 
-    __slots__ = ("above", "durable_names", "names")
+    __slots__ = ("durable_names", "names")
 
-    def __init__(self, number: int, mode: int, uid: int, now: int, above: Folder | None = None) -> None:
+    def __init__(self, number: int, mode: int, uid: int, now: int) -> None:
         super().__init__(number, stat.S_IFDIR | mode, uid, now)
-        self.above: Folder = above or self
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
-
-    @property
-    def path(self) -> str:
-        """Its path from the root."""
-        if self.above is self:
-            return "/"
-        name = next((name for name, inode in self.above.names.items() if inode is self), "(deleted)")
-        return f"{self.above.path.rstrip('/')}/{name}"
 
 
 class RegularFile(Inode):
@@ -212,7 +193,6 @@ class Tree:
 
     def __init__(self) -> None:
         self.used = 0
-        self.next_descriptor = 2**24  # none that the kernel would give
         self.root = Folder(2, 0o755, 0, 0)
         self.root.links = self.root.holds = 1
         self._last_number = 2
@@ -237,8 +217,6 @@ class Tree:
                 folder.names[name] = inode
                 inode.links += 1
                 inode.holds += 1
-                if isinstance(inode, Folder):
-                    inode.above = folder
         self._pending.append(change)
         for inode in gone:
             self.release(inode)
@@ -295,11 +273,10 @@ class Tree:
                 if isinstance(new, Folder):
                     new.names = {name: copied(below) for name, below in new.names.items()}
                     new.durable_names = {name: copied(below) for name, below in new.durable_names.items()}
-                    new.above = new
             return cast("InodeT", copies[inode])
 
         left = Tree()
-        left.next_descriptor, left._last_number, left.root = self.next_descriptor, self._last_number, copied(self.root)
+        left._last_number, left.root = self._last_number, copied(self.root)
         left._pending = [tuple((copied(at), name, one and copied(one)) for at, name, one in c) for c in self._pending]
         if random is not None:
             left._lose_power([one for one in copies.values() if isinstance(one, Folder)], random)
@@ -331,8 +308,6 @@ class Tree:
                     below.holds += 1
                 for below in folder.names.values():
                     below.links += 1
-                    if isinstance(below, Folder):
-                        below.above = folder
         for _, _, held in itertools.chain.from_iterable(self._pending):
             if held is not None:
                 held.holds += 1

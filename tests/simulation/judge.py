@@ -20,7 +20,7 @@ from typing import Any
 
 from simulation.sources import FAILING, REFUSING
 
-__all__ = ["Asked", "Judge", "Known", "Versions"]
+__all__ = ["Asked", "Judge", "Known", "Versions", "find_state"]
 
 # Seconds in which a fire ends, by its event's budget, without what it waits for a person.
 ANSWERED_WITHIN = {"pre_tool_use": 20.0}
@@ -197,7 +197,7 @@ class Judge:
     def _judge_answer(self, asked: Asked, hook: Known, told: str, outcome: Mapping[str, Any]) -> None:
         verdict, patch = outcome.get("verdict"), outcome.get("patch")
         if hook.match == "Count":
-            expected, said = "deny", outcome.get("message")
+            expected, said = "allow", outcome.get("message")
         else:
             expected = told if told in ("deny", "allow", "ask", "halt") else None
             marked = [value["marked"] for value in (patch or {}).values() if "marked" in value]
@@ -221,9 +221,10 @@ class Judge:
 
     def _judge_total(self, total: int, asked: Asked) -> None:
         """Counts are exact: none is given twice, and none is skipped but by a fire without an answer."""
-        if total in self._totals:
-            self._wrong(f"G: the count {total} was given twice", asked)
-        self._totals.add(total)
+        if "mark" not in asked.do.values():  # else it was called again, and the total may be that of a later fire
+            if total in self._totals:
+                self._wrong(f"G: the count {total} was given twice", asked)
+            self._totals.add(total)
         if total > self.counted:
             self._wrong(f"G: {total} counted, {self.counted} asked for", asked)
 
@@ -251,7 +252,7 @@ class Judge:
         self.gates["hooks" if cause in ("policy", None) else str(cause)] += 1
         if verdict not in ("deny", "halt"):
             for hook in asked.those(ACTIVE):
-                if asked.told(hook.name) in REFUSING or hook.match == "Count":
+                if asked.told(hook.name) in REFUSING:
                     self._wrong(f"A: a gate passed that {hook.name} refuses", asked)
             if asked.must_deny is not None:
                 self._wrong(f"A: a gate passed although {asked.must_deny}", asked)
@@ -275,3 +276,11 @@ class Judge:
             is_own = is_own or (cause == "overload" and "ask" in said.values())
             if not is_own and not self._is_excused(str(cause), decision["reason"] or "", asked.began):
                 self._wrong("B: a gate is refused without a reason", asked)
+
+
+def find_state(hook: Known, report: dict[str, Any]) -> str:
+    """Return a state of the operator's hook, as a report has it."""
+    for one in report["hooks"]:
+        if one["layer"] == "global" and one["id"] == hook.id:
+            return str(one["state"])
+    return "gone"

@@ -65,12 +65,6 @@ class File:
     def on_close(self) -> None:
         """Take note that the last descriptor is closed."""
 
-    def read(self, size: int) -> bytes:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
-    def write(self, data: bytes) -> int:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
     def changed(self) -> None:
         """Wake whoever waits for this."""
         self.kernel.touched[self] = None
@@ -428,44 +422,26 @@ class Kernel:
 
 
 class Lock:
-    """`threading.Lock` for strands and the loop."""
+    """`threading.Lock` for strands and the loop, as it is used: without a timeout."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._is_held = False
         self._queue: deque[Strand] = deque()
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        kernel = self._kernel
-        if self._is_held and not blocking:
-            return False
-        if self._is_held:
-            strand = kernel.current
-            if strand is None:
-                kernel.block(lambda: not self._is_held)
-            else:
-                self._queue.append(strand)
-                try:
-                    if not strand.wait(lambda: not self._is_held, timeout if timeout >= 0 else None):
-                        return False
-                finally:
-                    with suppress(ValueError):
-                        self._queue.remove(strand)
+    def __enter__(self) -> None:
+        strand = self._kernel.current
+        if strand is None:
+            self._kernel.block(lambda: not self._is_held)
+        elif self._is_held:
+            self._queue.append(strand)
+            try:
+                strand.wait(lambda: not self._is_held)
+            finally:
+                self._queue.remove(strand)
         self._is_held = True
-        return True
 
-    def release(self) -> None:
-        if not self._is_held:
-            raise RuntimeError("release unlocked lock")
+    def __exit__(self, *_: object) -> None:
         self._is_held = False
         for strand in self._queue:
             strand.wake()
-
-    def locked(self) -> bool:
-        return self._is_held
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()

@@ -31,7 +31,16 @@ class Ledger:
         self._at: dict[str, int] = {}
         self._last: tuple[int, str] | None = None
         self._calls: deque[object] = deque(maxlen=500)
-        self.lines = 0
+
+    @property
+    def last_number(self) -> int:
+        """Return the number of the newest entry."""
+        return max(self.hashes, default=0)
+
+    @property
+    def last_told(self) -> int:
+        """Return the highest number that an answer has named."""
+        return max((seq for seq, _, _ in self._told.values()), default=0)
 
     def read(self, *, is_torn: bool = False) -> None:
         """Read what was added since the last time: where a loss of power has torn a file, up to there."""
@@ -74,7 +83,6 @@ class Ledger:
         self._last = seq, own
         self.hashes[seq] = own
         self._digest.update(line)
-        self.lines += 1
         self._calls.append(entry.get("call_id"))
         decision = entry.get("decision_id")
         if entry["kind"] == "decision" and isinstance(decision, str):
@@ -128,7 +136,7 @@ class Ledger:
             for seq, own in before.items():
                 if seq >= first and self.hashes.get(seq) not in (own, None):
                     self._violate(f"F: entry {seq} is another than before")
-        self._told = {key: one for key, one in self._told.items() if one[0] >= max(self.hashes, default=0) - 2000}
+        self._told = {key: one for key, one in self._told.items() if one[0] >= self.last_number - 2000}
 
 
 def is_readable(line: bytes) -> bool:

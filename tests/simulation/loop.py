@@ -60,9 +60,8 @@ class SimulatedClock(trio.abc.Clock):
 class InputOutput:
     """In place of trio's epoll: it wakes a task when what it waits for is ready."""
 
-    def __init__(self, kernel: Kernel, on_stuck: Callable[[str], None]) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._on_stuck = on_stuck
         self._waiting: dict[tuple[File, str], trio.lowlevel.Task] = {}
         self._has_woken = False
         kernel.wake_tasks, kernel.has_woken = self.wake, self.note_woken
@@ -76,9 +75,6 @@ class InputOutput:
     def force_wakeup(self) -> None:
         """Do nothing: who calls this has made a change that is seen anyway."""
 
-    def statistics(self) -> Any:
-        return None
-
     def get_events(self, timeout: float) -> tuple[()]:
         kernel = self._kernel
         kernel.settle()
@@ -89,7 +85,8 @@ class InputOutput:
                 raise Stuck("nothing can ever happen again")
             kernel.run(timeout, lambda: self._has_woken)
         except Stuck as error:
-            self._on_stuck(str(error))
+            tasks = sorted(f"\n    {task.name}: {describe_wait(task)}" for task in core.GLOBAL_RUN_CONTEXT.runner.tasks)
+            raise Stuck(f"{error}; each task is at{''.join(tasks)}") from None
         self._has_woken = False
         return ()
 
@@ -167,12 +164,21 @@ async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments
     return strand.result
 
 
-def run_simulated(
-    kernel: Kernel, main: Callable[[], Awaitable[Any]], seed: object, on_stuck: Callable[[str], None]
-) -> Any:
-    """Run a trio program on the simulated machine, with an order of tasks that the seed decides."""
+def describe_wait(task: trio.lowlevel.Task) -> str:
+    """Return where a task waits: its innermost lines, without those of trio."""
+    frames = [(frame.f_code, line) for frame, line in task.iter_await_frames()]
+    ours = [f"{code.co_qualname}:{line}" for code, line in frames if "/trio/" not in code.co_filename]
+    return " < ".join(reversed(ours[-3:]))
+
+
+def run_simulated(kernel: Kernel, main: Callable[[], Awaitable[Any]], seed: object) -> Any:
+    """Run a trio program on the simulated machine, with an order of tasks that the seed decides.
+
+    Raises:
+        Stuck: it cannot go on.
+    """
     before = core.TheIOManager, core._ALLOW_DETERMINISTIC_SCHEDULING
-    core.TheIOManager = lambda: InputOutput(kernel, on_stuck)  # type: ignore[assignment, misc]
+    core.TheIOManager = lambda: InputOutput(kernel)  # type: ignore[assignment, misc]
     core._ALLOW_DETERMINISTIC_SCHEDULING = True
     core._r.seed(f"{seed} tasks")
     try:

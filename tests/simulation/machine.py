@@ -32,7 +32,7 @@ from typing import Any
 import trio
 
 from simulation import standard_library
-from simulation.descriptors import MemoryFile, Pipe, ProcessHandle, TextFile
+from simulation.descriptors import MemoryFile, Pipe, ProcessHandle
 from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand
 from simulation.loop import run_in_strand
 
@@ -41,7 +41,6 @@ __all__ = ["USER", "install_machine"]
 USER = 1000
 DISK_FDS = 900_000  # the descriptors of the disk are above that
 FILES = 65_536  # RLIMIT_NOFILE
-MOUNTS = b"1 0 0:1 / / rw - tmpfs none rw\n"
 PAGE = 4096
 REAL_SIGNAL = signal.signal
 WORDS_OF_STAT = 52
@@ -147,10 +146,18 @@ class StartedProgram:
         process = self.process = Process(kernel, kernel.process, "guardian")
         for fd in pass_fds:
             process.install(kernel.process.find(fd), fd)
-        process.endings.append(machine.signal_daemon)
+        kernel.process.child_ended = machine.signal_daemon
         self.pid = process.pid
-        line, daemon = int(found[1]), int(found[2])
-        Strand(process, lambda: machine.guardian.run_guardian(line, daemon), kernel.random.random() * 0.05)
+
+        def run() -> None:
+            try:
+                machine.guardian.run_guardian(int(found[1]), int(found[2]))
+            except OSError:
+                pass  # the daemon is gone already
+            finally:
+                process.end(1)
+
+        Strand(process, run, kernel.random.random() * 0.05)
 
     def kill(self) -> None:
         self.process.end(-9)
@@ -158,9 +165,6 @@ class StartedProgram:
     def wait(self, timeout: float | None = None) -> int:
         assert self.process.is_dead
         return self.process.reap()
-
-    def poll(self) -> int | None:
-        return self.process.exit_code if self.process.is_dead else None
 
 
 def look_now(lane: object, look: Callable[[], Any], answering: tuple[str, ...] = ()) -> Any:
@@ -332,7 +336,7 @@ class Machine:
         data[size:] = bytes(max(0, size - len(data)))
 
     def stat(self, fd: int, file: Any) -> os.stat_result:
-        size = len(file.data) if isinstance(file, MemoryFile | TextFile) else 0
+        size = len(file.data) if isinstance(file, MemoryFile) else 0
         return os.stat_result((0o100600, file.number, 99, 1, USER, USER, size, 0, 0, 0))
 
     def control(self, fd: Any, file: Any, *_: object) -> int:
@@ -349,8 +353,6 @@ class Machine:
 
     def read_proc(self, path: str) -> bytes:
         """Return the text of a file of /proc."""
-        if path == "/proc/self/mountinfo":
-            return MOUNTS
         if path == "/proc/sys/kernel/random/boot_id":
             return b"%08x-0000-4000-8000-000000000000\n" % self.boot
         if path == "/proc/stat":
@@ -393,9 +395,6 @@ class Machine:
             return io.StringIO()
         text = self.read_proc(path)
         return io.BytesIO(text) if "b" in mode else io.StringIO(text.decode())
-
-    def open_proc_fd(self, path: str, *_: object, **__: object) -> int:
-        return self.kernel.process.install(TextFile(self.kernel, self.read_proc(path)))
 
     def list_proc(self, path: str) -> list[str]:
         name = path.split("/")[2]
@@ -448,7 +447,6 @@ class Machine:
         yield os, "fstat", self._on_fd(os.fstat, self.stat)
         yield fcntl, "fcntl", self._on_fd(fcntl.fcntl, self.control)
         yield builtins, "open", self._on_path(builtins.open, self.open_proc)
-        yield os, "open", self._on_path(os.open, self.open_proc_fd)
         yield os, "listdir", self._on_path(os.listdir, self.list_proc)
         yield os, "stat", self._on_path(os.stat, self.stat_proc)
         yield resource, "getrlimit", lambda which: (FILES, FILES)
@@ -461,12 +459,10 @@ class Machine:
         yield subprocess, "Popen", lambda command, **named: StartedProgram(self, command, **named)
         context = SimpleNamespace(Process=lambda target, args: ForkedProcess(self, args))
         yield multiprocessing, "get_context", lambda method=None: context
-        epoll, poll = standard_library.make_watchers(kernel)
-        yield select, "epoll", epoll
-        yield select, "poll", poll
-        bound = type("SimulatedSocket", (standard_library.Socket,), {"kernel": kernel})
+        yield select, "epoll", lambda *_, **__: standard_library.Epoll(kernel)
+        yield select, "poll", lambda: standard_library.Poll(kernel)
         standard_library.Socket.kernel, standard_library.Socket.listening = kernel, {}
-        yield socket, "socket", bound
+        yield socket, "socket", standard_library.Socket
         yield socket, "socketpair", lambda family=1, kind=1, proto=0: standard_library.make_pair(kernel, kind)
         yield socket, "send_fds", standard_library.send_files
         yield socket, "recv_fds", standard_library.receive_files

@@ -126,7 +126,7 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
         logging.disable()
 
     from simulation.disk import Disk
-    from simulation.kernel import Kernel
+    from simulation.kernel import Kernel, Stuck
     from simulation.machine import USER, Machine, install_machine
 
     kernel = Kernel(seed)
@@ -139,16 +139,17 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
         from simulation.world import World
 
         world = World(kernel, seed, FOLDER, fires, DiskTrouble(kernel, disk, f"{FOLDER}/state", seed))
+        if fault is not None:
+            world.max_violations = 1  # it is found
         kernel.report = world.violate
         lives = Lives(world, machine, disk, has_scripts=True)
 
-        def stuck(text: str) -> None:
-            world.violate(f"C: {text}")
-            raise KeyboardInterrupt
-
         # Which packages are installed must not matter: the daemon looks for plugins among them.
         sys.path[:] = [path for path in sys.path if path.startswith(sys.base_prefix)]
-        run_simulated(kernel, lives.run, seed, stuck)
+        try:
+            run_simulated(kernel, lives.run, seed)
+        except Stuck as stuck:
+            world.violate(f"C: {stuck}")
     return {
         "seed": seed, "fires": world.fires, "faults": dict(sorted(world.faults.items())),
         "digest": world.digest.hexdigest(), "violations": len(world.violations), "seconds": round(clock() - began, 3),

@@ -186,9 +186,12 @@ class AgentOfWorld:
             hooks += [*self._parent.hooks.values(), self._parent.served]
         do = {}
         for hook in hooks:
-            if hook.event == event and draw.random() < 0.14 and tool != "Count":
+            if hook.event == event and draw.random() < 0.14:
                 is_served = not hook.versions.path
-                do[hook.name] = draw.choice(SERVED if is_served else ACTIONS)
+                if tool != "Count":
+                    do[hook.name] = draw.choice(SERVED if is_served else ACTIONS)
+                elif not (do or is_served or hook.match):
+                    do[hook.name] = "mark"  # then it is counted in two phases, once
         await world.fire(client, event, tool, do, hooks, in_project=self._project is not None)
 
     async def _serve(self, call: dict[str, Any]) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["BROKEN", "CALLED", "CONFIG", "FAILING", "REFUSING", "source_text"]
+import os
+
+__all__ = ["BROKEN", "CALLED", "CONFIG", "FAILING", "PASSING", "REFUSING", "source_text", "sync"]
 
 FAILING = {
     "raise": "crash",
@@ -37,6 +39,11 @@ def called(event):
     return act(event, event.config["id"], VERSION)
 """
 
+PASSING = """
+def called(event):
+    return None  # {number}
+"""
+
 CONFIG = """
 [daemon]
 record = "{durability}"
@@ -45,6 +52,7 @@ record = "{durability}"
 segment_mib = {segment}
 segment_hours = 0.02
 keep_mib = {keep}
+keep_days = {days}
 
 [state]
 kept = {kept}
@@ -64,3 +72,10 @@ def source_text(name: str, version: int) -> str:
         return f"VERSION = {version}\n"
     event, does = KINDS.get(name, ('"pre_tool_use"', "act"))
     return HOOK.format(event=event, name=name, does=does, version=version)
+
+
+def sync(folder: str) -> None:
+    """Have a folder's names on the disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(fd)
+    os.close(fd)

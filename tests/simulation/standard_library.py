@@ -26,27 +26,13 @@ from simulation.descriptors import (
 )
 from simulation.kernel import File, Kernel, Process
 
-__all__ = ["Epoll", "Poll", "Socket", "make_pair", "make_watchers", "receive_files", "send_files"]
+__all__ = ["Epoll", "Poll", "Socket", "make_pair", "receive_files", "send_files"]
 
 SO_PEERPIDFD = 77  # asm-generic/socket.h
 
 
 def fd_of(what: Any) -> int:
     return what if isinstance(what, int) else what.fileno()
-
-
-def make_watchers(kernel: Kernel) -> tuple[type, type]:
-    """Return the classes that stand for select.epoll and select.poll."""
-
-    class BoundEpoll(Epoll):
-        def __init__(self, *_: object, **__: object) -> None:
-            super().__init__(kernel)
-
-    class BoundPoll(Poll):
-        def __init__(self) -> None:
-            super().__init__(kernel)
-
-    return BoundEpoll, BoundPoll
 
 
 class Epoll:
@@ -62,8 +48,6 @@ class Epoll:
 
     def register(self, what: Any, mask: int = select.EPOLLIN | select.EPOLLPRI | select.EPOLLOUT) -> None:
         fd = fd_of(what)
-        if fd in self._watched.files:
-            raise make_error(errno.EEXIST)
         file = self._process.find(fd)
         self._watched.add(fd, file, mask)
         if events_of(file, mask):
@@ -71,8 +55,6 @@ class Epoll:
 
     def unregister(self, what: Any) -> None:
         fd = fd_of(what)
-        if fd not in self._watched.files:
-            raise make_error(errno.ENOENT)
         self._watched.remove(fd)
 
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
@@ -100,9 +82,6 @@ class Poll:
 
     def register(self, what: Any, mask: int = select.POLLIN | select.POLLPRI | select.POLLOUT) -> None:
         self._masks[fd_of(what)] = mask
-
-    def unregister(self, what: Any) -> None:
-        del self._masks[fd_of(what)]
 
     def _ready(self, process: Process) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
@@ -258,14 +237,6 @@ class Socket:
         if not end.waiting:
             raise make_error(errno.EAGAIN)
         return Socket(fileno=self.process.install(end.waiting.popleft())), ""
-
-    def getpeername(self) -> str:
-        if self.file.other is None:
-            raise make_error(errno.ENOTCONN)
-        return ""
-
-    def getsockname(self) -> str:
-        return getattr(self, "_path", "")
 
     def detach(self) -> int:
         fd, self._fd = self._fd, -1

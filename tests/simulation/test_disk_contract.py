@@ -5,13 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import glob
-import importlib
 import os
 import random
-import shutil
 import stat
-import sys
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,9 +61,7 @@ def test_data_are_where_they_were_written(folder: Path) -> None:
     os.ftruncate(fd, 5)
     os.ftruncate(fd, 7)
     assert (os.pread(fd, 99, 0), os.fstat(fd).st_size) == (b"Jello\0\0", 7)
-    assert (
-        failed(os.lseek, fd, -1, os.SEEK_SET) == failed(os.pread, fd, 1, -1) == failed(os.ftruncate, fd, -1) == "EINVAL"
-    )
+    assert failed(os.lseek, fd, -1, os.SEEK_SET) == "EINVAL"
     allocate_blocks(fd, 0, 10**6)
     status = os.fstat(fd)
     assert (status.st_size, status.st_blocks * 512 >= 10**6) == (7, True)
@@ -78,82 +72,33 @@ def test_data_are_where_they_were_written(folder: Path) -> None:
     assert failed(os.write, fd, b"x") == failed(os.close, fd) == failed(os.fstat, fd) == "EBADF"
 
 
-def test_descriptors_of_one_open_file_share_its_place_and_others_do_not(folder: Path) -> None:
-    (folder / "file").write_bytes(b"abcdef")
-    one, other = os.open(folder / "file", os.O_RDONLY), os.open(folder / "file", os.O_RDONLY)
-    same = os.dup(one)
-    assert (os.read(one, 2), os.read(same, 2), os.read(other, 2)) == (b"ab", b"cd", b"ab")
-    copied = fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.lseek(copied, 1, os.SEEK_SET)
-    for fd in (same, other, copied):
-        os.close(fd)
-    assert os.read(one, 1) == b"b"
-    os.close(one)
-
-
 def test_appends_go_to_the_end_whoever_else_writes(folder: Path) -> None:
     fd = os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(fd, b"one")
     (folder / "log").write_bytes(b"longer than one")
     os.write(fd, b"!")
     os.pwrite(fd, b"?", 0)
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_APPEND)
-    os.pwrite(fd, b"L", 0)
     assert failed(os.read, fd, 1) == "EBADF"
     os.close(fd)
-    assert (folder / "log").read_text() == "Longer than one!?"
-
-
-def test_links_lead_where_they_say(folder: Path) -> None:
-    (folder / "real" / "below").mkdir(parents=True)
-    (folder / "real" / "file").write_text("text")
-    (folder / "to_real").symlink_to("real")
-    (folder / "absolute").symlink_to(folder / "to_real" / "below")
-    (folder / "out").symlink_to("/proc/self/comm")
-    (folder / "fresh").symlink_to("real/fresh")
-    assert (folder / "to_real" / "file").read_text() == (folder / "absolute" / ".." / "file").read_text() == "text"
-    assert os.path.realpath(folder / "absolute" / ".." / "file") == f"{os.path.realpath(folder)}/real/file"
-    assert os.readlink(folder / "to_real") == "real"
-    assert failed(os.readlink, folder / "real") == "EINVAL"
-    assert stat.S_ISLNK(os.lstat(folder / "to_real").st_mode)
-    assert stat.S_ISDIR(os.lstat(f"{folder}/to_real/").st_mode)
-    assert (folder / "out").read_text() == Path("/proc/self/comm").read_text()
-    (folder / "fresh").write_text("made")
-    assert (folder / "real" / "fresh").read_text() == "made"
-    assert is_plain(os.path.realpath(folder / "real" / "file"))
-    assert not is_plain(f"{os.path.realpath(folder)}/to_real/file")
-    assert not is_plain(f"{os.path.realpath(folder)}/nothing")
-    os.unlink(folder / "to_real")
-    assert not os.path.exists(folder / "absolute")
-    assert os.path.lexists(folder / "absolute")
+    assert (folder / "log").read_text() == "longer than one!?"
 
 
 def test_descriptors_of_folders_begin_paths(folder: Path) -> None:
     (folder / "below").mkdir()
-    (folder / "below" / "link").symlink_to("file")
     here = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     below = os.open("below", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
     os.close(os.open("file", os.O_WRONLY | os.O_CREAT, 0o640, dir_fd=below))
     os.rename("file", "moved", src_dir_fd=below, dst_dir_fd=here)
     assert os.stat("moved", dir_fd=here).st_mode == 0o100640
-    os.symlink("moved", "link", dir_fd=here)
-    link = os.open("link", os.O_PATH | os.O_NOFOLLOW, dir_fd=below)
-    assert (os.readlink("", dir_fd=link), stat.S_ISLNK(os.fstat(link).st_mode)) == ("file", True)
-    assert failed(os.open, "..", os.O_WRONLY, dir_fd=below) == "EISDIR"
-    assert os.stat("..", dir_fd=below).st_ino == os.stat(folder).st_ino
-    assert failed(os.fsync, here) == failed(os.read, here, 1) == "EBADF"
+    assert os.stat(".", dir_fd=below).st_ino == os.stat(f"/proc/self/fd/{below}").st_ino
     assert failed(os.read, below, 1) == "EISDIR"
     os.mkdir("new", dir_fd=below)
-    assert [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in sorted(os.scandir(below), key=os.fspath)] == [
-        ("link", False, True), ("new", True, False),
-    ]  # fmt: skip
+    assert os.listdir(folder / "below") == ["new"]
     os.rmdir("new", dir_fd=below)
-    os.unlink("link", dir_fd=below)
-    assert os.listdir(below) == []
-    os.chmod(f"/proc/self/fd/{below}", 0o750)
-    assert stat.S_IMODE(os.stat(folder / "below").st_mode) == 0o750
-    assert os.readlink(f"/proc/self/fd/{below}") == f"{folder}/below"
-    for fd in (here, below, link):
+    os.unlink("moved", dir_fd=here)
+    assert is_plain(os.path.realpath(folder / "below"))
+    assert not is_plain(f"{os.path.realpath(folder)}/nothing")
+    for fd in (here, below):
         os.close(fd)
 
 
@@ -161,22 +106,22 @@ def test_listings_and_walks_see_all(folder: Path) -> None:
     for name in ("b", "a/x/deep", "a/y", "c"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "file.py").write_text(name)
-    (folder / "a" / "link").symlink_to("x")
     found = [(os.path.relpath(at, folder), sorted(below), sorted(files)) for at, below, files in os.walk(folder)]
     assert sorted(found) == [
-        (".", ["a", "b", "c"], []), ("a", ["link", "x", "y"], []), ("a/x", ["deep"], []),
+        (".", ["a", "b", "c"], []), ("a", ["x", "y"], []), ("a/x", ["deep"], []),
         ("a/x/deep", [], ["file.py"]), ("a/y", [], ["file.py"]), ("b", [], ["file.py"]), ("c", [], ["file.py"]),
     ]  # fmt: skip
-    assert len(glob.glob(f"{folder}/**/*.py", recursive=True)) == len(list(folder.rglob("*.py"))) + 1 == 5
+    assert len(glob.glob(f"{folder}/**/*.py", recursive=True)) == len(list(folder.rglob("*.py"))) == 4
     with os.scandir(folder) as entries:
         first = next(entries)
         assert (first.is_dir(), first.is_file(), first.path) == (True, False, f"{folder}/{first.name}")
-        assert first.stat().st_ino == first.inode() == os.stat(first).st_ino
+        assert first.stat().st_ino == os.stat(first).st_ino
     assert failed(os.listdir, folder / "b" / "file.py") == failed(os.scandir, folder / "b" / "file.py") == "ENOTDIR"
-    shutil.rmtree(folder / "a")
-    shutil.move(folder / "b", folder / "c")
-    assert [path.name for path in folder.iterdir()] == ["c"]
-    assert failed(os.listdir, folder / "a") == "ENOENT"
+    assert failed(os.rmdir, folder / "b") == "ENOTEMPTY"
+    (folder / "b" / "file.py").unlink()
+    (folder / "b").rmdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "c"]
+    assert failed(os.listdir, folder / "b") == "ENOENT"
 
 
 def test_files_of_python_are_read_and_written(folder: Path) -> None:
@@ -201,30 +146,17 @@ def test_files_of_python_are_read_and_written(folder: Path) -> None:
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
     assert failed(open, folder) == "EISDIR"
     assert failed(open, folder / "nothing") == failed(open, folder / "nothing" / "x", "w") == "ENOENT"
-    path.touch()
     path.rename(folder / "moved").unlink()
     assert not path.exists()
 
 
-def test_temporary_files_and_folders_come_and_go(folder: Path) -> None:
-    fd, name = tempfile.mkstemp(dir=folder)
-    os.write(fd, b"x")
-    os.close(fd)
-    with tempfile.TemporaryDirectory(dir=folder) as below:
-        (Path(below) / "file").touch()
-    assert os.listdir(folder) == [os.path.basename(name)]
-
-
 def test_locks_and_leases_hold_between_open_files(folder: Path) -> None:
     path = folder / "lock"
-    path.touch()
+    path.write_bytes(b"")
     one, other = os.open(path, os.O_RDWR), os.open(path, os.O_RDONLY)
     fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert failed(fcntl.flock, other, fcntl.LOCK_SH | fcntl.LOCK_NB) == "EAGAIN"
-    fcntl.flock(one, fcntl.LOCK_SH)
-    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    assert failed(fcntl.flock, one, fcntl.LOCK_EX | fcntl.LOCK_NB) == "EAGAIN"
+    assert failed(fcntl.flock, other, fcntl.LOCK_EX | fcntl.LOCK_NB) == "EAGAIN"
     assert failed(fcntl.fcntl, other, fcntl.F_SETLEASE, fcntl.F_RDLCK) == "EAGAIN"
     os.close(one)
     fcntl.fcntl(other, fcntl.F_SETSIG, 23)
@@ -235,78 +167,43 @@ def test_locks_and_leases_hold_between_open_files(folder: Path) -> None:
 
 def test_status_has_modes_times_and_sizes(folder: Path) -> None:
     os.umask(0o027)
-    os.close(os.open(folder / "file", os.O_CREAT | os.O_WRONLY, 0o666))
+    fd = os.open(folder / "file", os.O_CREAT | os.O_WRONLY, 0o666)
     os.mkdir(folder / "below", 0o1777)
-    (folder / "link").symlink_to("file")
-    os.mknod(folder / "pipe", stat.S_IFIFO | 0o666)
     modes = {name: oct(os.lstat(folder / name).st_mode) for name in sorted(os.listdir(folder))}
-    assert modes == {"below": "0o41750", "file": "0o100640", "link": "0o120777", "pipe": "0o10640"}
-    os.utime(folder / "file", (1, 2.5))
-    status = os.stat(folder / "link")
-    assert (status.st_mtime_ns, status.st_atime, status.st_mtime, status.st_uid) == (
-        2_500_000_000,
-        1,
-        2.5,
-        os.geteuid(),
-    )
-    assert (os.lstat(folder / "link").st_size, status.st_size, status.st_nlink) == (4, 0, 1)
-    os.utime(folder / "link", ns=(5, 6), follow_symlinks=False)
-    assert (os.lstat(folder / "link").st_mtime_ns, os.stat(folder / "link").st_mtime_ns) == (6, 2_500_000_000)
-    os.chmod(folder / "link", 0o400)
-    fd = os.open(folder / "file", os.O_RDONLY)
-    assert os.fstat(fd).st_mode == 0o100400
-    os.fchmod(fd, 0o644)
+    assert modes == {"below": "0o41750", "file": "0o100640"}
+    os.fchmod(fd, 0o600)
+    assert oct(os.stat(folder / "file").st_mode) == "0o100600"
     assert (os.isatty(fd), os.get_inheritable(fd), os.get_blocking(fd)) == (False, False, True)
     os.close(fd)
     before = os.stat(folder).st_mtime_ns
     (folder / "file").write_text("x" * 10)
-    assert (os.stat(folder).st_mtime_ns, os.stat(folder / "file").st_size) == (before, 10)
+    status = os.stat(folder / "file")
+    assert (os.stat(folder).st_mtime_ns, status.st_size, status.st_nlink, status.st_uid) == (
+        before, 10, 1, os.geteuid(),
+    )  # fmt: skip
     assert os.statvfs(folder).f_bavail > 1000
-
-
-def test_a_pipe_opens_at_once_if_nobody_waits_and_is_no_file(folder: Path) -> None:
-    os.mknod(folder / "pipe", stat.S_IFIFO | 0o600)
-    fd = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    assert stat.S_ISFIFO(os.fstat(fd).st_mode)
-    os.close(fd)
-    with pytest.raises(OSError, match="not a regular file"):
-        open_regular(str(folder / "pipe"))
 
 
 def test_the_check_of_paths_walks_from_the_root(folder: Path) -> None:
     (folder / "hooks").mkdir(mode=0o755)
     path = folder / "hooks" / "guard.py"
     path.write_text("guard")
-    (folder / "link").symlink_to(path)
-    assert read_safely(str(path)) == read_safely(str(folder / "link")) == b"guard"
+    assert read_safely(str(path)) == b"guard"
     check_folders(str(folder / "hooks"))
-    path.chmod(0o666)
+    os.umask(0)
+    os.close(os.open(folder / "open.py", os.O_CREAT | os.O_WRONLY, 0o666))
     with pytest.raises(UnsafeFileError, match="writable by others"):
-        read_safely(str(path))
-    path.chmod(0o600)
-    (folder / "hooks").chmod(0o777)
+        read_safely(str(folder / "open.py"))
+    os.mkdir(folder / "open", 0o777)
     with pytest.raises(UnsafeFileError, match="chmod go-w"):
-        read_safely(str(path))
+        check_folders(str(folder / "open"))
     with pytest.raises(FileNotFoundError):
         read_safely(str(folder / "nothing"))
 
 
-def test_modules_are_imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "imported_from_disk").mkdir()
-    (folder / "imported_from_disk" / "__init__.py").write_text("from imported_from_disk.below import VALUE")
-    (folder / "imported_from_disk" / "below.py").write_text("VALUE = 3")
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(folder)
-    try:
-        assert importlib.import_module("imported_from_disk").VALUE == 3
-    finally:
-        for name in [name for name in sys.modules if name.startswith("imported_from_disk")]:
-            del sys.modules[name]
-
-
 # -- random scripts ------------------------------------------------------------------------------------------------
 
-NAMES = ("a", "b", "d", "d/a", "d/e", "d/e/b", "l", "d/l", "l/a", "d/../b", "d//e", "./a")
+NAMES = ("a", "b", "d", "d/a", "d/e", "d/e/b", "d//e", "./a")
 FLAGS = (os.O_CREAT, os.O_EXCL, os.O_TRUNC, os.O_APPEND, os.O_NOFOLLOW, os.O_DIRECTORY)
 
 
@@ -332,11 +229,16 @@ def play(folder: str, seed: int) -> Iterator[object]:
         is_file = stat.S_ISREG(status.st_mode)
         return oct(status.st_mode), is_file and (status.st_nlink, status.st_size)
 
+    def move() -> None:
+        old, new = path(), path()
+        if not (os.path.isdir(old) or os.path.isdir(new)):  # no daemon moves a folder
+            os.rename(old, new)
+
     def one_fd() -> object:
         if not fds:
             return None
         fd, at = draw.choice(fds), draw.randrange(9000)
-        match draw.randrange(7):
+        match draw.randrange(6):
             case 0:
                 return os.pwrite(fd, b"y" * 100, at)
             case 1:
@@ -344,10 +246,8 @@ def play(folder: str, seed: int) -> Iterator[object]:
             case 2:
                 return os.pread(fd, 200, at)
             case 3:
-                return os.lseek(fd, at, draw.randrange(2))
-            case 4:
                 return os.read(fd, at)
-            case 5:
+            case 4:
                 return os.fstat(fd).st_nlink if stat.S_ISREG(os.fstat(fd).st_mode) else None
             case _:
                 fds.remove(fd)
@@ -356,11 +256,7 @@ def play(folder: str, seed: int) -> Iterator[object]:
     doing: list[Callable[[], object]] = [
         open_one, open_one, write, write, look, one_fd, one_fd, one_fd, one_fd,
         lambda: os.mkdir(path()), lambda: os.mkdir(path()), lambda: os.rmdir(path()), lambda: os.unlink(path()),
-        lambda: os.rename(path(), path()), lambda: os.rename(path(), path()), lambda: os.link(path(), path()),
-        lambda: os.symlink(draw.choice(("a", "d", "../a", "e", "l", f"{top}/d")), path()),
-        lambda: os.readlink(path()).removeprefix(top), lambda: sorted(os.listdir(path())),
-        lambda: os.chmod(path(), draw.choice((0o700, 0o755))),
-        lambda: os.path.realpath(path()).removeprefix(folder),
+        move, move, lambda: sorted(os.listdir(path())), lambda: os.path.realpath(path()).removeprefix(folder),
     ]  # fmt: skip
     for _ in range(300):
         one = draw.choice(doing)

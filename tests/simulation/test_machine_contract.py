@@ -6,6 +6,7 @@ import json
 import os
 import random
 import select
+import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,7 @@ import pytest
 import trio
 
 from hooklatch.credentials import read_credentials
+from hooklatch.processes.guardian import Guardian
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import open_zygote
@@ -66,7 +68,7 @@ def play_seed(case: Case, kernel: Kernel, seed: int) -> None:
             await case("/sim/case")
 
     with install_machine(machine, disk.install()):
-        run_simulated(kernel, main, seed, pytest.fail)
+        run_simulated(kernel, main, seed)
     assert kernel.daemon.fds == {}
 
 
@@ -288,6 +290,20 @@ def test_time_passes_for_sleepers_in_their_order(play: Callable[[Case], None]) -
                 nursery.start_soon(sleep, seconds)
         assert woken == [0.02, 0.04, 0.06]
         assert await trio.to_thread.run_sync(lambda: time.sleep(0.01) or "done") == "done"
+
+    play(case)
+
+
+def test_a_guardian_that_ends_by_itself_wakes_who_waits_for_it(play: Callable[[Case], None]) -> None:
+    async def case(folder: str) -> None:
+        with trio.open_signal_receiver(signal.SIGCHLD):  # as the daemon has one, which the same end wakes
+            guardian = Guardian()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(guardian.wait)
+                await trio.testing.wait_all_tasks_blocked()
+                guardian._socket.close()
+            assert guardian.has_ended
+            await guardian.aclose()
 
     play(case)
 

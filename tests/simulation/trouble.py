@@ -73,6 +73,10 @@ class DiskTrouble:
         """Return whether an entry of that moment may not have reached the disk, since a sync failed."""
         return any(begin <= moment <= end for begin, end in self.windows)
 
+    def has_failed_since(self, moment: float) -> bool:
+        """Return whether a sync may have failed since then."""
+        return any(end >= moment for _, end in self.windows)
+
     def _is_befallen(self, path: str) -> bool:
         return self._kernel.process is self._kernel.daemon and path.startswith(self._folder)
 

@@ -15,17 +15,16 @@ from typing import Any
 import trio
 
 from simulation.client import Client, ConnectionLost, Refusal
-from simulation.judge import ACTIVE, Judge, Known, Versions
+from simulation.judge import ACTIVE, Judge, Known, Versions, find_state
 from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
 from simulation.session import AgentOfWorld
-from simulation.sources import BROKEN, CALLED, CONFIG, source_text
+from simulation.sources import BROKEN, CALLED, CONFIG, PASSING, source_text, sync
 from simulation.trouble import DiskTrouble
 
 __all__ = ["World"]
 
 EVERY = 18  # fires between two events of the world
-MAX_VIOLATIONS = 20
 SUSPENDED_FOR = 600.0
 EVENTS = {"n": "post_tool_use", "t": "post_model"}
 EDITED = ("a", "a", "b", "b", "n", "t", "c", "s", "s", "p")
@@ -34,6 +33,8 @@ STATES = (ACTIVE, "disabled", "suspended", "gone")
 
 class World:
     """What outlives a daemon: files, agents, what was acknowledged."""
+
+    max_violations = 20
 
     def __init__(self, kernel: Kernel, seed: object, folder: str, wanted: int, trouble: DiskTrouble) -> None:
         self.kernel, self.seed, self.folder, self.wanted, self.trouble = kernel, seed, folder, wanted, trouble
@@ -93,7 +94,7 @@ class World:
 
     @property
     def is_over(self) -> bool:
-        return self.fires >= self.wanted or len(self.violations) >= MAX_VIOLATIONS
+        return self.fires >= self.wanted or len(self.violations) >= self.max_violations
 
     # -- files -----------------------------------------------------------------------------------------------
 
@@ -116,6 +117,7 @@ class World:
         self.write(f"{self.config}/hooks.toml", CONFIG.format(
             keep=keep, segment=segment, kept=str(self.is_kept).lower(), workers=draw.choice((2, 4)),
             calls=draw.choice((40, 10_000)), durability=durability,
+            days=draw.choice((30, 30, 0.02)),
         ))  # fmt: skip
 
     def write(self, path: str, text: str) -> None:
@@ -488,6 +490,24 @@ class World:
         except* (ConnectionLost, Refusal):
             pass
 
+    async def come_and_go(self) -> None:
+        """Leave in the middle of a registration, whose worker may not be there yet."""
+        self.faults["registration_abandoned"] += 1
+        self._nonces += 1
+        self.write(path := f"{self.folder}/own/passing.py", PASSING.format(number=self._nonces))
+        table = {"id": "passing", "event": "pre_tool_use", "run": f"{path}:called"}
+        session = {"id": f"passing-{self._nonces}", "host": "generic"}
+        try:
+            async with trio.open_nursery() as nursery:
+                client = Client(self.kernel, self.agent_socket)
+                nursery.start_soon(client.run)
+                await client.call("hello", protocol=1, client={"name": "sim", "version": "1"}, session=session)
+                nursery.start_soon(partial(client.call, "register", hooks=[table]))
+                await trio.sleep(self.random.random() ** 2 * 0.02)
+                client.end()
+        except* (ConnectionLost, Refusal):
+            pass
+
     async def abandon(self) -> None:
         """Leave in the middle of a gate, whose hook runs on: the record has it, and its worker is busy until then."""
         self.faults["gate_abandoned"] += 1
@@ -558,7 +578,7 @@ class World:
             (1, partial(self.kill, "guardian")), (3, partial(self.stop, "worker")), (1, partial(self.stop, "zygote")),
             (3, self.break_file), (6, self.switch), (2, self.shift_clock), (2, self.stall_client),
             (2, self.drop_client), (2, self.hang_up), (4, self.fire_once), (3, self.fail_disk), (4, self.abandon),
-            (3, self.flood), (1, self.refuse_forks),
+            (3, self.flood), (1, self.refuse_forks), (3, self.come_and_go),
         ]  # fmt: skip
 
     async def befall(self) -> None:
@@ -577,18 +597,3 @@ class World:
                     nursery.start_soon(event)  # and the next one may come meanwhile
                 else:
                     await event()
-
-
-def find_state(hook: Known, report: dict[str, Any]) -> str:
-    """Return a state of the operator's hook, as a report has it."""
-    for one in report["hooks"]:
-        if one["layer"] == "global" and one["id"] == hook.id:
-            return str(one["state"])
-    return "gone"
-
-
-def sync(folder: str) -> None:
-    """Have a folder's names on the disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    os.fsync(fd)
-    os.close(fd)
