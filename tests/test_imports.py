@@ -38,7 +38,7 @@ BELOW = {
     "lsp": {"service", "core"},
     "hosts": {"core"},
     "bridges": {"client", "hosts", "core", *GROUND},
-    "entry": {"credentials", "files", "paths", "hosts", "threads"},
+    "entry": {"credentials", "files", "paths", "hosts", "threads", "core"},
     "dialects": {"hosts", "core"},
     "guards": {"shelltext"},
     "dashboard": {"client", "record", "core", *GROUND},

@@ -33,6 +33,7 @@ extern char **environ;
 
 enum { MAX_NAME = 100, MAX_DETAIL = 1000, MAX_POINTER = 4096, MAX_FOLDERS = 4, ROOT = 0 };
 enum kind { GATE, CONTEXT, NOTIFY };
+enum reader { MODEL, PERSON, RESULT, PROMPTER }; /* of a reason, in the order of `befores`; from 1 on in a form */
 
 static const char result_head[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"exit_code\":";
 static const char *const error_heads[] = {
@@ -99,18 +100,31 @@ static void put(struct line *line, const char *text) {
 
 static void put_detail(struct line *line, const char *detail, size_t size) {
     if (size == 0) return;
-    put(line, " (");
+    put(line, ": ");
     for (size_t i = 0; i < size && i < MAX_DETAIL; i++) {
         unsigned char byte = (unsigned char)detail[i];
         put_byte(line, byte >= 32 && byte < 127 ? detail[i] : '?');
     }
-    put(line, ")");
 }
 
-static void put_reason(struct line *line, enum why why, const char *detail, size_t size) {
-    put(line, BEFORE);
-    put(line, words[why]);
-    put_detail(line, detail, size);
+static bool is_prompt(void) {
+    for (size_t i = 0; i < COUNT(prompts); i++)
+        if (strcmp(prompts[i], entry.event) == 0) return true;
+    return false;
+}
+
+static bool is_among(enum why why, const enum why *these, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (these[i] == why) return true;
+    return false;
+}
+
+/* Put why there is no decision, as a reader is told it. */
+static void put_reason(struct line *line, enum reader reader, enum why why, const char *detail, size_t size) {
+    if (reader == PERSON && is_prompt()) reader = PROMPTER;
+    put(line, befores[why][reader]);
+    if (!is_among(why, undetailed, COUNT(undetailed))) put_detail(line, detail, size);
+    put(line, afters[why][reader]);
 }
 
 /* Write the rest of the answer, and exit; `fault` is why standard output could not be written, if it could not. */
@@ -124,7 +138,7 @@ static void end_with(int fault, int code, const char *err, size_t err_size) {
         if (entry.kind == GATE) {
             const char *why = strerror(fault);
             complaint.size = 0;
-            put_reason(&complaint, WHY_OUTPUT, why, strlen(why));
+            put_reason(&complaint, MODEL, WHY_OUTPUT, why, strlen(why));
             put(&complaint, "\n");
             err = complaint.at;
             err_size = complaint.size;
@@ -142,8 +156,12 @@ static void leave(int code, const char *out, size_t out_size, const char *err, s
     end_with(write_all(STDOUT_FILENO, out, out_size), code, err, err_size);
 }
 
-static void leave_silent(void) __attribute__((noreturn));
-static void leave_silent(void) {
+/* Leave without a decision; a session that begins hears here that nobody `is_there`. */
+static void leave_silent(bool is_there) __attribute__((noreturn));
+static void leave_silent(bool is_there) {
+    for (size_t i = 0; i < COUNT(notices) && !is_there; i++)
+        if (strcmp(notices[i].host, entry.host) == 0 && strcmp(notices[i].event, entry.event) == 0)
+            leave(0, notices[i].said, strlen(notices[i].said), "", 0);
     for (size_t i = 0; i < COUNT(silences); i++)
         if (strcmp(silences[i].host, entry.host) == 0) leave(0, silences[i].said, strlen(silences[i].said), "", 0);
     leave(0, "", 0, "", 0);
@@ -179,20 +197,27 @@ static void fail_with(enum why why, const char *detail, size_t size) __attribute
 static void fail_with(enum why why, const char *detail, size_t size) {
     static struct line reason, said;
     is_leaving = 1;
-    if (entry.kind != GATE) leave_silent();
-    put_reason(&reason, why, detail, size);
+    bool is_started = entry.kind == NOTIFY && entry.starts; /* by the first gate */
+    if (entry.kind != GATE) leave_silent(is_started || !is_among(why, unreached, COUNT(unreached)));
     if (shaped_by >= 0) {
-        put(&said, WITHHELD);
+        put_reason(&reason, RESULT, why, detail, size);
         put_quoted(&said, &reason);
         end_with(write_shaped(&said), 0, "", 0);
     }
     for (size_t i = 0; i < COUNT(forms); i++) {
         if (strcmp(forms[i].host, entry.host) != 0 || strcmp(forms[i].event, entry.event) != 0) continue;
-        put(&said, forms[i].before);
-        put_quoted(&said, &reason);
-        put(&said, forms[i].after);
+        for (const char *at = forms[i].form; *at != '\0'; at++) {
+            if (*at > RESULT + 1) {
+                put_byte(&said, *at);
+                continue;
+            }
+            reason.size = 0;
+            put_reason(&reason, (enum reader)(*at - 1), why, detail, size);
+            put_quoted(&said, &reason);
+        }
         leave(0, said.at, said.size, "", 0);
     }
+    put_reason(&reason, is_prompt() ? PERSON : MODEL, why, detail, size);
     put(&reason, "\n");
     leave(BLOCK, "", 0, reason.at, reason.size);
 }
@@ -467,7 +492,7 @@ static void read_words(int count, char **given, struct bytes *problem) {
             entry.event = word;
         }
     }
-    entry.limit = entry.kind == NOTIFY ? NOTICE : milliseconds(waits);
+    entry.limit = entry.kind == NOTIFY ? HANDOVER : milliseconds(waits);
     if (problem->size == 0 && names < 2)
         add_text(problem, "expected HOST EVENT --kind gate|context|notify --wait SECONDS");
     if (problem->size == 0 && entry.limit == 0) add_text(problem, "--wait needs seconds, up to 999999.999");
@@ -946,6 +971,6 @@ int main(int count, char **given) {
     struct bytes document = read_input();
     prepare_shape(&document);
     struct bytes line = ask(&document, &begin);
-    if (entry.kind == NOTIFY) leave_silent();
+    if (entry.kind == NOTIFY) leave_silent(true);
     pass_on(&line);
 }

@@ -114,7 +114,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
     def content(self) -> str | list[dict[str, Any]]:
         """Return the content for the model: the reason of a refusal, the error of a failure, otherwise the result."""
         if not self.allowed:
-            return self.decision.reason or self.decision.explanation
+            return self.decision.for_model
         if self.error is not None:
             return append_text(print_value_as_text(self.error), self.append)
         if isinstance(self.result, str):
