@@ -244,7 +244,7 @@ def test_without_a_daemon_each_call_is_refused_and_listing_works(nowhere: str, t
         assert client.answer(1)["result"] == {"method": "tools/list"}
 
     assert is_error
-    assert "fail-safe deny" in text
+    assert "Not run: " in text
     assert client.words() == []
 
 

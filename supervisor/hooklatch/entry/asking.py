@@ -284,39 +284,32 @@ def encode_passed_environment(environ: "Mapping[bytes, bytes]") -> bytes:
 def connect_or_start(entry: ForwarderProcess) -> "tuple[sockets.socket, bytes]":
     """Return a connection to the daemon; with `--start`, start it if none listens."""
     environ = look_up_settings()
-    failures: list[bytes] = []
-    connection = try_folders(entry, environ, failures)
+    connection = try_folders(entry, environ)
     # A notification starts no daemon: it has 750 ms, and its loss does no harm.
     if connection is None and entry.starts and entry.kind != "notify":
         if not has_started(entry):
-            raise NoAnswerError("not_started", b", ".join(failures))
-        failures.clear()
-        connection = try_folders(entry, environ, failures)
+            raise NoAnswerError("not_started")
+        connection = try_folders(entry, environ)
     if connection is None:
-        raise NoAnswerError("no_daemon", b", ".join(failures))
+        raise NoAnswerError("no_daemon")
     return connection
 
 
-def try_folders(
-    entry: ForwarderProcess, environ: "dict[str, str]", failures: "list[bytes]"
-) -> "tuple[sockets.socket, bytes] | None":
+def try_folders(entry: ForwarderProcess, environ: "dict[str, str]") -> "tuple[sockets.socket, bytes] | None":
     for folder in list_candidate_dirs(entry.runtime_dir, environ):
-        if (connection := attempt_connection(entry, folder, failures)) is not None:
+        if (connection := attempt_connection(entry, folder)) is not None:
             return connection
     return None
 
 
-def attempt_connection(
-    entry: ForwarderProcess, folder: str, failures: "list[bytes]"
-) -> "tuple[sockets.socket, bytes] | None":
+def attempt_connection(entry: ForwarderProcess, folder: str) -> "tuple[sockets.socket, bytes] | None":
     path = encode_text(f"{folder.rstrip('/')}/{AGENT_SOCKET}")
     socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         limit_silence(socket)
         connect_socket(socket, path, entry.daemon_uid)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError):
         socket.close()
-        failures.append(path + b": " + encode_reason(error))
         return None
     return socket, path
 
@@ -352,10 +345,10 @@ def receive_response(entry: ForwarderProcess, socket: "sockets.socket", path: by
         except BlockingIOError:
             check_alive(entry, path)
             continue
-        except OSError as error:
-            raise NoAnswerError("hung_up", path + b": " + encode_reason(error)) from None
+        except OSError:
+            chunk = b""
         if not chunk:
-            raise NoAnswerError("hung_up", path)
+            raise NoAnswerError("hung_up")
         received += chunk
     if end > MAX_FRAME:
         raise NoAnswerError("long")
@@ -369,12 +362,12 @@ def check_alive(entry: ForwarderProcess, path: bytes) -> None:
         limit_silence(probe)
         connect_socket(probe, path, entry.daemon_uid)
     except OSError:
-        raise NoAnswerError("silent", path) from None
+        raise NoAnswerError("silent") from None
     try:
         probe.send(PING)
         probe.recv(1)
     except BlockingIOError:
-        raise NoAnswerError("silent", path) from None
+        raise NoAnswerError("silent") from None
     except OSError:
         return  # it reset the connection
     finally:

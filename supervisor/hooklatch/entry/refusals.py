@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from typing import Final
 
 __all__ = [
-    "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "MAX_FRAME", "HANDOVER", "MODEL", "NOTICES",
-    "PATH_LIMIT", "PERSON", "PROMPTS", "REFUSED", "RESULT", "RESULTS", "SILENCE", "SILENCES", "UNDETAILED",
-    "UNREACHED", "VARIABLES", "WITHHELD", "WORDS", "make_failure_output", "make_ascii_detail", "make_reason",
-    "frame_reason", "quote_json_text",
+    "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "HANDOVER", "MAX_FRAME", "MODEL", "NOTICES",
+    "PATH_LIMIT", "PERSON", "PROMPTS", "REFUSED", "RESULT", "RESULTS", "SILENCE", "SILENCES", "UNREACHED",
+    "VARIABLES", "WITHHELD", "WORDS", "make_failure_output", "make_ascii_detail", "make_reason", "frame_reason",
+    "quote_json_text",
 ]  # fmt: skip
 
 BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it continues
@@ -107,7 +107,7 @@ DOCUMENTED: "Final" = ("generic",)
 PROMPTS: "Final" = (
     "UserPromptSubmit", "UserPromptExpansion", "BeforeAgent", "beforeSubmitPrompt", "user_prompt_submit",
 )  # fmt: skip
-# By cause: why there is no decision, and the command by which a person finds out more.
+# By cause: why there is no decision, and the command by which a person finds out more; paths are for that command.
 _HERE = "{its} entry in this agent "
 WORDS: "Final" = {
     "usage": (_HERE + "has a wrong command line, so hooklatch has to be installed again", DOCTOR),
@@ -128,7 +128,6 @@ WORDS: "Final" = {
     "output": ("the answer cannot be written", DOCTOR),
     "bug": (_HERE + "failed", DOCTOR),
 }
-UNDETAILED: "Final" = (*UNREACHED, "hung_up")  # their details are paths, which `hooklatch doctor` names
 REFUSED: "Final" = f"{NOT_RUN}hooklatch refused it\n"  # where the daemon gives no text: some hosts go on without one
 
 _CONTROLS = bytes(range(32))
@@ -157,8 +156,7 @@ def make_failure_output(
 def make_reason(cause: str, detail: bytes, reader: str, event: str = "") -> bytes:
     """Return why there is no decision, for MODEL, PERSON or RESULT."""
     before, after = frame_reason(cause, reader, event)
-    shown = b"" if cause in UNDETAILED or not detail else b": " + make_ascii_detail(detail)
-    return before.encode() + shown + after.encode()
+    return before.encode() + (b": " + make_ascii_detail(detail) if detail else b"") + after.encode()
 
 
 def frame_reason(cause: str, reader: str, event: str = "") -> "tuple[str, str]":

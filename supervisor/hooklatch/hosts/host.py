@@ -26,7 +26,7 @@ import msgspec
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
-from hooklatch.core.refusal_texts import NOT_RUN, PROMPTS
+from hooklatch.core.refusal_texts import NOT_RUN
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.hosts.fitting import decode_patch, explain_decision, explain_to_person, fit_decision
 from hooklatch_worker.author.ambiguity import decode_checked
@@ -46,6 +46,7 @@ MARGIN: Final = 5.0  # seconds between our own deadline and the host's
 CONTEXT_WAIT: Final = 5.0  # seconds that an agent waits for text at an event that can refuse nothing
 FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 WITHHELD: Final = "withheld by hooklatch: "
+ABOUT_TOOLS: Final = ("pre_tool_use", "permission_request")  # at other gates the person reads the reason itself
 MARK: Final = b"\xef\xbb\xbf"  # a byte order mark; some programs on Windows write one
 
 
@@ -396,7 +397,7 @@ class Host:
 
     def make_person_text(self, native: HostEvent, decision: FireDecision) -> str:
         """Return what the person is shown beside what the host shows by itself; "" where a call simply passes."""
-        is_shown = not native.is_gate or native.event in PROMPTS or decision.verdict in self.shown_verdicts
+        is_shown = native.event not in ABOUT_TOOLS or decision.verdict in self.shown_verdicts
         lines = [] if is_shown else [explain_to_person(decision)]
         lines += [f"hooklatch: {each}" for each in decision.warnings if each not in (decision.reason or "")]
         return "\n".join(filter(None, lines))
