@@ -123,11 +123,13 @@ VOLATILE = re.compile(
 )
 FRAMES = re.compile(r"[─━═│┃║╭╮╰╯┌┐└┘╹▀▄█▝▘▗▖▐▌▛▜▙▟⣀-⣿⠀-⢿]+")
 
+BEGINS = re.compile("hooklatch (is|refused)|" + re.escape(opening("main")))
+
 
 def kept_screen(screen: str) -> str:
-    """Return the lines of a screen from the prompt on that say something, without frames and what differs by run."""
+    """Return the lines of a screen that say something, from the prompt or what is said before it on."""
     lines = [" ".join(FRAMES.sub(" ", line).split()) for line in screen.splitlines()]
-    begin = next((number for number, line in enumerate(lines) if opening("main") in line), 0)
+    begin = next((number for number, line in enumerate(lines) if BEGINS.search(line)), 0)
     kept = [line for line in lines[begin:] if re.search(r"\w", line) and not VOLATILE.search(line)]
     return "\n".join(kept) + "\n"
 
