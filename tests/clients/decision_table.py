@@ -24,7 +24,7 @@ from hooklatch.core.asks import AskResolution, apply_resolution
 from hooklatch.core.decision import deny_unrecorded, refuse_fire
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Model
 from hooklatch.core.messages import CallOutcome, ChainHead, DecisionVerdict, FireDecision
-from hooklatch.core.refusal_texts import LOGGED
+from hooklatch.core.refusal_texts import LOGGED, format_failure, tell_model
 from hooklatch.dialects import BUILT_IN
 from hooklatch.dialects.dialect import adapt_spec
 from hooklatch.dialects.find import load_built_in
@@ -34,7 +34,7 @@ from hooklatch_worker.author.verdicts import Answer, decode_answer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.native import native
+from support.native import decided, native
 from support.plays import Reply, failed, play
 from support.repository import ROOT
 
@@ -68,8 +68,15 @@ def table() -> dict[str, Any]:
         "outcome": dict(zip(("always", "sometimes"), fields_of(CallOutcome), strict=True)),
         "head": dict(zip(("always", "sometimes"), fields_of(ChainHead), strict=True)),
         "events": {name: spec.model for name, spec in CATALOGUE.items()},
+        "told": {cause: told(cause) for cause in [*LOGGED, "no_daemon"]},
         "combinations": rows(),
     }
+
+
+def told(cause: str) -> list[str]:
+    """Return what a model is told of a failure, before and after why."""
+    decision = decided("deny", cause=cause, reason=format_failure(cause, "WHY"))
+    return tell_model(decision).split(": WHY")
 
 
 def text() -> str:
