@@ -36,7 +36,7 @@ RESULTS: dict[str, Any] = {
 
 def withheld(form: str, folder: str, document: bytes) -> dict[str, Any]:
     """Return what the entry says where no daemon listens."""
-    code, stdout, stderr = run(form, folder, document, event="PostToolUse")
+    code, stdout, stderr = run(form, folder, document, host="claude-code", event="PostToolUse")
     assert (code, stderr, stdout.count(b"\n")) == (0, b"", 1)
     said: dict[str, Any] = json.loads(stdout)
     return said

@@ -101,7 +101,7 @@ def make_ask_ruling(
 ) -> AskRuling | RefuseRuling:
     why = decision.reason or "a hook asks for it"
     if not abilities.asks:
-        return make_refusal(f"{ASKED}{abilities.name} cannot ask for it here: {why}", decision)
+        return make_refusal(f"{ASKED}{abilities.name} cannot ask a person here: {why}", decision)
     if is_rewritten and not abilities.asks_about_rewrites:
         text = f"{ASKED}{abilities.name} cannot show the {key} that a hook wants instead: {why}"
         return make_refusal(text, decision)

@@ -144,11 +144,11 @@ def tell_person(decision: "Refused") -> str:
         what, why, command = read_failure(decision)
         before, after = frame_for_person(what, "" if decision.cause in ADVICE_ON else command, decision.event)
         return before + (f": {why}" if why else "") + after
-    said = (decision.reason or "").removesuffix(RULE).removeprefix(NOT_RUN)
+    reason = (decision.reason or "").removesuffix(RULE).removeprefix(NOT_RUN)
     guard = f" (guard {decision.name or decision.hook})" if decision.hook else ""
     if decision.verdict == "ask":
-        return f"hooklatch asks: {said or 'may this run?'}{guard}"
-    return f"hooklatch refused {NOUNS.get(decision.event, 'this call')}{f': {said}' if said else ''}{guard}"
+        return f"hooklatch asks: {reason or 'may this run?'}{guard}"
+    return f"hooklatch refused {NOUNS.get(decision.event, 'this call')}{f': {reason}' if reason else ''}{guard}"
 
 
 def decider(decision: "Refused") -> str:

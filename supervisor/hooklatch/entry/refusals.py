@@ -138,7 +138,7 @@ def make_failure_output(
 ) -> "tuple[int, bytes, bytes]":
     """Return exit code, standard output and standard error for an event without a decision.
 
-    `cause` is a key of `WORDS`, or "" where nobody waits for a decision.  Only a gate is refused; an unknown kind
+    `cause` is a key of `WORDS`, or "" where no decision is waited for.  Only a gate is refused; an unknown kind
     counts as a gate.
     """
     if kind in ("context", "notify"):

@@ -100,8 +100,8 @@ class OpenCode(Host):
 
     def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
         if decision.verdict != "pass":
-            told = {"reason": result, "person": explain_to_person(decision)}
-            return HookOutput(stdout=encode_document({"verdict": "deny", **told}))
+            texts = {"reason": result, "person": explain_to_person(decision)}
+            return HookOutput(stdout=encode_document({"verdict": "deny", **texts}))
         output = cast("object", result) if isinstance(result, dict) else {"output": print_result(result)}
         return HookOutput(stdout=encode_document({"verdict": "pass", "output": output}))
 
@@ -109,8 +109,8 @@ class OpenCode(Host):
         if not native.is_gate:
             return self.silence(native.name)
         if decision.verdict != "pass":
-            told = {"reason": explain_decision(decision), "person": self.make_person_text(native, decision)}
-            return HookOutput(stdout=encode_document({"verdict": "deny", **told}))
+            texts = {"reason": explain_decision(decision), "person": self.make_person_text(native, decision)}
+            return HookOutput(stdout=encode_document({"verdict": "deny", **texts}))
         answer: dict[str, Any] = {"verdict": "pass"}
         if "tool_input" in (patch := decode_patch(decision)):
             answer["args"] = patch["tool_input"]
