@@ -194,13 +194,18 @@ def test_a_prompt_without_a_daemon_is_refused_to_the_person_in_one_line(form: st
 
 def test_a_session_that_begins_without_a_daemon_hears_it_once_in_the_hosts_form(form: str, folder: str) -> None:
     notice = "hooklatch is not running, so prompts and tool calls will be refused. Run: hooklatch serve --detach"
-    for host, event, key in (
-        ("claude-code", "SessionStart", "systemMessage"), ("codex", "SessionStart", "systemMessage"),
-        ("gemini", "SessionStart", "systemMessage"), ("qwen", "SessionStart", "systemMessage"),
-        ("copilot", "sessionStart", "additionalContext"), ("cursor", "sessionStart", "additional_context"),
-    ):  # fmt: skip
+    to_model = notice.replace("Run:", "Tell the user to run:")
+    in_context = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": to_model}}
+    for host, event, expected in (
+        ("claude-code", "SessionStart", {"systemMessage": notice}),
+        ("codex", "SessionStart", {"systemMessage": notice}),
+        ("gemini", "SessionStart", {"systemMessage": notice}),
+        ("qwen", "SessionStart", in_context),
+        ("copilot", "sessionStart", {"additionalContext": to_model}),
+        ("cursor", "sessionStart", {"additional_context": to_model}),
+    ):
         code, stdout, stderr = run(form, folder, host=host, event=event, kind="context")
-        assert (code, json.loads(stdout), stderr) == (0, {key: notice}, b"")
+        assert (code, json.loads(stdout), stderr) == (0, expected, b"")
     told = run(form, folder, host="opencode", event="session.created", kind="notify")
     starting = run(form, folder, host="opencode", event="session.created", kind="notify", starts=True)
 

@@ -86,7 +86,10 @@ SCENES = {
         ),
         Scene(Qwen(), ["--yolo", "--auth-type", "openai"], "Type your message", ends={"no_daemon": NOBODY}),
         Scene(OpenCode(), [], "Ask anything"),
-        Scene(Copilot(), ["--allow-all-tools", "--allow-all-paths", "--no-color"], "/ commands", settle_copilot),
+        Scene(
+            Copilot(), ["--allow-all-tools", "--allow-all-paths", "--no-color"], "/ commands", settle_copilot,
+            {"ask": ASKED},
+        ),
     )
 }  # fmt: skip
 
@@ -123,12 +126,13 @@ VOLATILE = re.compile(
 )
 FRAMES = re.compile(r"[─━═│┃║╭╮╰╯┌┐└┘╹▀▄█▝▘▗▖▐▌▛▜▙▟⣀-⣿⠀-⢿]+")
 
+CLOCK = re.compile(r"\b\d?\d:\d\d\b(?: [AP]M)?")
 BEGINS = re.compile("hooklatch (is|refused)|" + re.escape(opening("main")))
 
 
 def kept_screen(screen: str) -> str:
     """Return the lines of a screen that say something, from the prompt or what is said before it on."""
-    lines = [" ".join(FRAMES.sub(" ", line).split()) for line in screen.splitlines()]
+    lines = [" ".join(CLOCK.sub(" ", FRAMES.sub(" ", line)).split()) for line in screen.splitlines()]
     begin = next((number for number, line in enumerate(lines) if BEGINS.search(line)), 0)
     kept = [line for line in lines[begin:] if re.search(r"\w", line) and not VOLATILE.search(line)]
     return "\n".join(kept) + "\n"

@@ -44,7 +44,7 @@ RULE = ". This is a rule of your user: choose another way, or ask them."
 ASKED = NOT_RUN + "it needs the user's yes, and "
 START, STATUS, DOCTOR = "hooklatch serve --detach", "hooklatch status", "hooklatch doctor"
 # For a session that begins without a daemon.
-NOTICE = f"hooklatch is not running, so prompts and tool calls will be refused. Run: {START}"
+NOTICE = "hooklatch is not running, so prompts and tool calls will be refused. "
 PROMPTS = ("user_prompt_submit", "user_prompt_expansion")  # what a person reads of them, no model reads
 # A model that reads of a failure takes it for a judgement of its command otherwise, and tries others.
 ADVICE = (

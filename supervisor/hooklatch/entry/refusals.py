@@ -79,16 +79,19 @@ FORMS: "Final" = {
     # It blocks after exit code 2 too, but shows no reason.
     ("copilot", "preToolUse"): '{"permissionDecision":"deny","permissionDecisionReason":"\x01"}\n',
 }
-# By host and event: what a session that begins without a daemon hears.  Copilot CLI and Cursor show a person nothing.
-_SHOWN = f'{{"systemMessage":"{NOTICE}"}}\n'
+# By host and event: what a session that begins without a daemon hears.  Three show a person nothing.
+_LINE, _FOR_MODEL = f'{NOTICE}Run: {START}"}}', f'{NOTICE}Tell the user to run: {START}"}}'
+_SHOWN = f'{{"systemMessage":"{_LINE}\n'
 NOTICES: "Final" = {
     ("claude-code", "SessionStart"): _SHOWN,
     ("codex", "SessionStart"): _SHOWN,
     ("gemini", "SessionStart"): _SHOWN,
-    ("qwen", "SessionStart"): _SHOWN,
-    ("copilot", "sessionStart"): f'{{"additionalContext":"{NOTICE}"}}\n',
-    ("cursor", "sessionStart"): f'{{"additional_context":"{NOTICE}"}}\n',
-    ("opencode", "session.created"): f'{{"person":"{NOTICE}"}}\n',
+    ("qwen", "SessionStart"): (
+        f'{{"hookSpecificOutput":{{"hookEventName":"SessionStart","additionalContext":"{_FOR_MODEL}}}\n'
+    ),
+    ("copilot", "sessionStart"): f'{{"additionalContext":"{_FOR_MODEL}\n',
+    ("cursor", "sessionStart"): f'{{"additional_context":"{_FOR_MODEL}\n',
+    ("opencode", "session.created"): f'{{"person":"{_LINE}\n',
 }
 UNREACHED: "Final" = ("no_daemon", "not_started", "silent")  # the causes of a notice
 # By host and event: the text around another result, which is in the shape of the one in the document, with the reason.
