@@ -112,7 +112,7 @@ def play_screen(scene: Scene, stage: Stage, case: str) -> tuple[str, Outcome]:
         _, environment = host.start(it.place, "")
         outcome = stage.play(
             [sys.executable, "-m", "real_hosts.terminal", str(script)], folder=it.place.folder, cwd=it.place.project,
-            env={**environment, "PYTHONPATH": str(TESTS)}, plays={"main": [[make(host, it.place, case)]]},
+            env={**environment, "PYTHONPATH": str(TESTS)}, plays={"main": [[make(host, it.place, case)]]}, patience=600,
         )  # fmt: skip
         assert outcome.exit_code == 0, outcome.stdout + outcome.stderr
         return outcome.stdout.replace(str(it.place.folder), "/PLACE"), outcome

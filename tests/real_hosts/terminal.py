@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 COLUMNS, ROWS = 110, 50
-PATIENCE = 60.0  # seconds for a text to appear; only a failing test waits that long
+PATIENCE = 150.0  # seconds for a text to appear; only a failing test waits that long
 QUIET = 1.5  # seconds without output after which a screen counts as painted
 
 

@@ -1,6 +1,7 @@
 """What a person reads on the screens of the real programs, and what their models are told at the same moment.
 
-The screens are kept in screens/; `python tests/real_hosts/screens.py` renews them.
+Slow: each test is a program of some hundred megabytes at a terminal.  The screens are kept in screens/;
+`python tests/real_hosts/screens.py` renews them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from real_hosts.screens import CASES, FOLDER, SCENES, kept_screen, play_screen, 
 from real_hosts.theatre import Stage, on_stage, why_there_is_no_namespace
 from support.survivors import nobody_survives
 
-pytestmark = [pytest.mark.hosts, pytest.mark.slow]  # slow: a program of some hundred megabytes at a terminal
+pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
