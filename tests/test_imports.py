@@ -340,6 +340,7 @@ def test_what_an_agent_waits_for_imports_builtin_modules_alone() -> None:
     assert loaded - {"_socket"} == {
         "hooklatch",
         "hooklatch.core",
+        "hooklatch.core.failures",
         "hooklatch.core.refusal_texts",
         "hooklatch.credentials",
         "hooklatch.paths",

@@ -22,9 +22,10 @@ from msgspec import inspect
 
 from hooklatch.core.asks import AskResolution, apply_resolution
 from hooklatch.core.decision import deny_unrecorded, refuse_fire
+from hooklatch.core.failures import LOGGED, format_failure
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Model
 from hooklatch.core.messages import CallOutcome, ChainHead, DecisionVerdict, FireDecision
-from hooklatch.core.refusal_texts import LOGGED, format_failure, tell_model
+from hooklatch.core.refusal_texts import tell_model
 from hooklatch.dialects import BUILT_IN
 from hooklatch.dialects.dialect import adapt_spec
 from hooklatch.dialects.find import load_built_in

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, get_args
 
+from hooklatch.core.failures import format_failure
 from hooklatch.core.messages import Cause
-from hooklatch.core.refusal_texts import ASKED, RULE, format_failure, tell_model, tell_person
+from hooklatch.core.refusal_texts import ASKED, RULE, tell_model, tell_person
 from support.native import decided
 from support.tables import table
 

@@ -121,7 +121,8 @@ def play_screen(scene: Scene, stage: Stage, case: str) -> tuple[str, Outcome]:
 # What no two runs have in common: times, versions, tips, what a program says of its terminal or of its updates.
 VOLATILE = re.compile(
     r"(?:worked for|churned|baked|brewed|cooked|tip:|tips:|update|extensions changed|focus-events|ripgrep|/x64-linux/"
-    r"|falling back to built-in|warning|\d+(?:\.\d+)?s\b|read context files|see full)",
+    r"|falling back to built-in|warning|working|open sidebar|for shortcuts"
+    r"|\d+(?:\.\d+)?s\b|read context files|see full)",
     re.IGNORECASE,
 )
 FRAMES = re.compile(r"[─━═│┃║╭╮╰╯┌┐└┘╹▀▄█▝▘▗▖▐▌▛▜▙▟⣀-⣿⠀-⢿]+")

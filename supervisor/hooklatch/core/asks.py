@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
+from hooklatch.core.failures import format_failure
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.messages import RETRYABLE, Cause, FireDecision
-from hooklatch.core.refusal_texts import format_failure
 from hooklatch.core.text import format_duration
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from msgspec.structs import replace
 
 from hooklatch.core.call import Call
 from hooklatch.core.combining import find_fault, join_reasons, join_texts
+from hooklatch.core.failures import format_failure
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
 from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, DecisionVerdict, FireDecision
 from hooklatch.core.payload import Payload, PayloadError
-from hooklatch.core.refusal_texts import format_failure
 from hooklatch_worker.author.verdicts import Answer, GarbageError, decode_answer
 
 __all__ = ["Machine", "decide_silence", "refuse_fire", "deny_unrecorded"]

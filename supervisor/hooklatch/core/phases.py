@@ -40,11 +40,11 @@ import msgspec
 from hooklatch.core.call import Call
 from hooklatch.core.combining import PatchMerge, merge_patch
 from hooklatch.core.decision import Machine, apply_patch
+from hooklatch.core.failures import format_failure
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.hooks.snapshots import EventHooks, HookSelection, plan_call_groups, select_amenders
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.payload import Payload
-from hooklatch.core.refusal_texts import format_failure
 from hooklatch_worker.author.verdicts import Answer
 
 __all__ = ["order_hooks", "start_machine"]

@@ -7,8 +7,10 @@
 | the person | one line, where the host shows nothing of a refusal by itself | `tell_person` |
 
 All that refuse have their words from here: the daemon, both forms of the forwarder, the clients.  Pure, and imports
-nothing, since an agent waits for the forwarder.
+little, since an agent waits for the forwarder.
 """
+
+from hooklatch.core.failures import LOGGED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "ASKED", "DOCTOR", "LOGGED", "LOGGED_LOCALLY", "NOTICE", "NOT_RUN", "PROMPTS", "RULE", "START", "STATUS", "TOLD",
-    "UNJUDGED", "format_failure", "frame_for_model", "frame_for_person", "tell_model", "tell_person",
+    "ASKED", "DOCTOR", "LOGGED_LOCALLY", "NOTICE", "NOT_RUN", "PROMPTS", "RULE", "START", "STATUS", "TOLD",
+    "UNJUDGED", "frame_for_model", "frame_for_person", "tell_model", "tell_person",
 ]  # fmt: skip
 
 NOT_RUN = "Not run: "
@@ -52,22 +54,7 @@ ADVICE = (
     "yourself: stop, and tell the user to run: "
 )
 
-# By cause: what the record says of a failure.
-LOGGED = {
-    "crash": "hook crashed (fail-safe deny)",
-    "timeout": "hook timed out (fail-safe deny)",
-    "overload": "no worker was free (fail-safe deny)",
-    "protocol": "hook gave an illegal answer (fail-safe deny)",
-    "quarantined": "hook is quarantined after repeated crashes (fail-safe deny)",
-    "load": "hook could not be loaded (fail-safe deny)",
-    "payload": "the payload cannot be judged (fail-safe deny)",
-    "unsettled": "hooks did not settle on one payload (fail-safe deny)",
-    "unanswered": "nobody approved it (fail-safe deny)",
-    "draining": "the daemon is shutting down (fail-safe deny)",
-    "abandoned": "the client left while the hook ran",
-    "audit": "the decision could not be recorded (fail-safe deny)",
-}
-# The same where a client decides in place of the daemon.
+# By cause: what the log says of a failure where a client decides in place of the daemon.
 LOGGED_LOCALLY = {
     "no_daemon": "the hook daemon did not decide (fail-safe deny)",
     "overload": "the hook daemon has no room for this request (fail-safe deny)",
@@ -100,11 +87,6 @@ NOUNS = {
     "user_prompt_submit": "this prompt", "user_prompt_expansion": "this prompt", "tool_result": "this result",
     "pre_compact": "this compaction", "config_change": "this change of settings",
 }  # fmt: skip
-
-
-def format_failure(cause: str, message: str, hook: str = "") -> str:
-    """Return a failure as the log has it: what happened, the hook's full name, and what it said."""
-    return ": ".join([part for part in (LOGGED.get(cause, cause), hook, message) if part])
 
 
 def frame_for_model(what: str, command: str, advice: str = "") -> "tuple[str, str]":

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.refusal_texts import format_failure
+from hooklatch.core.failures import format_failure
 from hooklatch.dialects.dialect import OUTPUT_WORDS, REFUSALS, Dialect, NativeEvent
 from hooklatch.dialects.translation import MISSING, find_at_path, is_same
 

@@ -10,12 +10,12 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from hooklatch.core.messages import FireDecision
-from hooklatch.core.refusal_texts import ASKED, tell_model, tell_person
+from hooklatch.core.refusal_texts import ASKED, RULE, STATUS, UNJUDGED, frame_for_model, tell_model, tell_person
 from hooklatch.core.text import escape_text
 
 __all__ = [
-    "HostVerdicts", "explain_decision", "explain_to_person", "fit_decision", "format_model_text", "decode_patch",
-    "turn_into_deny", "add_warning",
+    "HostVerdicts", "explain_bug", "explain_decision", "explain_rule", "explain_to_person", "fit_decision",
+    "format_model_text", "decode_patch", "turn_into_deny", "add_warning",
 ]  # fmt: skip
 
 MAX_LINE: Final = 400  # characters of a line for a person: four of a narrow terminal
@@ -105,6 +105,17 @@ def explain_decision(decision: FireDecision) -> str:
     if decision.verdict in ("pass", "allow"):
         return decision.reason or ""
     return escape_text(tell_model(decision), kept="\n\t")
+
+
+def explain_rule(decision: FireDecision) -> FireDecision:
+    """Return the first refusal of a session, with whose rule it is."""
+    return msgspec.structs.replace(decision, reason=f"{decision.reason or ''}{RULE}")
+
+
+def explain_bug(reason: str) -> str:
+    """Return the text of a refusal where not even an adapter could word it."""
+    before, after = frame_for_model(UNJUDGED, STATUS)
+    return f"{before}: {reason}{after}"
 
 
 def explain_to_person(decision: FireDecision) -> str:

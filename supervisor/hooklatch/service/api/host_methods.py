@@ -17,7 +17,6 @@ from hooklatch.core.fire_params import EnvelopeParams, FireParams, HostParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.refusal_texts import RULE, STATUS, UNJUDGED, frame_for_model
 from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.dispatch.dispatcher import Dispatcher
@@ -126,7 +125,9 @@ class HostMethods:
             self._call_numbers.end_call(request.call_key)  # a refused call has no second event that would end it
         is_ruled = decision.verdict == "deny" and decision.cause == "policy" and spec.event == "pre_tool_use"
         if is_ruled and self._first_refusals.take(host.name, session_id):
-            decision = msgspec.structs.replace(decision, reason=f"{decision.reason or ''}{RULE}")
+            from hooklatch.hosts.fitting import explain_rule
+
+            decision = explain_rule(decision)
         try:
             return host.render(native, decision)
         except Exception as error:
@@ -186,8 +187,9 @@ class HostMethods:
             return host.failure(event, cause, reason)
         except Exception:
             logger.exception("an adapter failed on a refusal", extra={"host": host.name, "event": event})
-            before, after = frame_for_model(UNJUDGED, STATUS)
-            return host.refusal(event, f"{before}: {reason}{after}")
+            from hooklatch.hosts.fitting import explain_bug
+
+            return host.refusal(event, explain_bug(reason))
 
 
 def make_decision_adapter(host: Host, native: HostEvent) -> DecisionAdapter:
