@@ -141,5 +141,5 @@ def test_the_demo_shows_the_deny_the_recovery_and_the_reload() -> None:
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    for expected in ("SIGKILL", "DENY", "revision", "no hooklatch daemon listens", "done:"):
+    for expected in ("SIGKILL", "DENY", "revision", "hooklatch is not running", "done:"):
         assert expected in done.stdout

@@ -38,7 +38,7 @@ BELOW = {
     "lsp": {"service", "core"},
     "hosts": {"core"},
     "bridges": {"client", "hosts", "core", *GROUND},
-    "entry": {"credentials", "files", "paths", "hosts", "threads"},
+    "entry": {"credentials", "files", "paths", "hosts", "threads", "core"},
     "dialects": {"hosts", "core"},
     "guards": {"shelltext"},
     "dashboard": {"client", "record", "core", *GROUND},
@@ -339,6 +339,9 @@ def test_what_an_agent_waits_for_imports_builtin_modules_alone() -> None:
 
     assert loaded - {"_socket"} == {
         "hooklatch",
+        "hooklatch.core",
+        "hooklatch.core.failures",
+        "hooklatch.core.refusal_texts",
         "hooklatch.credentials",
         "hooklatch.paths",
         "hooklatch.entry",

@@ -177,7 +177,7 @@ def test_without_a_daemon_tools_and_prompts_are_refused(nowhere: str) -> None:
 
     play(nowhere, script)
 
-    assert "fail-safe deny" in specific(answers[0])["permissionDecisionReason"]
+    assert "Not run: " in specific(answers[0])["permissionDecisionReason"]
     assert answers[1]["decision"] == "block"
     assert answers[2] == {}
 

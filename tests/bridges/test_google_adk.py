@@ -124,7 +124,7 @@ def test_without_a_daemon_nothing_runs(nowhere: str) -> None:
     speaker = run(nowhere, "hello")
 
     assert speaker.said == []
-    assert "fail-safe deny" in speaker.events[-1].content.parts[0].text
+    assert "Not run: " in speaker.events[-1].content.parts[0].text
 
 
 @pytest.mark.parametrize(("answer", "said"), [(True, ["ask"]), (False, [])])

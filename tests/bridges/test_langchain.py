@@ -149,8 +149,8 @@ def test_without_a_daemon_nothing_runs(nowhere: str) -> None:
         resumed = agent.invoke({"messages": [AIMessage(content="x"), *go()["messages"], AIMessage(content="y")]})
 
     assert SAID == []
-    assert "fail-safe deny" in result["messages"][-1].content
-    assert "fail-safe deny" in told(resumed)["hello"][1]
+    assert "Not run: " in result["messages"][-1].content
+    assert "Not run: " in told(resumed)["hello"][1]
 
 
 def test_a_refused_prompt_ends_the_run_before_the_model(place: Bridged) -> None:

@@ -109,7 +109,7 @@ def test_each_call_gets_its_own_verdict_and_what_is_refused_never_reaches_the_se
         assert text in said
     assert client.text("ask") == (
         True,
-        "approval is needed, and an MCP proxy cannot ask a person here: somebody should look at this",
+        "Not run: it needs the user's yes, and an MCP proxy cannot ask a person here: somebody should look at this",
     )
     assert client.text("hello") == (False, "said hello")
     assert client.text("rewrite") == (False, "said rewritten")
@@ -244,7 +244,7 @@ def test_without_a_daemon_each_call_is_refused_and_listing_works(nowhere: str, t
         assert client.answer(1)["result"] == {"method": "tools/list"}
 
     assert is_error
-    assert "fail-safe deny" in text
+    assert "Not run: " in text
     assert client.words() == []
 
 

@@ -129,7 +129,7 @@ def test_a_refused_prompt_never_reaches_the_model(place: Bridged) -> None:
 
 
 def test_without_a_daemon_nothing_runs(nowhere: str) -> None:
-    with pytest.raises(PromptRefusedError, match="fail-safe deny"):
+    with pytest.raises(PromptRefusedError, match="Not run: "):
         run(nowhere, "hello")
 
 

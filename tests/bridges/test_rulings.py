@@ -58,7 +58,7 @@ def test_what_may_go_on_goes_on_with_the_input_that_guards_agreed_on(
     ("decision", "abilities", "text"),
     [
         (decided("deny", reason="no"), ALL, "no"),
-        (decided("deny", cause="crash"), ALL, "refused: cause crash"),
+        (decided("deny", cause="crash"), ALL, "Not run: hooklatch could not judge it. "),
         (decided("halt", reason="enough"), ALL, "enough"),
         (decided("claim"), ALL, ""),
         (patched("pass", OTHER), NOTHING, "some SDK cannot replace it"),

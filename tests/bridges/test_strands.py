@@ -146,7 +146,7 @@ def test_without_a_daemon_nothing_runs(nowhere: str) -> None:
         result = speaker.agent("go on")
 
     assert speaker.said == []
-    assert "fail-safe deny" in str(result)
+    assert "Not run: " in str(result)
 
 
 def test_a_daemon_that_is_gone_when_the_tool_is_called_refuses_it(place: Bridged, nowhere: str) -> None:

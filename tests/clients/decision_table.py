@@ -21,9 +21,11 @@ import msgspec
 from msgspec import inspect
 
 from hooklatch.core.asks import AskResolution, apply_resolution
-from hooklatch.core.decision import FAILURES, deny_unrecorded, refuse_fire
+from hooklatch.core.decision import deny_unrecorded, refuse_fire
+from hooklatch.core.failures import LOGGED, format_failure
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Model
 from hooklatch.core.messages import CallOutcome, ChainHead, DecisionVerdict, FireDecision
+from hooklatch.core.refusal_texts import tell_model
 from hooklatch.dialects import BUILT_IN
 from hooklatch.dialects.dialect import adapt_spec
 from hooklatch.dialects.find import load_built_in
@@ -33,7 +35,7 @@ from hooklatch_worker.author.verdicts import Answer, decode_answer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.native import native
+from support.native import decided, native
 from support.plays import Reply, failed, play
 from support.repository import ROOT
 
@@ -67,8 +69,15 @@ def table() -> dict[str, Any]:
         "outcome": dict(zip(("always", "sometimes"), fields_of(CallOutcome), strict=True)),
         "head": dict(zip(("always", "sometimes"), fields_of(ChainHead), strict=True)),
         "events": {name: spec.model for name, spec in CATALOGUE.items()},
+        "told": {cause: told(cause) for cause in [*LOGGED, "no_daemon"]},
         "combinations": rows(),
     }
+
+
+def told(cause: str) -> list[str]:
+    """Return what a model is told of a failure, before and after why."""
+    decision = decided("deny", cause=cause, reason=format_failure(cause, "WHY"))
+    return tell_model(decision).split(": WHY")
 
 
 def text() -> str:
@@ -138,7 +147,7 @@ def retryable(found: list[FireDecision]) -> dict[str, bool]:
 def combinations() -> Iterator[tuple[Model, FireDecision]]:
     """Yield at least one decision of each form that the daemon can answer."""
     for spec in {shape_of(spec): spec for spec in specs()}.values():
-        made = [refuse_fire(spec, cause, "why", decision_id="d1", revision=7) for cause in FAILURES]
+        made = [refuse_fire(spec, cause, "why", decision_id="d1", revision=7) for cause in LOGGED]
         for decision in {form_of(one): one for one in (*played(spec), *made)}.values():
             yield from ((spec.model, one) for one in made_of(spec, decision))
 
@@ -198,7 +207,7 @@ def replies(spec: EventSpec) -> list[Reply]:
     words += [{"verdict": "claim", "value": 1}] if "claim" in spec.verdicts else []
     answers = [msgspec.json.encode(word | extra) for word in words for extra in extras]
     assert all(isinstance(decode_answer(one), Answer) for one in answers)
-    return [None, *answers, *(failed(cause, "it failed") for cause in FAILURES)]
+    return [None, *answers, *(failed(cause, "it failed") for cause in LOGGED)]
 
 
 def made_of(spec: EventSpec, decision: FireDecision) -> Iterator[FireDecision]:
@@ -218,7 +227,7 @@ def asked(spec: EventSpec, decision: FireDecision) -> Iterator[FireDecision]:
     yield apply_resolution(
         spec, decision, AskResolution(id="d1", verdict="deny", cause="policy", reason="no", by="tom")
     )
-    for cause in FAILURES:
+    for cause in LOGGED:
         yield apply_resolution(spec, decision, AskResolution(id="d1", verdict="deny", cause=cause, reason="why"))
 
 

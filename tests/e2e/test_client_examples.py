@@ -107,7 +107,7 @@ def test_without_a_daemon_nothing_is_run(example: str, tmp_path: Path) -> None:
     blocks = blocks_of(example, {**os.environ, "HOOKLATCH_RUNTIME_DIR": str(tmp_path)})
 
     assert blocks
-    assert all(block["is_error"] and "fail-safe deny" in block["content"] for block in blocks.values())
+    assert all(block["is_error"] and "Not run: " in block["content"] for block in blocks.values())
 
 
 def conversation(environment: Mapping[str, str]) -> list[dict[str, Any]]:

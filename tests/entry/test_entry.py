@@ -14,7 +14,7 @@ import pytest
 
 from clients.scripts import entry_lines
 from hooklatch.entry.commands import Kind
-from hooklatch.entry.refusals import MAX_FRAME
+from hooklatch.entry.refusals import MAX_FRAME, MODEL, PERSON, make_reason
 from support.entries import DOCUMENT, FORMS, Daemon, Talk, command, result, run, start
 from support.tables import table
 
@@ -27,8 +27,8 @@ DENY = (
 pytestmark = pytest.mark.parametrize("form", FORMS)
 
 
-def refused(why: str, detail: str = "") -> tuple[int, bytes, bytes]:
-    return 2, b"", f"hooklatch: refused: {why}{f' ({detail})' if detail else ''}\n".encode()
+def refused(cause: str, detail: str = "") -> tuple[int, bytes, bytes]:
+    return 2, b"", make_reason(cause, detail.encode(), MODEL) + b"\n"
 
 
 # -- whole answers -------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ ANSWERS: dict[str, tuple[bytes, tuple[int, bytes, bytes]]] = {
     "two lines": (result(2, "", "first") + result(), (2, b"", b"first")),
     # A refusal with a document, or without a text, is none for some hosts.
     "a refusal with a document": (result(2, "{}", "no"), (2, b"", b"no")),
-    "a refusal without a text": (result(2, "", " \n"), (2, b"", b"hooklatch: refused\n")),
+    "a refusal without a text": (result(2, "", " \n"), (2, b"", b"Not run: hooklatch refused it\n")),
 }
 
 
@@ -104,30 +104,30 @@ def test_a_line_end_within_a_string_stays_a_fault_of_the_document(form: str, ser
 
 # -- answers that are none -----------------------------------------------------------------------------------------
 
-RUBBISH = "the hooklatch daemon's answer cannot be read"
-HUNG_UP = "the hooklatch daemon hung up before it had answered"
+RUBBISH = "rubbish"
+HUNG_UP = "hung_up"
 BROKEN: dict[str, tuple[bytes, str, str]] = {
     "garbage": (b"garbage\n", RUBBISH, ""),
     "text instead of a document": (result(0, "warning: x\n" + DENY), RUBBISH, ""),
-    "half a line": (result()[:-9], HUNG_UP, "PATH"),
-    "a line without its end": (result()[:-1], HUNG_UP, "PATH"),
-    "nothing": (b"", HUNG_UP, "PATH"),
+    "half a line": (result()[:-9], HUNG_UP, ""),
+    "a line without its end": (result()[:-1], HUNG_UP, ""),
+    "nothing": (b"", HUNG_UP, ""),
     "an error": (
         b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no \\"such\\" h\xc3\xa9","data":{"name":"x"}}}\n',
-        "the hooklatch daemon answered with an error",
+        "error",
         'no "such" h??',
     ),
     "an error without an id": (
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"bad"}}\n',
-        "the hooklatch daemon answered with an error",
+        "error",
         "bad",
     ),
     "an error without a message": (
         b'{"jsonrpc":"2.0","id":1,"error":{"code":-32700}}\n',
-        "the hooklatch daemon answered with an error",
+        "error",
         "",
     ),
-    "too long": (b"x" * (MAX_FRAME + 2**18), "the hooklatch daemon's answer is too long", ""),
+    "too long": (b"x" * (MAX_FRAME + 2**18), "long", ""),
 }
 
 
@@ -136,7 +136,7 @@ def test_a_broken_answer_refuses_a_gate(form: str, serve: Serve, folder: str, na
     line, why, detail = BROKEN[name]
     serve(line)
 
-    assert run(form, folder) == refused(why, detail.replace("PATH", f"{folder}/agent.sock"))
+    assert run(form, folder) == refused(why, detail)
 
 
 @pytest.mark.slow
@@ -162,30 +162,61 @@ def test_a_broken_answer_to_what_cannot_be_refused_is_silence(form: str, serve: 
 
 
 def test_each_host_is_refused_in_the_form_that_it_honours(form: str, folder: str) -> None:
-    detail = f"{folder}/agent.sock: No such file or directory"
-    why = f"no hooklatch daemon listens; start it with: hooklatch serve --detach ({detail})"
-    for host in ("claude-code", "codex", "gemini", "qwen", "copilot", "cursor", "generic", "somebody"):
-        assert run(form, folder, host=host) == refused(why)
-    for host in ("claude-code", "codex", "qwen"):
-        code, stdout, stderr = run(form, folder, host=host, event="PermissionRequest")
-        said = json.loads(stdout)["hookSpecificOutput"]
-        assert (code, stderr) == (0, b"")
-        assert said == {
-            "hookEventName": "PermissionRequest",
-            "decision": {"behavior": "deny", "message": f"hooklatch: refused: {why}"},
-        }
-    code, stdout, stderr = run(form, folder, host="copilot", event="preToolUse")
-    assert (code, json.loads(stdout), stderr) == (
-        0,
-        {"permissionDecision": "deny", "permissionDecisionReason": f"hooklatch: refused: {why}"},
-        b"",
-    )
-    code, stdout, stderr = run(form, folder, host="codex", event="PreCompact")
-    assert (code, json.loads(stdout), stderr) == (
-        0,
-        {"continue": False, "stopReason": f"hooklatch: refused: {why}"},
-        b"",
-    )
+    why, shown = (make_reason("no_daemon", b"", reader).decode() for reader in (MODEL, PERSON))
+    for host in ("codex", "qwen", "cursor", "generic", "somebody"):
+        assert run(form, folder, host=host) == refused("no_daemon")
+    denied = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": why}
+    dialog = {"hookEventName": "PermissionRequest", "decision": {"behavior": "deny", "message": why}}
+    for host, event, expected in (
+        ("claude-code", "PreToolUse", {"hookSpecificOutput": denied, "systemMessage": shown}),
+        ("claude-code", "PermissionRequest", {"hookSpecificOutput": dialog}),
+        ("codex", "PermissionRequest", {"hookSpecificOutput": dialog}),
+        ("qwen", "PermissionRequest", {"hookSpecificOutput": dialog}),
+        ("gemini", "BeforeTool", {"decision": "deny", "reason": why, "systemMessage": shown}),
+        ("copilot", "preToolUse", {"permissionDecision": "deny", "permissionDecisionReason": why}),
+        ("codex", "PreCompact", {"continue": False, "stopReason": why}),
+        ("opencode", "tool.execute.before", {"verdict": "deny", "reason": why, "person": shown}),
+    ):
+        code, stdout, stderr = run(form, folder, host=host, event=event)
+        assert (code, json.loads(stdout), stderr) == (0, expected, b"")
+
+
+PROMPT = "hooklatch refused this prompt: it is not running. Run: hooklatch serve --detach"
+
+
+def test_a_prompt_without_a_daemon_is_refused_to_the_person_in_one_line(form: str, folder: str) -> None:
+    for host, event in (("codex", "UserPromptSubmit"), ("qwen", "UserPromptSubmit"), ("cursor", "beforeSubmitPrompt")):
+        assert run(form, folder, host=host, event=event) == (2, b"", f"{PROMPT}\n".encode())
+    for host, event, word in (("claude-code", "UserPromptSubmit", "block"), ("gemini", "BeforeAgent", "deny")):
+        code, stdout, stderr = run(form, folder, host=host, event=event)
+        assert (code, json.loads(stdout), stderr) == (0, {"decision": word, "reason": PROMPT}, b"")
+
+
+def test_a_session_that_begins_without_a_daemon_hears_it_once_in_the_hosts_form(form: str, folder: str) -> None:
+    notice = "hooklatch is not running, so prompts and tool calls will be refused. Run: hooklatch serve --detach"
+    to_model = notice.replace("Run:", "Tell the user to run:")
+    in_context = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": to_model}}
+    for host, event, expected in (
+        ("claude-code", "SessionStart", {"systemMessage": notice}),
+        ("codex", "SessionStart", {"systemMessage": notice}),
+        ("gemini", "SessionStart", {"systemMessage": notice}),
+        ("qwen", "SessionStart", in_context),
+        ("copilot", "sessionStart", {"additionalContext": to_model}),
+        ("cursor", "sessionStart", {"additional_context": to_model}),
+    ):
+        code, stdout, stderr = run(form, folder, host=host, event=event, kind="context")
+        assert (code, json.loads(stdout), stderr) == (0, expected, b"")
+    told = run(form, folder, host="opencode", event="session.created", kind="notify")
+    starting = run(form, folder, host="opencode", event="session.created", kind="notify", starts=True)
+
+    assert (told[0], json.loads(told[1]), told[2]) == (0, {"person": notice}, b"")
+    assert starting == (0, b"{}\n", b""), "the first gate starts a daemon"
+
+
+def test_a_session_that_begins_with_a_daemon_that_fails_hears_nothing(form: str, serve: Serve, folder: str) -> None:
+    serve(b"garbage\n")
+
+    assert run(form, folder, host="claude-code", event="SessionStart", kind="context") == SILENT
 
 
 @pytest.mark.parametrize("kind", ["context", "notify"])
@@ -220,18 +251,18 @@ def until_hung_up(connection: socket.socket, _: bytes) -> None:
 def test_a_slow_answer_is_a_refusal_at_the_entrys_own_time_limit(form: str, serve: Serve, folder: str) -> None:
     serve(until_hung_up)
 
-    assert run(form, folder, wait=0.3) == refused("there was no answer in time")
+    assert run(form, folder, wait=0.3) == refused("late")
 
 
 def test_an_input_without_end_is_a_refusal_at_the_time_limit(form: str, serve: Serve, folder: str) -> None:
     serve(result())
-    words = command(form, "claude-code", "PreToolUse", "gate", 0.3, runtime_dir=folder)
+    words = command(form, "codex", "PreToolUse", "gate", 0.3, runtime_dir=folder)
 
     with start(words) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.wait() == 2
-        assert (process.stdout.read(), process.stderr.read()) == refused("there was no answer in time")[1:]
+        assert (process.stdout.read(), process.stderr.read()) == refused("late")[1:]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
@@ -249,7 +280,7 @@ def test_a_host_that_ends_the_entry_still_gets_a_whole_refusal(
 
     assert (process.returncode, stderr) == (0, b"")
     message = json.loads(stdout)["hookSpecificOutput"]["decision"]["message"]
-    assert message == "hooklatch: refused: the agent ended this hook before there was an answer"
+    assert message == make_reason("ended", b"", MODEL).decode()
 
 
 # -- the host's side -----------------------------------------------------------------------------------------------
@@ -261,7 +292,7 @@ def test_a_closed_standard_output_refuses(form: str, serve: Serve, folder: str) 
 
     done = subprocess.run(line, input=DOCUMENT, capture_output=True, check=False, env={})
 
-    assert (done.returncode, done.stdout, done.stderr) == refused("the answer cannot be written", "Bad file descriptor")
+    assert (done.returncode, done.stdout, done.stderr) == refused("output", "Bad file descriptor")
     assert daemon.lines == []
 
 
@@ -274,7 +305,7 @@ def test_a_standard_output_that_nobody_reads_refuses(form: str, serve: Serve, fo
         os.close(writer)
         _, stderr = process.communicate(DOCUMENT)
 
-    assert (process.returncode, b"", stderr) == refused("the answer cannot be written", "Broken pipe")
+    assert (process.returncode, b"", stderr) == refused("output", "Broken pipe")
 
 
 def test_a_full_standard_output_refuses(form: str, serve: Serve, folder: str) -> None:
@@ -283,7 +314,7 @@ def test_a_full_standard_output_refuses(form: str, serve: Serve, folder: str) ->
     with open("/dev/full", "wb") as full, start(words_for(form, folder), stdout=full) as process:
         _, stderr = process.communicate(DOCUMENT)
 
-    assert (process.returncode, b"", stderr) == refused("the answer cannot be written", "No space left on device")
+    assert (process.returncode, b"", stderr) == refused("output", "No space left on device")
 
 
 def test_a_closed_standard_error_changes_nothing(form: str, serve: Serve, folder: str) -> None:
@@ -301,7 +332,7 @@ def test_a_closed_standard_input_refuses(form: str, folder: str) -> None:
 
     done = subprocess.run(line, capture_output=True, check=False, env={})
 
-    expected = refused("standard input cannot be read", "Bad file descriptor")
+    expected = refused("unread", "Bad file descriptor")
     assert (done.returncode, done.stdout, done.stderr) == expected
 
 
@@ -313,7 +344,7 @@ def test_a_terminal_refuses(form: str, folder: str) -> None:
     os.close(ours)
     os.close(theirs)
 
-    expected = refused("standard input is a terminal; an agent starts this command")
+    expected = refused("terminal")
     assert (process.returncode, stdout, stderr) == expected
 
 
@@ -338,14 +369,14 @@ def test_an_event_that_is_too_large_refuses_once_it_is_read(form: str, serve: Se
     code, stdout, stderr = run(form, folder, b"x" * size)
 
     assert (code, stdout) == (2, b"")
-    assert b"the event is too large for one line of the protocol" in stderr
+    assert b"the event is too large for hooklatch" in stderr
 
 
 @pytest.mark.parametrize("document", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
 def test_an_event_that_is_not_utf_8_refuses(form: str, serve: Serve, folder: str, document: bytes) -> None:
     daemon = serve(result())
 
-    assert run(form, folder, b'{"a":"' + document + b'"}') == refused("the event is not UTF-8")
+    assert run(form, folder, b'{"a":"' + document + b'"}') == refused("encoding")
     assert daemon.lines == []
 
 
@@ -354,7 +385,7 @@ def test_a_variable_that_is_not_utf_8_refuses(form: str, serve: Serve, folder: s
 
     done = run(form, folder, environ={"CLAUDE_PROJECT_DIR": "/a/\udcff"})
 
-    assert done == refused("a variable of the environment is not UTF-8", "CLAUDE_PROJECT_DIR")
+    assert done == refused("variable", "CLAUDE_PROJECT_DIR")
 
 
 # -- the command line ----------------------------------------------------------------------------------------------
@@ -392,8 +423,7 @@ def test_a_wrong_command_line_refuses_and_says_what_is_wrong(form: str, line: st
     with start([*program, *line.split()], environ=environ) as process:
         stdout, stderr = process.communicate(DOCUMENT)
 
-    why = "the command line of this hook is wrong; install hooklatch for this agent again"
-    assert (process.returncode, stdout, stderr) == refused(why, MISUSES[line])
+    assert (process.returncode, stdout, stderr) == refused("usage", MISUSES[line])
 
 
 def test_an_unknown_kind_or_none_is_a_gate(form: str, folder: str) -> None:
@@ -412,11 +442,11 @@ def test_a_socket_that_nobody_serves_refuses(form: str, folder: str) -> None:
     with socket.socket(socket.AF_UNIX) as abandoned:
         abandoned.bind(f"{folder}/agent.sock")
 
-    assert b"agent.sock: Connection refused" in run(form, folder)[2]
+    assert run(form, folder) == refused("no_daemon")
 
 
 def test_a_path_too_long_for_a_socket_refuses(form: str) -> None:
-    assert run(form, "/" + "a" * 200)[2].endswith(b"AF_UNIX path too long)\n")
+    assert run(form, "/" + "a" * 200) == refused("no_daemon")
 
 
 def test_without_a_directory_it_says_so(form: str, folder: str) -> None:
@@ -450,4 +480,4 @@ def test_a_runtime_directory_that_is_open_to_others_is_not_looked_into(form: str
 
 
 def words_for(form: str, folder: str) -> list[str]:
-    return command(form, "claude-code", "PreToolUse", "gate", 30, runtime_dir=folder)
+    return command(form, "codex", "PreToolUse", "gate", 30, runtime_dir=folder)

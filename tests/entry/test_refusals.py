@@ -1,4 +1,4 @@
-"""What entries say without a daemon, beside what the daemon says of each host.  OpenCode's plugin starts no entry."""
+"""What entries say without a daemon, beside what the daemon says of each host."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from support.honoured import GATES, effect
 from support.tables import table
 
 
-@table(("host", "event"), [gate for gate in GATES if gate[0] != "opencode"])
+@table(("host", "event"), GATES)
 def test_a_refusal_without_a_daemon_blocks_what_was_measured_to_block(host: str, event: str) -> None:
     code, stdout, stderr = make_failure_output(host, event, "gate", "late")
 
     assert effect(host, event, HookOutput(code, stdout.decode(), stderr.decode())).done == "blocked"
 
 
-@table("name", [name for name in list_hosts() if name != "opencode"])
+@table("name", list_hosts())
 def test_what_cannot_be_refused_is_silent_as_the_daemon_is(name: str) -> None:
     host = find_host(name)
     for event, spec in host.events.items():

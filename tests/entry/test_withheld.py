@@ -36,7 +36,7 @@ RESULTS: dict[str, Any] = {
 
 def withheld(form: str, folder: str, document: bytes) -> dict[str, Any]:
     """Return what the entry says where no daemon listens."""
-    code, stdout, stderr = run(form, folder, document, event="PostToolUse")
+    code, stdout, stderr = run(form, folder, document, host="claude-code", event="PostToolUse")
     assert (code, stderr, stdout.count(b"\n")) == (0, b"", 1)
     said: dict[str, Any] = json.loads(stdout)
     return said
@@ -59,7 +59,7 @@ def test_a_result_is_replaced_in_its_own_shape_as_the_daemon_does_it(
     assert said == {}
     assert SECRET not in str(specific)
     text = next((found for found in texts(specific["updatedToolOutput"]) if found.startswith("withheld")), "")
-    assert text.startswith("withheld by hooklatch: hooklatch: refused: no hooklatch daemon listens") or name in (
+    assert text.startswith("withheld by hooklatch: hooklatch is not running. ") or name in (
         "nothing", "nothing in it", "empty lists",
     )  # fmt: skip
     event = native("claude-code", "PostToolUse", **document)
@@ -104,4 +104,4 @@ def test_hosts_that_take_a_text_get_one(form: str, folder: str, host: str, event
     code, stdout, _ = run(form, folder, b'{"tool_response": "x"}', host=host, event=event)
 
     assert code == 0
-    assert "withheld by hooklatch: hooklatch: refused: no hooklatch daemon" in str(json.loads(stdout)[key])
+    assert "withheld by hooklatch: hooklatch is not running. " in str(json.loads(stdout)[key])

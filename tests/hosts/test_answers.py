@@ -148,7 +148,6 @@ def test_a_failure_blocks_a_gate_and_says_so(host: str, event: str, cause: Cause
     assert effect(host, event, output).done == "blocked"
     if event not in ("Elicitation", "ElicitationResult"):  # their answer has no place for a reason
         assert "what happened" in output.stdout + output.stderr
-        assert cause in output.stdout + output.stderr
 
 
 OTHERS = [

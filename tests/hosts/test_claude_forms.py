@@ -173,12 +173,33 @@ def test_warnings_are_shown_to_the_user() -> None:
     assert told("PreToolUse", "pass", warnings=["careful"]) == {"systemMessage": "hooklatch: careful"}
 
 
-def test_a_failed_hook_is_named_with_its_cause_and_the_way_out() -> None:
-    decision = {"cause": "timeout", "layer": "global", "hook": "no-rm", "reason": "2 s passed"}
+def test_a_failed_hook_is_named_to_the_model_as_no_judgement_and_to_the_person_with_the_way_out() -> None:
+    decision = {
+        "cause": "timeout",
+        "layer": "global",
+        "hook": "no-rm",
+        "reason": "hook timed out (fail-safe deny): global/no-rm: 2 s passed",
+    }
 
-    reason = specific("PreToolUse", "deny", **decision)["permissionDecisionReason"]
+    document = told("PreToolUse", "deny", **decision)
 
-    assert reason == "hooklatch: hook 'global/no-rm': 2 s passed (timeout) (hooklatch log --decision d1)"
+    assert document["systemMessage"] == (
+        'hooklatch refused this call: its guard "no-rm" gave no answer in time: 2 s passed. '
+        "Run: hooklatch hooks show no-rm"
+    )
+    assert document["hookSpecificOutput"]["permissionDecisionReason"] == (
+        'Not run: hooklatch\'s guard "no-rm" gave no answer in time: 2 s passed. That is no judgement of '
+        "this call. Do not try it again, in this form or another, and do not mend hooklatch yourself: stop, and tell "
+        "the user to run: hooklatch hooks show no-rm"
+    )
+
+
+def test_a_refusal_is_told_to_the_person_too_and_a_call_that_passes_says_nothing() -> None:
+    assert told("PreToolUse", "deny", reason="no", hook="h")["systemMessage"] == (
+        "hooklatch refused this call: no (guard h)"
+    )
+    assert "systemMessage" not in told("PreToolUse", "ask", reason="sure?"), "its own dialog asks"
+    assert told("PreToolUse", "pass") == {}
 
 
 @table("name", GATES)

@@ -20,6 +20,7 @@ HALT = decided("halt", reason="enough")
 
 NO = "no (hooklatch)"
 TOOL = "PreToolUse"
+SHOWN = "hooklatch refused this call: no"
 DENIED = {"hookEventName": TOOL, "permissionDecision": "deny", "permissionDecisionReason": NO}
 CHANGED = {"command": "ls"}
 
@@ -38,11 +39,14 @@ FORMS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("codex", "Stop", RESUME, {"decision": "block", "reason": "tests fail"}),
     ("codex", "SessionStart", TEXT, {"hookSpecificOutput": {
         "hookEventName": "SessionStart", "additionalContext": "remember"}}),
-    ("gemini", "BeforeTool", DENY, {"decision": "deny", "reason": NO}),
+    ("gemini", "BeforeTool", DENY, {"decision": "deny", "reason": NO, "systemMessage": SHOWN}),
+    ("gemini", "BeforeTool", ASK, {
+        "decision": "ask", "reason": "sure? (hooklatch)", "systemMessage": "hooklatch asks: sure?"}),
     ("gemini", "BeforeTool", ALLOW, {"decision": "allow"}),
     ("gemini", "BeforeTool", PATCH, {"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": CHANGED}}),
     ("gemini", "BeforeTool", HALT, {
-        "decision": "deny", "reason": "enough (hooklatch)", "continue": False, "stopReason": "enough (hooklatch)"}),
+        "decision": "deny", "reason": "enough (hooklatch)", "continue": False, "stopReason": "enough (hooklatch)",
+        "systemMessage": "hooklatch refused this call: enough"}),
     ("gemini", "BeforeAgent", DENY, {"decision": "deny", "reason": NO}),
     ("gemini", "AfterAgent", RESUME, {"decision": "deny", "reason": "tests fail"}),
     ("gemini", "AfterTool", DENY, {"decision": "deny", "reason": f"withheld by hooklatch: {NO}"}),
@@ -54,12 +58,12 @@ FORMS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("copilot", "permissionRequest", ALLOW, {"behavior": "allow"}),
     ("copilot", "agentStop", RESUME, {"decision": "block", "reason": "tests fail"}),
     ("copilot", "sessionStart", TEXT, {"additionalContext": "remember"}),
-    ("cursor", "preToolUse", DENY, {"permission": "deny", "user_message": NO, "agent_message": NO}),
+    ("cursor", "preToolUse", DENY, {"permission": "deny", "user_message": SHOWN, "agent_message": NO}),
     ("cursor", "preToolUse", PATCH, {"updated_input": CHANGED}),
     ("cursor", "beforeSubmitPrompt", DENY, {"continue": False, "user_message": NO}),
     ("cursor", "stop", RESUME, {"followup_message": "tests fail"}),
     ("cursor", "sessionStart", TEXT, {"additional_context": "remember"}),
-    ("opencode", "tool.execute.before", DENY, {"verdict": "deny", "reason": NO}),
+    ("opencode", "tool.execute.before", DENY, {"verdict": "deny", "reason": NO, "person": SHOWN}),
     ("opencode", "tool.execute.before", PATCH, {"verdict": "pass", "args": CHANGED}),
     ("opencode", "tool.execute.before", ALLOW, {"verdict": "pass"}),
     ("qwen", TOOL, DENY, {"hookSpecificOutput": DENIED}),
@@ -95,6 +99,15 @@ def test_what_a_host_cannot_be_told_becomes_a_deny_that_says_so(
     assert why in fit.warnings[-1]
     assert why in (fit.reason or "")
     assert fit.patch is None
+
+
+def test_qwen_in_its_yolo_mode_is_told_that_a_question_has_nobody_to_answer_it() -> None:
+    yolo, default = (
+        find_host("qwen").fit(native("qwen", TOOL, permission_mode=mode), ASK) for mode in ("yolo", "default")
+    )
+
+    assert (default.verdict, yolo.verdict) == ("ask", "deny")
+    assert yolo.reason == "Not run: it needs the user's yes, and Qwen Code asks nobody in its YOLO mode: sure?"
 
 
 def test_gemini_may_be_told_to_change_what_was_there() -> None:

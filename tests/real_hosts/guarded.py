@@ -26,7 +26,8 @@ __all__ = ["DAEMON", "Guarded", "guarded", "guarded_results", "kill_whole"]
 ROWS = ("pass", "deny", "rewrite", "raise", "exit_2", "killed", "hang", "rubbish", "half", "noise")
 CONFIG = '[[source]]\npath = "{source}"\n'
 MISSING = '[[hook]]\nid = "gone"\nevent = "pre_tool_use"\nrun = "gone.py:guard"\n'
-DAEMON = "hooklatch daemon"  # what a refusal without one speaks of
+PROMPT = "hooklatch refused this prompt: it is not running"
+DAEMON = "tell the user to run: hooklatch s"  # serve or status: what a refusal without one ends with
 
 
 class Guarded:
@@ -103,7 +104,7 @@ def _no_daemon(host: Host, stage: Stage) -> dict[str, Result]:
         outcome = it.play(it.turn("no_daemon"))
         if not outcome.called:  # its prompt is a gate too, so the model was never asked
             shown = outcome.stdout + outcome.stderr
-            return {"no_daemon": Result(TOLD if DAEMON in shown else BLOCKED, shown)}
+            return {"no_daemon": Result(TOLD if PROMPT in shown else BLOCKED, shown)}
         return {"no_daemon": it.result(outcome, "no_daemon", 0, DAEMON)}
 
 

@@ -88,7 +88,7 @@ REFUSALS = {
 READINGS = {
     "redact": "said [redacted]",
     "withhold": "withheld by hooklatch: that result is not read here",
-    "burst": "withheld by hooklatch: hook crashed",
+    "burst": "withheld by hooklatch: hooklatch's guard",
 }
 # What an example's model calls; only the first may run.
 COMMANDS = ("$ echo hello", "$ rm -rf build")

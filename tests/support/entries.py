@@ -116,7 +116,7 @@ def run(
     folder: str | None,
     stdin: bytes = DOCUMENT,
     *,
-    host: str = "claude-code",
+    host: str = "codex",
     event: str = "PreToolUse",
     kind: Kind = "gate",
     wait: float = 30,

@@ -15,7 +15,7 @@ const {
   RequestFailedError,
   UnreadableAnswerError,
 } = require("./errors.js");
-const { faultOf } = require("./table.js");
+const { faultOf, TOLD } = require("./table.js");
 
 const GOES_ON = ["pass", "allow", "claim"];
 
@@ -97,6 +97,15 @@ class Decision {
     return `${this.event} refused${who}: ${this.reason || this.cause || this.verdict}`;
   }
 
+  /** The text for the model: a hook's own reason, or what a failure means, and what to do then. */
+  get forModel() {
+    const frame = this.cause ? TOLD[this.cause] : undefined;
+    if (frame === undefined) return this.reason || this.explanation;
+    // A reason may name what a person runs, such as to disable a guard.
+    const why = this.reason && !this.reason.includes("hooklatch ") ? `: ${this.reason}` : "";
+    return `${frame[0]}${why}${frame[1]}`;
+  }
+
   /**
    * Return the error block that the Messages API needs for a tool call that was refused.
    *
@@ -104,7 +113,7 @@ class Decision {
    */
   asToolResult(toolUseId) {
     if (this.allowed) throw new TypeError(`the decision is ${this.verdict}: run the tool and send its own result`);
-    return { type: "tool_result", tool_use_id: toolUseId, is_error: true, content: this.reason || this.explanation };
+    return { type: "tool_result", tool_use_id: toolUseId, is_error: true, content: this.forModel };
   }
 }
 

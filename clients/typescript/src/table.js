@@ -98,4 +98,7 @@ function fits(object, key, word) {
   }
 }
 
-module.exports = { faultOf, isObject, refusesWhenUnknown };
+/** @type {Record<string, [string, string]>} */
+const TOLD = TABLE.told; // by cause: what a model is told of a failure, before and after why
+
+module.exports = { TOLD, faultOf, isObject, refusesWhenUnknown };

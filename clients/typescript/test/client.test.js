@@ -34,6 +34,7 @@ test("without a daemon a gate denies, and all else passes", async () => {
   await session.close();
 
   assert.deepStrictEqual([gate.allowed, gate.cause, gate.isLocal], [false, "no_daemon", true]);
+  assert.match(gate.asToolResult("t").content, /^Not run: hooklatch is not running.* no judgement of this call.* tell the user/);
   assert.deepStrictEqual([note.allowed, note.explanation], [true, "post_tool_use allowed: pass"]);
   assert.ok(refusesWhenUnknown("a name that nobody knows"));
 });

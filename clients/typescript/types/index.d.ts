@@ -38,6 +38,7 @@ export interface Decision {
   /** Whether the client decided by itself, without an answer of the daemon. */
   readonly isLocal: boolean;
   readonly explanation: string;
+  readonly forModel: string;
   /** The error block that the Messages API needs for a tool call that was refused. */
   asToolResult(toolUseId: string): { type: "tool_result"; tool_use_id: string; is_error: true; content: string };
 }

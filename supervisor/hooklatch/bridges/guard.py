@@ -33,6 +33,7 @@ from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.protocol.options import SessionOptions
 from hooklatch.client.protocol.tool_calls import make_plain_result, print_value_as_text
 from hooklatch.client.sync_client import SyncSession, connect_sync
+from hooklatch.core.refusal_texts import NOT_RUN, STATUS, UNJUDGED, frame_for_model
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = ["make_missing_sdk_error", "Guard", "open_guard", "open_guard_sync"]
@@ -229,7 +230,7 @@ class GateRequest(msgspec.Struct, frozen=True):
     def settled(self, sent: bytes, fired: object, abilities: SdkAbilities) -> Ruling:
         """Return the ruling; a value that was changed while guards judged it is refused."""
         if not isinstance(fired, Decision):
-            return RefuseRuling(text="the hook daemon did not decide (fail-safe deny)")
+            return RefuseRuling(text=make_failure_text("no answer"))
         if self.encoded() != sent:
             return RefuseRuling(text=f"the {self.key} was changed while its guards judged it")
         return make_ruling(fired, self.key, self.value, abilities)
@@ -240,13 +241,20 @@ def mark_withheld(ruling: Ruling, result: object) -> Ruling:
     if isinstance(ruling, ProceedRuling):
         return ruling if ruling.is_rewritten else msgspec.structs.replace(ruling, value=result)
     halts = isinstance(ruling, RefuseRuling) and ruling.halts
-    return RefuseRuling(text=f"withheld by hooklatch: {ruling.text}", halts=halts, decision=ruling.decision)
+    return RefuseRuling(
+        text=f"withheld by hooklatch: {ruling.text.removeprefix(NOT_RUN)}", halts=halts, decision=ruling.decision
+    )
 
 
 def make_failure_ruling(error: Exception) -> RefuseRuling:
     if isinstance(error, TimeoutError):
-        return RefuseRuling(text="no decision came in time (fail-safe deny); see: hooklatch status")
-    return RefuseRuling(text=f"the guard could not be asked (fail-safe deny): {print_value_as_text(error)}")
+        return RefuseRuling(text=make_failure_text("no decision came in time"))
+    return RefuseRuling(text=make_failure_text(print_value_as_text(error)))
+
+
+def make_failure_text(why: str) -> str:
+    before, after = frame_for_model(UNJUDGED, STATUS)
+    return f"{before}: {why}{after}"
 
 
 def drop_empty_fields(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import msgspec
 
 from hooklatch.client.protocol.decisions import Decision
 from hooklatch.core.payload import canonicalize_json
+from hooklatch.core.refusal_texts import ASKED
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
@@ -77,9 +78,7 @@ class UnreadableInputError(ValueError):
 def make_ruling(decision: Decision, key: str, value: object, abilities: SdkAbilities) -> Ruling:
     """Translate the decision on an event whose payload has `value` at `key`."""
     if decision.verdict not in ("pass", "allow", "ask"):
-        return RefuseRuling(
-            text=decision.reason or decision.explanation, halts=decision.verdict == "halt", decision=decision
-        )
+        return RefuseRuling(text=decision.for_model, halts=decision.verdict == "halt", decision=decision)
     patch = decision.patch or {}
     if foreign := patch.keys() - {key}:
         return make_refusal(f"a hook wants another {min(foreign)}, and {abilities.name} has no place for it", decision)
@@ -102,9 +101,9 @@ def make_ask_ruling(
 ) -> AskRuling | RefuseRuling:
     why = decision.reason or "a hook asks for it"
     if not abilities.asks:
-        return make_refusal(f"approval is needed, and {abilities.name} cannot ask a person here: {why}", decision)
+        return make_refusal(f"{ASKED}{abilities.name} cannot ask a person here: {why}", decision)
     if is_rewritten and not abilities.asks_about_rewrites:
-        text = f"approval is needed, and {abilities.name} cannot show the {key} that a hook wants instead: {why}"
+        text = f"{ASKED}{abilities.name} cannot show the {key} that a hook wants instead: {why}"
         return make_refusal(text, decision)
     return AskRuling(text=why, value=wanted, is_rewritten=is_rewritten, decision=decision)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
-from hooklatch.core.decision import format_failure
+from hooklatch.core.failures import format_failure
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.messages import RETRYABLE, Cause, FireDecision

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from hooklatch.core.call import Call
 from hooklatch.core.combining import find_fault, join_reasons, join_texts
+from hooklatch.core.failures import format_failure
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
@@ -32,22 +33,7 @@ from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, DecisionVerdi
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.author.verdicts import Answer, GarbageError, decode_answer
 
-__all__ = ["Machine", "decide_silence", "format_failure", "refuse_fire", "deny_unrecorded"]
-
-FAILURES: dict[Cause, str] = {
-    "crash": "hook crashed (fail-safe deny)",
-    "timeout": "hook timed out (fail-safe deny)",
-    "overload": "no worker was free (fail-safe deny)",
-    "protocol": "hook gave an illegal answer (fail-safe deny)",
-    "quarantined": "hook is quarantined after repeated crashes (fail-safe deny)",
-    "load": "hook could not be loaded (fail-safe deny)",
-    "payload": "the payload cannot be judged (fail-safe deny)",
-    "unsettled": "hooks did not settle on one payload (fail-safe deny)",
-    "unanswered": "nobody approved it (fail-safe deny)",
-    "draining": "the daemon is shutting down (fail-safe deny)",
-    "abandoned": "the client left while the hook ran",
-    "audit": "the decision could not be recorded (fail-safe deny)",
-}
+__all__ = ["Machine", "decide_silence", "refuse_fire", "deny_unrecorded"]
 
 
 class HookOpinion(msgspec.Struct):
@@ -289,12 +275,6 @@ def accept_answer(outcome: CallOutcome, answer: Answer | None, cause: Cause, mes
         )
     is_dropped = cause in ("overload", "quarantined", "draining")
     return replace(outcome, outcome="dropped" if is_dropped else "failed", cause=cause, message=message)
-
-
-def format_failure(cause: Cause, message: str, hook: Hook | None = None) -> str:
-    """Describe a failure in one text that starts with what happened and names the hook."""
-    named = f": {hook.name}" if hook is not None else ""
-    return f"{FAILURES.get(cause, cause)}{named}" + (f": {message}" if message else "")
 
 
 def decide_silence(

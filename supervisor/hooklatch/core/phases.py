@@ -39,7 +39,8 @@ import msgspec
 
 from hooklatch.core.call import Call
 from hooklatch.core.combining import PatchMerge, merge_patch
-from hooklatch.core.decision import Machine, apply_patch, format_failure
+from hooklatch.core.decision import Machine, apply_patch
+from hooklatch.core.failures import format_failure
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.hooks.snapshots import EventHooks, HookSelection, plan_call_groups, select_amenders
 from hooklatch.core.messages import Cause, DecisionVerdict
@@ -187,9 +188,9 @@ class GateMachine(Machine):
         assert by is not None
         result = apply_patch(self.payload, merged)
         if isinstance(result, str):
-            self._refuse("deny", by, format_failure("protocol", result, by), "protocol")
+            self._refuse("deny", by, format_failure("protocol", result, by.name), "protocol")
         elif result is not self.payload and self.phase is Phase.SETTLING:
-            self._refuse("deny", by, format_failure("unsettled", self._explain_unsettled(by), by), "unsettled")
+            self._refuse("deny", by, format_failure("unsettled", self._explain_unsettled(by), by.name), "unsettled")
         elif result is not self.payload:
             # Before the change: a patch is compared with all of them on the payload that the hooks saw.
             makers = [index for index, patch in merging.patches.items() if self._has_full_effect(patch, merged, result)]
@@ -212,7 +213,7 @@ class GateMachine(Machine):
         self.selection = self.chain.select(result, self.folder)
         if self.selection.fault:
             message = f"after its change, {self.selection.fault}"
-            self._end("deny", by, format_failure("payload", message, by), "payload")
+            self._end("deny", by, format_failure("payload", message, by.name), "payload")
 
     def _note_own_change(self, index: int) -> None:
         """Note that a hook has seen the result of its own patch, and that its answer is about this result."""
@@ -235,7 +236,7 @@ class GateMachine(Machine):
         return f"it changed the payload again after the guards had been called again{way_out}"
 
     def fail(self, call: Call, cause: Cause, message: str) -> None:
-        self._refuse("deny", call.hook, format_failure(cause, message, call.hook), cause)
+        self._refuse("deny", call.hook, format_failure(cause, message, call.hook.name), cause)
 
     def _refuse(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
         """Refuse now, or after the last hook if a refusal does not end the chain; the first refusal counts."""

@@ -22,13 +22,13 @@ from hooklatch.entry.refusals import (
     DOCUMENTED,
     HANDED,
     HANDED_PREFIXES,
+    HANDOVER,
     MAX_FRAME,
-    NOTICE,
     REFUSED,
+    RESULT,
     RESULTS,
     SILENCE,
     VARIABLES,
-    WITHHELD,
     make_failure_output,
     make_reason,
     quote_json_text,
@@ -51,7 +51,7 @@ else:
 __all__ = ["ForwarderProcess", "NoAnswerError", "request_answer", "read_entry_reply", "run_entry"]
 
 HEAD = b'{"jsonrpc":"2.0","id":1,"method":"host","params":{"host":"%s","event":"%s","environ":{'
-RESULT = '{"jsonrpc":"2.0","id":1,"result":{"exit_code":'
+REPLY = '{"jsonrpc":"2.0","id":1,"result":{"exit_code":'
 ERRORS = ('{"jsonrpc":"2.0","id":1,"error":{"code":-', '{"jsonrpc":"2.0","id":null,"error":{"code":-')
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 LOOKED_UP = ("HOME", "HOOKLATCH_RUNTIME_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
@@ -111,7 +111,7 @@ class ForwarderProcess:
                 names.append(word)
         self.runtime_dir = self.pins.get("--runtime-dir")
         self.host, self.event = (*names, "", "")[:2]
-        self.limit = NOTICE if self.kind == "notify" else parse_milliseconds(seconds)
+        self.limit = HANDOVER if self.kind == "notify" else parse_milliseconds(seconds)
         if not self.problem and len(names) < 2:
             self.problem = "expected HOST EVENT --kind gate|context|notify --wait SECONDS"
         if not self.problem and not self.limit:
@@ -125,8 +125,10 @@ class ForwarderProcess:
     def make_outputs(self, cause: str, detail: bytes) -> "tuple[int, bytes, bytes]":
         """Return what the host gets without a decision: in place of a tool's result, one in its shape."""
         form = RESULTS.get((self.host, self.event)) if self.kind == "gate" and self.document else None
-        if form is not None and (result := make_withheld_result(self.document, make_reason(cause, detail))):
+        if form is not None and (result := make_withheld_result(self.document, make_reason(cause, detail, RESULT))):
             return 0, form[0].encode() + result + form[1].encode(), b""
+        if self.kind == "notify" and self.starts:
+            cause = ""  # it starts no daemon, but the first gate will
         return make_failure_output(self.host, self.event, self.kind, cause, detail)
 
     def leave(self, code: int, stdout: bytes, stderr: bytes) -> "NoReturn":
@@ -225,7 +227,7 @@ def make_withheld_result(document: bytes, reason: bytes) -> bytes:
 
         from hooklatch.hosts.withholding import say_in_shape
 
-        result = say_in_shape(loads(document)["tool_response"], WITHHELD + reason.decode())
+        result = say_in_shape(loads(document)["tool_response"], reason.decode())
         return dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
     except Exception:
         return b""  # the host then gets the form that needs no result
@@ -282,39 +284,32 @@ def encode_passed_environment(environ: "Mapping[bytes, bytes]") -> bytes:
 def connect_or_start(entry: ForwarderProcess) -> "tuple[sockets.socket, bytes]":
     """Return a connection to the daemon; with `--start`, start it if none listens."""
     environ = look_up_settings()
-    failures: list[bytes] = []
-    connection = try_folders(entry, environ, failures)
+    connection = try_folders(entry, environ)
     # A notification starts no daemon: it has 750 ms, and its loss does no harm.
     if connection is None and entry.starts and entry.kind != "notify":
         if not has_started(entry):
-            raise NoAnswerError("not_started", b", ".join(failures))
-        failures.clear()
-        connection = try_folders(entry, environ, failures)
+            raise NoAnswerError("not_started")
+        connection = try_folders(entry, environ)
     if connection is None:
-        raise NoAnswerError("no_daemon", b", ".join(failures))
+        raise NoAnswerError("no_daemon")
     return connection
 
 
-def try_folders(
-    entry: ForwarderProcess, environ: "dict[str, str]", failures: "list[bytes]"
-) -> "tuple[sockets.socket, bytes] | None":
+def try_folders(entry: ForwarderProcess, environ: "dict[str, str]") -> "tuple[sockets.socket, bytes] | None":
     for folder in list_candidate_dirs(entry.runtime_dir, environ):
-        if (connection := attempt_connection(entry, folder, failures)) is not None:
+        if (connection := attempt_connection(entry, folder)) is not None:
             return connection
     return None
 
 
-def attempt_connection(
-    entry: ForwarderProcess, folder: str, failures: "list[bytes]"
-) -> "tuple[sockets.socket, bytes] | None":
+def attempt_connection(entry: ForwarderProcess, folder: str) -> "tuple[sockets.socket, bytes] | None":
     path = encode_text(f"{folder.rstrip('/')}/{AGENT_SOCKET}")
     socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         limit_silence(socket)
         connect_socket(socket, path, entry.daemon_uid)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError):
         socket.close()
-        failures.append(path + b": " + encode_reason(error))
         return None
     return socket, path
 
@@ -350,10 +345,10 @@ def receive_response(entry: ForwarderProcess, socket: "sockets.socket", path: by
         except BlockingIOError:
             check_alive(entry, path)
             continue
-        except OSError as error:
-            raise NoAnswerError("hung_up", path + b": " + encode_reason(error)) from None
+        except OSError:
+            chunk = b""
         if not chunk:
-            raise NoAnswerError("hung_up", path)
+            raise NoAnswerError("hung_up")
         received += chunk
     if end > MAX_FRAME:
         raise NoAnswerError("long")
@@ -367,12 +362,12 @@ def check_alive(entry: ForwarderProcess, path: bytes) -> None:
         limit_silence(probe)
         connect_socket(probe, path, entry.daemon_uid)
     except OSError:
-        raise NoAnswerError("silent", path) from None
+        raise NoAnswerError("silent") from None
     try:
         probe.send(PING)
         probe.recv(1)
     except BlockingIOError:
-        raise NoAnswerError("silent", path) from None
+        raise NoAnswerError("silent") from None
     except OSError:
         return  # it reset the connection
     finally:
@@ -388,9 +383,9 @@ def read_entry_reply(entry: ForwarderProcess, line: bytes) -> "tuple[int, bytes,
         text = line.decode()
         if text.startswith(ERRORS):
             raise NoAnswerError("error", decode_message_text(text))
-        begin = len(RESULT)
+        begin = len(REPLY)
         code = text[begin : begin + 1]
-        if not text.startswith(RESULT) or code not in ("0", "2"):
+        if not text.startswith(REPLY) or code not in ("0", "2"):
             raise NoAnswerError("rubbish")
         stdout, end = find_string_after(text, begin + 1, ',"stdout":"')
         stderr, end = find_string_after(text, end, ',"stderr":"')

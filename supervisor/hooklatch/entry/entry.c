@@ -33,6 +33,7 @@ extern char **environ;
 
 enum { MAX_NAME = 100, MAX_DETAIL = 1000, MAX_POINTER = 4096, MAX_FOLDERS = 4, ROOT = 0 };
 enum kind { GATE, CONTEXT, NOTIFY };
+enum reader { MODEL, PERSON, RESULT, PROMPTER }; /* of a reason, in the order of `befores`; from 1 on in a form */
 
 static const char result_head[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"exit_code\":";
 static const char *const error_heads[] = {
@@ -99,18 +100,25 @@ static void put(struct line *line, const char *text) {
 
 static void put_detail(struct line *line, const char *detail, size_t size) {
     if (size == 0) return;
-    put(line, " (");
+    put(line, ": ");
     for (size_t i = 0; i < size && i < MAX_DETAIL; i++) {
         unsigned char byte = (unsigned char)detail[i];
         put_byte(line, byte >= 32 && byte < 127 ? detail[i] : '?');
     }
-    put(line, ")");
 }
 
-static void put_reason(struct line *line, enum why why, const char *detail, size_t size) {
-    put(line, BEFORE);
-    put(line, words[why]);
+static bool is_prompt(void) {
+    for (size_t i = 0; i < COUNT(prompts); i++)
+        if (strcmp(prompts[i], entry.event) == 0) return true;
+    return false;
+}
+
+/* Put why there is no decision, as a reader is told it. */
+static void put_reason(struct line *line, enum reader reader, enum why why, const char *detail, size_t size) {
+    if (reader == PERSON && is_prompt()) reader = PROMPTER;
+    put(line, befores[why][reader]);
     put_detail(line, detail, size);
+    put(line, afters[why][reader]);
 }
 
 /* Write the rest of the answer, and exit; `fault` is why standard output could not be written, if it could not. */
@@ -124,7 +132,7 @@ static void end_with(int fault, int code, const char *err, size_t err_size) {
         if (entry.kind == GATE) {
             const char *why = strerror(fault);
             complaint.size = 0;
-            put_reason(&complaint, WHY_OUTPUT, why, strlen(why));
+            put_reason(&complaint, MODEL, WHY_OUTPUT, why, strlen(why));
             put(&complaint, "\n");
             err = complaint.at;
             err_size = complaint.size;
@@ -142,8 +150,12 @@ static void leave(int code, const char *out, size_t out_size, const char *err, s
     end_with(write_all(STDOUT_FILENO, out, out_size), code, err, err_size);
 }
 
-static void leave_silent(void) __attribute__((noreturn));
-static void leave_silent(void) {
+/* Leave without a decision; a session that begins hears here that nobody `is_there`. */
+static void leave_silent(bool is_there) __attribute__((noreturn));
+static void leave_silent(bool is_there) {
+    for (size_t i = 0; i < COUNT(notices) && !is_there; i++)
+        if (strcmp(notices[i].host, entry.host) == 0 && strcmp(notices[i].event, entry.event) == 0)
+            leave(0, notices[i].said, strlen(notices[i].said), "", 0);
     for (size_t i = 0; i < COUNT(silences); i++)
         if (strcmp(silences[i].host, entry.host) == 0) leave(0, silences[i].said, strlen(silences[i].said), "", 0);
     leave(0, "", 0, "", 0);
@@ -179,20 +191,28 @@ static void fail_with(enum why why, const char *detail, size_t size) __attribute
 static void fail_with(enum why why, const char *detail, size_t size) {
     static struct line reason, said;
     is_leaving = 1;
-    if (entry.kind != GATE) leave_silent();
-    put_reason(&reason, why, detail, size);
+    bool is_there = true;
+    for (size_t i = 0; i < COUNT(unreached); i++) is_there &= unreached[i] != why;
+    if (entry.kind != GATE) leave_silent(is_there || (entry.kind == NOTIFY && entry.starts)); /* by the first gate */
     if (shaped_by >= 0) {
-        put(&said, WITHHELD);
+        put_reason(&reason, RESULT, why, detail, size);
         put_quoted(&said, &reason);
         end_with(write_shaped(&said), 0, "", 0);
     }
     for (size_t i = 0; i < COUNT(forms); i++) {
         if (strcmp(forms[i].host, entry.host) != 0 || strcmp(forms[i].event, entry.event) != 0) continue;
-        put(&said, forms[i].before);
-        put_quoted(&said, &reason);
-        put(&said, forms[i].after);
+        for (const char *at = forms[i].form; *at != '\0'; at++) {
+            if (*at > RESULT + 1) {
+                put_byte(&said, *at);
+                continue;
+            }
+            reason.size = 0;
+            put_reason(&reason, (enum reader)(*at - 1), why, detail, size);
+            put_quoted(&said, &reason);
+        }
         leave(0, said.at, said.size, "", 0);
     }
+    put_reason(&reason, is_prompt() ? PERSON : MODEL, why, detail, size);
     put(&reason, "\n");
     leave(BLOCK, "", 0, reason.at, reason.size);
 }
@@ -467,7 +487,7 @@ static void read_words(int count, char **given, struct bytes *problem) {
             entry.event = word;
         }
     }
-    entry.limit = entry.kind == NOTIFY ? NOTICE : milliseconds(waits);
+    entry.limit = entry.kind == NOTIFY ? HANDOVER : milliseconds(waits);
     if (problem->size == 0 && names < 2)
         add_text(problem, "expected HOST EVENT --kind gate|context|notify --wait SECONDS");
     if (problem->size == 0 && entry.limit == 0) add_text(problem, "--wait needs seconds, up to 999999.999");
@@ -594,54 +614,39 @@ static int new_socket(void) {
     return fd;
 }
 
-/* Connect to where this user, root or the user that was named listens; `path` fits.  Return NULL, or why it is not.
+/* Connect to where this user, root or the user that was named listens; `path` fits.  Return whether that is done.
  * The only connect here, as credentials.connect is in Python: nothing is sent before the kernel has said who listens. */
-static const char *connect_to(int fd, const char *path) {
+static bool connect_to(int fd, const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, path, strlen(path) + 1);
     while (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno != EISCONN)
-        if (errno != EINTR) return strerror(errno);
+        if (errno != EINTR) return false;
     struct ucred peer;
     socklen_t size = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) return strerror(errno);
-    if (peer.uid == ROOT || peer.uid == geteuid() || peer.uid == entry.daemon_uid) return NULL;
-    static char other[MAX_DETAIL];
-    const struct passwd *user = user_of(peer.uid);
-    if (user != NULL)
-        (void)snprintf(other, sizeof other, "another user listens there: %s (%u)", user->pw_name, peer.uid);
-    else
-        (void)snprintf(other, sizeof other, "another user listens there: %u", peer.uid);
-    return other;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) return false;
+    return peer.uid == ROOT || peer.uid == geteuid() || peer.uid == entry.daemon_uid;
 }
 
-/* Return a socket that is connected, or -1 and append to `failures` why. */
-static int attempt(const char *folder, struct bytes *failures, char **path) {
+/* Return a socket that is connected, or -1. */
+static int attempt(const char *folder, char **path) {
     *path = joined(folder, AGENT_SOCKET);
-    const char *fault = "AF_UNIX path too long";
     int fd = new_socket();
-    if (strlen(*path) <= PATH_LIMIT) {
-        fault = connect_to(fd, *path);
-        if (fault == NULL) return fd;
-    }
+    if (strlen(*path) <= PATH_LIMIT && connect_to(fd, *path)) return fd;
     (void)close(fd);
-    if (failures->size > 0) add_text(failures, ", ");
-    add_text(failures, *path);
-    add_text(failures, ": ");
-    add_text(failures, fault);
     return -1;
 }
 
-static int try_folders(struct bytes *failures, char **path) {
+static int try_folders(char **path) {
     const char *folders[MAX_FOLDERS];
     size_t count = runtime_dirs(folders);
     for (size_t i = 0; i < count; i++) {
-        int fd = attempt(folders[i], failures, path);
+        int fd = attempt(folders[i], path);
         if (fd >= 0) return fd;
     }
     const char *pointed = pointed_dir();
     for (size_t i = 0; i < count; i++)
         if (strcmp(pointed, folders[i]) == 0) return -1;
-    return *pointed != '\0' ? attempt(pointed, failures, path) : -1;
+    return *pointed != '\0' ? attempt(pointed, path) : -1;
 }
 
 static bool is_handed(const char *pair) {
@@ -695,14 +700,12 @@ static bool has_started(void) {
 
 /* Return a connection to the daemon; start it if nobody listens and that is wanted. */
 static int connected(char **path) {
-    struct bytes failures = {0};
-    int fd = try_folders(&failures, path);
+    int fd = try_folders(path);
     if (fd < 0 && entry.starts && entry.kind != NOTIFY) {
-        if (!has_started()) fail_with(WHY_NOT_STARTED, failures.at, failures.size);
-        failures.size = 0;
-        fd = try_folders(&failures, path);
+        if (!has_started()) fail(WHY_NOT_STARTED);
+        fd = try_folders(path);
     }
-    if (fd < 0) fail_with(WHY_NO_DAEMON, failures.at, failures.size);
+    if (fd < 0) fail(WHY_NO_DAEMON);
     return fd;
 }
 
@@ -710,13 +713,13 @@ static int connected(char **path) {
 static void check_alive(const char *path) {
     int fd = new_socket();
     char byte;
-    if (connect_to(fd, path) != NULL) fail_text(WHY_SILENT, path);
+    if (!connect_to(fd, path)) fail(WHY_SILENT);
     while (send(fd, ping, sizeof ping - 1, MSG_NOSIGNAL) < 0) {
-        if (errno == EAGAIN || errno == EWOULDBLOCK) fail_text(WHY_SILENT, path);
+        if (errno == EAGAIN || errno == EWOULDBLOCK) fail(WHY_SILENT);
         if (errno != EINTR) goto reacted; /* it reset the connection */
     }
     while (recv(fd, &byte, 1, 0) < 0) {
-        if (errno == EAGAIN || errno == EWOULDBLOCK) fail_text(WHY_SILENT, path);
+        if (errno == EAGAIN || errno == EWOULDBLOCK) fail(WHY_SILENT);
         if (errno != EINTR) goto reacted;
     }
 reacted:
@@ -747,15 +750,7 @@ static struct bytes receive_line(int fd, const char *path) {
             check_alive(path);
             continue;
         }
-        if (got < 0) {
-            struct bytes detail = {0};
-            const char *fault = strerror(errno);
-            add_text(&detail, path);
-            add_text(&detail, ": ");
-            add_text(&detail, fault);
-            fail_with(WHY_HUNG_UP, detail.at, detail.size);
-        }
-        if (got == 0) fail_text(WHY_HUNG_UP, path);
+        if (got <= 0) fail(WHY_HUNG_UP);
         char *end = memchr(received.at + received.size, '\n', (size_t)got);
         received.size += (size_t)got;
         if (end == NULL) continue;
@@ -946,6 +941,6 @@ int main(int count, char **given) {
     struct bytes document = read_input();
     prepare_shape(&document);
     struct bytes line = ask(&document, &begin);
-    if (entry.kind == NOTIFY) leave_silent();
+    if (entry.kind == NOTIFY) leave_silent(true);
     pass_on(&line);
 }

@@ -19,7 +19,8 @@ def main(words: list[str]) -> int:
 
         return run_entry(words)
     except BaseException as error:
-        text = f"hooklatch: refused: the forwarder cannot run ({type(error).__name__}: {error})\n"
+        why = f"{type(error).__name__}: {error}"
+        text = f"Not run: hooklatch's entry in this agent cannot run: {why}. Stop, and tell the user.\n"
         try:
             posix.write(2, text.encode(errors="backslashreplace"))
         except OSError:
@@ -30,9 +31,9 @@ def main(words: list[str]) -> int:
 def make_importable(package: str) -> None:
     # Empty packages instead of the real ones: under `python -I -S FILE` nothing can be imported by name, and imports of
     # an `__init__.py` must not slow down or break a guard.
-    for name, folder in (("hooklatch", package), ("hooklatch.entry", f"{package}/entry")):
+    for name in ("hooklatch", "hooklatch.core", "hooklatch.entry"):
         module = type(sys)(name)
-        module.__path__ = [folder]
+        module.__path__ = [package + name.removeprefix("hooklatch").replace(".", "/")]
         sys.modules[name] = module
 
 

@@ -29,7 +29,7 @@ import h11
 import trio
 
 from hooklatch.entry.asking import ForwarderProcess, NoAnswerError, read_entry_reply, request_answer
-from hooklatch.entry.refusals import MAX_FRAME, RESULTS, make_failure_output
+from hooklatch.entry.refusals import MAX_FRAME, MODEL, PERSON, PROMPTS, RESULTS, make_reason
 from hooklatch.hosts.find import find_host
 from hooklatch.threads import in_thread
 
@@ -158,13 +158,14 @@ def ask_daemon(entry: ForwarderProcess, document: bytes, environ: dict[bytes, by
 
 
 def make_refused_reply(refusal: HttpRefusedError) -> Reply:
-    return refusal.status, "text/plain; charset=utf-8", f"hooklatch: refused: {refusal}\n"
+    return refusal.status, "text/plain; charset=utf-8", f"Not run: hooklatch refused the request: {refusal}\n"
 
 
 def make_failed_reply(status: int, entry: ForwarderProcess, cause: str, detail: bytes = b"") -> Reply:
     if (HOST, entry.event) in RESULTS:  # a status that blocks elsewhere leaves the result there
         return 200, "application/json", entry.make_outputs(cause, detail)[1].decode()
-    return status, "text/plain; charset=utf-8", make_failure_output(HOST, "", "gate", cause, detail)[2].decode()
+    reason = make_reason(cause, detail, PERSON if entry.event in PROMPTS else MODEL, entry.event)
+    return status, "text/plain; charset=utf-8", f"{reason.decode()}\n"
 
 
 # -- http ----------------------------------------------------------------------------------------------------------
@@ -244,7 +245,7 @@ class Client:
             except HttpRefusedError as refusal:
                 reply = make_refused_reply(refusal)
             except h11.RemoteProtocolError as error:
-                reply = error.error_status_hint, "text/plain; charset=utf-8", f"hooklatch: refused: {error}\n"
+                reply = make_refused_reply(HttpRefusedError(error.error_status_hint, str(error)))
             if reply is None:
                 return
             with trio.fail_after(TIMELY):

@@ -2,17 +2,29 @@
 
 A gate is refused by exit code 2 with a text on standard error, which every host that was measured honours.  `FORMS` are
 the events where a host does not, and `SILENCES` the hosts that need a document where others need nothing.  This module
-imports nothing: an agent waits for it.
+imports little: an agent waits for it.
 """
+
+from hooklatch.core.refusal_texts import (
+    DOCTOR,
+    NOT_RUN,
+    NOTICE,
+    START,
+    STATUS,
+    TOLD,
+    frame_for_model,
+    frame_for_person,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
 __all__ = [
-    "BEFORE", "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "MAX_FRAME", "NOTICE",
-    "PATH_LIMIT", "REFUSED", "RESULTS", "SILENCE", "SILENCES", "VARIABLES", "WITHHELD", "WORDS",
-    "make_failure_output", "make_ascii_detail", "make_reason", "quote_json_text",
+    "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "HANDOVER", "MAX_FRAME", "MODEL", "NOTICES",
+    "PATH_LIMIT", "PERSON", "PROMPTS", "REFUSED", "RESULT", "RESULTS", "SILENCE", "SILENCES", "UNREACHED",
+    "VARIABLES", "WITHHELD", "WORDS", "make_failure_output", "make_ascii_detail", "make_reason", "frame_reason",
+    "quote_json_text",
 ]  # fmt: skip
 
 BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it continues
@@ -20,7 +32,7 @@ MAX_FRAME: "Final" = 9 * 2**20  # bytes; the protocol's limit for a line
 CHUNK: "Final" = 2**16  # the capacity of a pipe
 PATH_LIMIT: "Final" = 107  # bytes of a Unix socket's path (unix(7))
 SILENCE: "Final" = 5  # seconds without progress before the daemon is pinged, and the time limit of the ping
-NOTICE: "Final" = 750  # milliseconds to hand over an event whose decision has no effect
+HANDOVER: "Final" = 750  # milliseconds to hand over an event whose decision has no effect
 
 # The variables in which a host names its project, for hooklatch.hosts; they are passed on to the daemon.
 VARIABLES: "Final" = (
@@ -36,28 +48,52 @@ VARIABLES: "Final" = (
 HANDED: "Final" = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV")
 HANDED_PREFIXES: "Final" = ("LC_", "XDG_", "HOOKLATCH_")
 
-_DIALOG: "Final" = (
-    '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny","message":"',
-    '"}}}\n',
-)
+# By host and event: what is on standard output, with exit code 0, around the reason as a reader is told it.
+MODEL, PERSON, RESULT = "\x01", "\x02", "\x03"  # RESULT: to the model, in place of what a tool gave
 WITHHELD: "Final" = "withheld by hooklatch: "
-# By host and event: the text on standard output before and after the reason, with exit code 0.
+_PERMISSION = (
+    '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"\x01"}'
+)
+_DIALOG = (
+    '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny","message":"\x01"}}}\n'
+)
+_PROMPT = '{"decision":"block","reason":"\x02"}\n'
 FORMS: "Final" = {
+    # After exit code 2 it shows, and tells the model, the command line of the entry before each reason.
+    ("claude-code", "PreToolUse"): _PERMISSION + ',"systemMessage":"\x02"}\n',
+    ("claude-code", "UserPromptSubmit"): _PROMPT,
     ("claude-code", "PermissionRequest"): _DIALOG,  # it ignores exit code 2
-    ("codex", "PermissionRequest"): _DIALOG,
     # Where its result has no shape that is known, Claude Code reads no other: then the run ends before the model reads.
-    ("claude-code", "PostToolUse"): ('{"continue":false,"stopReason":"' + WITHHELD, '"}\n'),
-    ("codex", "PostToolUse"): ('{"decision":"block","reason":"' + WITHHELD, '"}\n'),
-    ("gemini", "AfterTool"): ('{"decision":"deny","reason":"' + WITHHELD, '"}\n'),
-    ("cursor", "postToolUse"): (
-        '{"updated_mcp_tool_output":{"content":[{"type":"text","text":"' + WITHHELD,
-        '"}]}}\n',
-    ),
-    ("codex", "PreCompact"): ('{"continue":false,"stopReason":"', '"}\n'),
+    ("claude-code", "PostToolUse"): '{"continue":false,"stopReason":"\x03"}\n',
+    ("codex", "PermissionRequest"): _DIALOG,
+    ("codex", "PostToolUse"): '{"decision":"block","reason":"\x03"}\n',
+    ("codex", "PreCompact"): '{"continue":false,"stopReason":"\x01"}\n',
+    # It shows nothing of exit code 2 but that a hook has failed.
+    ("gemini", "BeforeTool"): '{"decision":"deny","reason":"\x01","systemMessage":"\x02"}\n',
+    ("gemini", "BeforeAgent"): '{"decision":"deny","reason":"\x02"}\n',
+    ("gemini", "AfterTool"): '{"decision":"deny","reason":"\x03"}\n',
+    ("cursor", "postToolUse"): '{"updated_mcp_tool_output":{"content":[{"type":"text","text":"\x03"}]}}\n',
+    ("opencode", "tool.execute.before"): '{"verdict":"deny","reason":"\x01","person":"\x02"}\n',
+    ("opencode", "tool.execute.after"): '{"verdict":"deny","reason":"\x03"}\n',
     ("qwen", "PermissionRequest"): _DIALOG,
     # It blocks after exit code 2 too, but shows no reason.
-    ("copilot", "preToolUse"): ('{"permissionDecision":"deny","permissionDecisionReason":"', '"}\n'),
+    ("copilot", "preToolUse"): '{"permissionDecision":"deny","permissionDecisionReason":"\x01"}\n',
 }
+# By host and event: what a session that begins without a daemon hears.  Three show a person nothing.
+_LINE, _FOR_MODEL = f'{NOTICE}Run: {START}"}}', f'{NOTICE}Tell the user to run: {START}"}}'
+_SHOWN = f'{{"systemMessage":"{_LINE}\n'
+NOTICES: "Final" = {
+    ("claude-code", "SessionStart"): _SHOWN,
+    ("codex", "SessionStart"): _SHOWN,
+    ("gemini", "SessionStart"): _SHOWN,
+    ("qwen", "SessionStart"): (
+        f'{{"hookSpecificOutput":{{"hookEventName":"SessionStart","additionalContext":"{_FOR_MODEL}}}\n'
+    ),
+    ("copilot", "sessionStart"): f'{{"additionalContext":"{_FOR_MODEL}\n',
+    ("cursor", "sessionStart"): f'{{"additional_context":"{_FOR_MODEL}\n',
+    ("opencode", "session.created"): f'{{"person":"{_LINE}\n',
+}
+UNREACHED: "Final" = ("no_daemon", "not_started", "silent")  # the causes of a notice
 # By host and event: the text around another result, which is in the shape of the one in the document, with the reason.
 RESULTS: "Final" = {
     ("claude-code", "PostToolUse"): (
@@ -65,33 +101,37 @@ RESULTS: "Final" = {
     ),
 }  # fmt: skip
 # The output for these hosts where others get none: they parse it in any case.
-SILENCES: "Final" = {"cursor": "{}\n", "gemini": "{}\n"}
+SILENCES: "Final" = {"cursor": "{}\n", "gemini": "{}\n", "opencode": "{}\n"}
 
 # The user's own agents, which get the decision beside exit code 2.  With other hosts a document could undo the refusal.
 DOCUMENTED: "Final" = ("generic",)
 
-# The reasons why there is no decision, by cause.  A detail in brackets follows.
+# The prompts of all hosts: a person reads in place of a model why one is refused.
+PROMPTS: "Final" = (
+    "UserPromptSubmit", "UserPromptExpansion", "BeforeAgent", "beforeSubmitPrompt", "user_prompt_submit",
+)  # fmt: skip
+# By cause: why there is no decision, and the command by which a person finds out more; paths are for that command.
+_HERE = "{its} entry in this agent "
 WORDS: "Final" = {
-    "usage": "the command line of this hook is wrong; install hooklatch for this agent again",
-    "terminal": "standard input is a terminal; an agent starts this command",
-    "unread": "standard input cannot be read",
-    "huge": "the event is too large for one line of the protocol",
-    "encoding": "the event is not UTF-8",
-    "variable": "a variable of the environment is not UTF-8",
-    "no_daemon": "no hooklatch daemon listens; start it with: hooklatch serve --detach",
-    "not_started": "the hooklatch daemon could not be started; see: hooklatch doctor",
-    "hung_up": "the hooklatch daemon hung up before it had answered",
-    "silent": "the hooklatch daemon is silent, even to a ping; see: hooklatch doctor",
-    "late": "there was no answer in time",
-    "ended": "the agent ended this hook before there was an answer",
-    "error": "the hooklatch daemon answered with an error",
-    "rubbish": "the hooklatch daemon's answer cannot be read",
-    "long": "the hooklatch daemon's answer is too long",
-    "output": "the answer cannot be written",
-    "bug": "the forwarder itself failed",
+    "usage": (_HERE + "has a wrong command line, so hooklatch has to be installed again", DOCTOR),
+    "terminal": (_HERE + "was started at a terminal, and not by the agent", DOCTOR),
+    "unread": (_HERE + "cannot read what the agent sends", DOCTOR),
+    "huge": ("the event is too large for {it}", STATUS),
+    "encoding": ("the event is not UTF-8", STATUS),
+    "variable": ("a variable of the environment is not UTF-8", STATUS),
+    "no_daemon": (TOLD["no_daemon"], START),
+    "not_started": ("{it} could not be started", DOCTOR),
+    "hung_up": ("{its} daemon ended before it had answered", STATUS),
+    "silent": ("{its} daemon is silent, even to a ping", DOCTOR),
+    "late": ("{it} gave no answer in time", STATUS),
+    "ended": ("the agent ended this hook before {it} had answered", STATUS),
+    "error": ("{its} daemon answered with an error", DOCTOR),
+    "rubbish": ("the answer of {its} daemon cannot be read", DOCTOR),
+    "long": ("the answer of {its} daemon is too long", DOCTOR),
+    "output": ("the answer cannot be written", DOCTOR),
+    "bug": (_HERE + "failed", DOCTOR),
 }
-BEFORE: "Final" = "hooklatch: refused: "
-REFUSED: "Final" = "hooklatch: refused\n"  # where the daemon refuses without a text: some hosts go on if there is none
+REFUSED: "Final" = f"{NOT_RUN}hooklatch refused it\n"  # where the daemon gives no text: some hosts go on without one
 
 _CONTROLS = bytes(range(32))
 
@@ -101,20 +141,34 @@ def make_failure_output(
 ) -> "tuple[int, bytes, bytes]":
     """Return exit code, standard output and standard error for an event without a decision.
 
-    `cause` is a key of `WORDS`.  Only a gate is refused; an unknown kind counts as a gate.
+    `cause` is a key of `WORDS`, or "" where no decision is waited for.  Only a gate is refused; an unknown kind
+    counts as a gate.
     """
     if kind in ("context", "notify"):
-        return 0, SILENCES.get(host, "").encode(), b""
-    text = make_reason(cause, detail)
+        notice = NOTICES.get((host, event)) if cause in UNREACHED else None
+        return 0, (notice or SILENCES.get(host, "")).encode(), b""
     form = FORMS.get((host, event))
     if form is None:
-        return BLOCK, b"", text + b"\n"
-    return 0, form[0].encode() + quote_json_text(text) + form[1].encode(), b""
+        return BLOCK, b"", make_reason(cause, detail, PERSON if event in PROMPTS else MODEL, event) + b"\n"
+    document = form.encode()
+    for reader in (MODEL, PERSON, RESULT):
+        document = document.replace(reader.encode(), quote_json_text(make_reason(cause, detail, reader, event)))
+    return 0, document, b""
 
 
-def make_reason(cause: str, detail: bytes) -> bytes:
-    """Return why there is no decision."""
-    return BEFORE.encode() + WORDS[cause].encode() + (b" (" + make_ascii_detail(detail) + b")" if detail else b"")
+def make_reason(cause: str, detail: bytes, reader: str, event: str = "") -> bytes:
+    """Return why there is no decision, for MODEL, PERSON or RESULT."""
+    before, after = frame_reason(cause, reader, event)
+    return before.encode() + (b": " + make_ascii_detail(detail) if detail else b"") + after.encode()
+
+
+def frame_reason(cause: str, reader: str, event: str = "") -> "tuple[str, str]":
+    """Return the text before and after the detail."""
+    what, command = WORDS[cause]
+    if reader == PERSON:
+        return frame_for_person(what, command, "user_prompt_submit" if event in PROMPTS else "")
+    before, after = frame_for_model(what, command)
+    return (WITHHELD + before.removeprefix(NOT_RUN) if reader == RESULT else before), after
 
 
 def make_ascii_detail(text: bytes) -> bytes:

@@ -90,6 +90,7 @@ class ClaudeCode(Host):
     events: ClassVar[Mapping[str, HostEventSpec]] = rename_keys(EVENTS)
     envelope_keys: ClassVar[Mapping[str, tuple[str, ...]]] = make_envelope_keys(turn="prompt_id")
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "prompt_id", "effort")
+    shown_verdicts: ClassVar[frozenset[str]] = frozenset({"ask", "halt"})  # its dialog has the question
     # A class variable, since several programs use Claude Code's forms with other limits.
     context_limit: ClassVar[int] = CONTEXT_LIMIT
 
@@ -138,8 +139,7 @@ class ClaudeCode(Host):
         output = super().express(native, decision, after)
         if native.spec.after is None or not decision.warnings:
             return output
-        lines = [json.loads(output.stdout or "{}").get("systemMessage", "")]
-        lines += [f"hooklatch: {warning}" for warning in decision.warnings]
+        lines = [json.loads(output.stdout or "{}").get("systemMessage", ""), self.make_person_text(native, decision)]
         return add_to_output(output, systemMessage="\n".join(filter(None, lines)))
 
     def withhold(self, response: object, text: str) -> object:
@@ -187,8 +187,8 @@ class ClaudeCode(Host):
             specific["additionalContext"] = for_model
         if specific:
             answer["hookSpecificOutput"] = {"hookEventName": name, **specific}
-        if decision.warnings:
-            answer["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
+        if for_person := self.make_person_text(native, decision):
+            answer["systemMessage"] = for_person
         return HookOutput(stdout=encode_document(answer))
 
 

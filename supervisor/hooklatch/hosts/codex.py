@@ -100,7 +100,7 @@ class Codex(Host):
         elif "context" in can and (for_model := format_model_text(decision)):
             answer = build_specific_output(name, additionalContext=for_model)
         if decision.warnings and not native.is_gate and verdict != "halt":
-            answer["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
+            answer["systemMessage"] = self.make_person_text(native, decision)
         return HookOutput(stdout=encode_document(answer))
 
 

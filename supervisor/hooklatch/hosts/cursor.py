@@ -14,7 +14,7 @@ import msgspec
 
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.tools import find_tool_kind_by_name
-from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text
+from hooklatch.hosts.fitting import decode_patch, explain_decision, explain_to_person, format_model_text
 from hooklatch.hosts.host import (
     HookOutput,
     Host,
@@ -144,13 +144,12 @@ class CursorHost(Host):
             if native.name == "beforeSubmitPrompt":
                 answer = {"continue": False, "user_message": text}
             else:
-                answer = {"permission": "deny", "user_message": text, "agent_message": text}
+                answer = {"permission": "deny", "user_message": explain_to_person(decision), "agent_message": text}
         elif native.is_gate:
             if verdict != "pass":
                 answer = {"permission": verdict}
-                answer |= (
-                    {"user_message": reason, "agent_message": reason} if (reason := explain_decision(decision)) else {}
-                )
+                if text:
+                    answer |= {"user_message": explain_to_person(decision) or text, "agent_message": text}
             if "tool_input" in (patch := decode_patch(decision)):
                 answer["updated_input"] = patch["tool_input"]
         elif decision.resume is not None and "resume" in can and verdict == "pass":

@@ -10,12 +10,15 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from hooklatch.core.messages import FireDecision
+from hooklatch.core.refusal_texts import ASKED, RULE, STATUS, UNJUDGED, frame_for_model, tell_model, tell_person
+from hooklatch.core.text import escape_text
 
 __all__ = [
-    "HostVerdicts", "explain_decision", "fit_decision", "format_model_text", "decode_patch", "turn_into_deny",
-    "add_warning",
+    "HostVerdicts", "explain_bug", "explain_decision", "explain_rule", "explain_to_person", "fit_decision",
+    "format_model_text", "decode_patch", "turn_into_deny", "add_warning",
 ]  # fmt: skip
 
+MAX_LINE: Final = 400  # characters of a line for a person: four of a narrow terminal
 VERDICTS: Final = frozenset({"pass", "allow", "deny", "ask", "halt"})
 
 
@@ -55,7 +58,7 @@ def _fit_to_gate(title: str, name: str, event: HostVerdicts, decision: FireDecis
             decision, f"{title} cannot end the run at {name}, so this was blocked and the run goes on"
         )
     if decision.verdict == "ask" and "ask" not in enforced:
-        return turn_into_deny(decision, f"{title} cannot ask at {name}, so this was blocked")
+        return turn_into_deny(decision, f"{ASKED}{title} cannot ask for it at {name}")
     unknown = sorted(patch.keys() - event.patch)
     if unknown:
         return turn_into_deny(decision, f"{title} cannot change {', '.join(unknown)} at {name}, so this was blocked")
@@ -98,17 +101,27 @@ def decode_patch(decision: FireDecision) -> dict[str, Any]:
 
 
 def explain_decision(decision: FireDecision) -> str:
-    """Return the deciding hook and its reason as one text for model and person; never empty for a refusal."""
-    reason, cause = decision.reason or "", decision.cause or ""
-    hook_name = "/".join([part for part in (decision.layer, decision.hook) if part])
+    """Return the deciding hook and its reason as a text for the model; never empty for a refusal."""
     if decision.verdict in ("pass", "allow"):
-        return reason
-    if cause in ("", "policy"):
-        decider = f"hooklatch hook {hook_name!r}" if hook_name else "hooklatch"
-        return f"{reason} ({decider})" if reason else f"refused by {decider}"
-    record = f" (hooklatch log --decision {decision.decision_id})" if decision.decision_id else ""
-    prefix = f"hook {hook_name!r}: " if hook_name and hook_name not in reason else ""
-    return f"hooklatch: {prefix}{reason or 'refused'} ({cause}){record}"
+        return decision.reason or ""
+    return escape_text(tell_model(decision), kept="\n\t")
+
+
+def explain_rule(decision: FireDecision) -> FireDecision:
+    """Return the first refusal of a session, with whose rule it is."""
+    return msgspec.structs.replace(decision, reason=f"{decision.reason or ''}{RULE}")
+
+
+def explain_bug(reason: str) -> str:
+    """Return the text of a refusal where not even an adapter could word it."""
+    before, after = frame_for_model(UNJUDGED, STATUS)
+    return f"{before}: {reason}{after}"
+
+
+def explain_to_person(decision: FireDecision) -> str:
+    """Return why something is refused, or is asked, in one line for the person; "" for any other decision."""
+    line = escape_text(" ".join(tell_person(decision).split()))
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
 
 
 def format_model_text(decision: FireDecision) -> str:

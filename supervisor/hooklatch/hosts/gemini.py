@@ -57,6 +57,7 @@ class Gemini(Host):
     events = EVENTS
     envelope_keys = make_envelope_keys(turn="")
     metadata_keys = ("transcript_path", "timestamp")
+    shown_verdicts = frozenset()  # its dialog has no question
     project_variables = ("GEMINI_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
     def make_fire(self, native: HostEvent) -> HostFire:
@@ -116,8 +117,8 @@ class Gemini(Host):
             specific["additionalContext"] = for_model
         if specific:
             answer["hookSpecificOutput"] = {"hookEventName": native.name, **specific}
-        if decision.warnings:
-            answer["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
+        if for_person := self.make_person_text(native, decision):
+            answer["systemMessage"] = for_person
         return HookOutput(stdout=encode_document(answer)) if answer else EMPTY_OUTPUT
 
     def silence(self, event: str | None) -> HookOutput:

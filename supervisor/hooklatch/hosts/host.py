@@ -26,8 +26,9 @@ import msgspec
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
+from hooklatch.core.refusal_texts import NOT_RUN
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
-from hooklatch.hosts.fitting import decode_patch, explain_decision, fit_decision
+from hooklatch.hosts.fitting import decode_patch, explain_decision, explain_to_person, fit_decision
 from hooklatch_worker.author.ambiguity import decode_checked
 
 __all__ = [
@@ -45,6 +46,7 @@ MARGIN: Final = 5.0  # seconds between our own deadline and the host's
 CONTEXT_WAIT: Final = 5.0  # seconds that an agent waits for text at an event that can refuse nothing
 FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 WITHHELD: Final = "withheld by hooklatch: "
+ABOUT_TOOLS: Final = ("pre_tool_use", "permission_request")  # at other gates the person reads the reason itself
 MARK: Final = b"\xef\xbb\xbf"  # a byte order mark; some programs on Windows write one
 
 
@@ -207,6 +209,8 @@ class Host:
     has_text_inputs: ClassVar[bool] = False  # whether it may send a tool's input as JSON in a string
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "model")
     project_variables: ClassVar[tuple[str, ...]] = ("CLAUDE_PROJECT_DIR",)
+    # The verdicts on tools whose reason it shows the person by itself, as it tells the model.
+    shown_verdicts: ClassVar[frozenset[str]] = frozenset({"deny", "ask", "halt"})
 
     # -- in ------------------------------------------------------------------------------------------------------
 
@@ -363,7 +367,7 @@ class Host:
             return self.render(native, decision)
         after, result = after or self.silence(native.name), cast("object", None)
         if decision.verdict != "pass":
-            text = WITHHELD + explain_decision(decision).removeprefix("hooklatch: ")
+            text = WITHHELD + explain_decision(decision).removeprefix(NOT_RUN)
             result = self.withhold(native.decode_value(self.find_result_key(native)), text)
         elif decision.patch:
             result = decode_patch(decision)["tool_response"]
@@ -391,11 +395,18 @@ class Host:
         """Return the host's form of a decision that it can express."""
         raise NotImplementedError
 
+    def make_person_text(self, native: HostEvent, decision: FireDecision) -> str:
+        """Return what the person is shown beside what the host shows by itself; "" where a call simply passes."""
+        is_shown = native.event not in ABOUT_TOOLS or decision.verdict in self.shown_verdicts
+        lines = [] if is_shown else [explain_to_person(decision)]
+        lines += [f"hooklatch: {each}" for each in decision.warnings if each not in (decision.reason or "")]
+        return "\n".join(filter(None, lines))
+
     def failure(self, event: str | None, cause: Cause, reason: str) -> HookOutput:
         """Return the host's form of a refusal on a gate, or on an unknown event; otherwise silence."""
         spec = self.events.get(event) if event is not None else None
         if event is None or spec is None:
-            return self.refusal(event, f"hooklatch: refused: {reason} ({cause})")
+            return self.refusal(event, explain_decision(make_denied_decision("", cause, reason)))
         if spec.kind != "gate":
             return self.silence(event)
         native, denial = HostEvent(name=event, spec=spec, fields={}), make_denied_decision(spec.event, cause, reason)

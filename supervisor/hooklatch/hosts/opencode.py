@@ -3,7 +3,8 @@
 The plugin sends the document that it was called with, and throws to refuse.  It is answered with one document:
 
     {"verdict": "pass"}                     continue; with "args" or "output", these replace the tool's own
-    {"verdict": "deny", "reason": "..."}    throw an error with this text, which the model reads in place of a result
+    {"verdict": "deny", "reason": "..."}    throw an error with this text, which the model reads in place of a result,
+                                            and show the person the text in "person", if there is one
     {}                                      at every event but these two
 
 At a gate, any other answer is a refusal, and so is none.
@@ -17,7 +18,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.core.messages import FireDecision
-from hooklatch.hosts.fitting import decode_patch, explain_decision
+from hooklatch.hosts.fitting import decode_patch, explain_decision, explain_to_person
 from hooklatch.hosts.host import (
     HookOutput,
     Host,
@@ -65,6 +66,7 @@ class OpenCode(Host):
     input_keys = ("args",)
     metadata_keys = ("worktree", "model", "agent")
     project_variables = ()
+    shown_verdicts = frozenset()  # a call that was refused looks like one that ran
 
     def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> HostEvent:
         native = super().read(event, document, environ)
@@ -98,7 +100,8 @@ class OpenCode(Host):
 
     def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
         if decision.verdict != "pass":
-            return HookOutput(stdout=encode_document({"verdict": "deny", "reason": result}))
+            texts = {"reason": result, "person": explain_to_person(decision)}
+            return HookOutput(stdout=encode_document({"verdict": "deny", **texts}))
         output = cast("object", result) if isinstance(result, dict) else {"output": print_result(result)}
         return HookOutput(stdout=encode_document({"verdict": "pass", "output": output}))
 
@@ -106,11 +109,8 @@ class OpenCode(Host):
         if not native.is_gate:
             return self.silence(native.name)
         if decision.verdict != "pass":
-            return HookOutput(
-                stdout=encode_document(
-                    {"verdict": "deny", "reason": explain_decision(decision) or "refused by hooklatch"}
-                )
-            )
+            texts = {"reason": explain_decision(decision), "person": self.make_person_text(native, decision)}
+            return HookOutput(stdout=encode_document({"verdict": "deny", **texts}))
         answer: dict[str, Any] = {"verdict": "pass"}
         if "tool_input" in (patch := decode_patch(decision)):
             answer["args"] = patch["tool_input"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from hooklatch.core.messages import FireDecision
+from hooklatch.core.refusal_texts import ASKED
 from hooklatch.hosts.claude_code import ClaudeCode, rename_keys
-from hooklatch.hosts.fitting import fit_decision
+from hooklatch.hosts.fitting import fit_decision, turn_into_deny
 from hooklatch.hosts.host import (
+    Host,
     HostEvent,
     make_context_event_spec,
     make_envelope_keys,
@@ -56,7 +58,11 @@ class Qwen(ClaudeCode):
     events = rename_keys(EVENTS) | TODOS
     envelope_keys = make_envelope_keys(turn="")
     metadata_keys = ("transcript_path", "permission_mode", "timestamp")
+    shown_verdicts = Host.shown_verdicts
     project_variables = ("QWEN_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
     def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
-        return fit_decision(self.title, native.name, native.spec, decision)
+        decision = fit_decision(self.title, native.name, native.spec, decision)
+        if decision.verdict == "ask" and native.decode_value("permission_mode") == "yolo":  # it refuses what is asked
+            return turn_into_deny(decision, f"{ASKED}{self.title} asks nobody in its YOLO mode")
+        return decision

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,20 @@ def test_a_dead_daemon_is_a_problem_for_each_program() -> None:
     (host,) = said["hosts"]
     assert (host["canary"], host["without_daemon"]) == ("refused, but not by the daemon", "refused")
     assert "DEAD: every tool call is refused, since no daemon answers" in whats(said)
+
+
+def test_a_call_that_only_claude_code_itself_blocks_did_not_go_through() -> None:
+    with new_place() as place, serving(place):
+        place.run("install", "claude-code", "--form", "python")
+        path = settings(place, "claude-code")
+        path.write_text(path.read_text().replace(sys.executable, "/gone/python"))
+        said = found(place)
+
+    (host,) = said["hosts"]
+    assert host["canary"] == "refused, but only by Claude Code itself"
+    assert host["without_daemon"] == "refused by Claude Code itself"
+    assert "DEAD: every tool call is refused, by Claude Code itself (onFailure)" in whats(said)
+    assert "went through" not in whats(said)
 
 
 @table(

@@ -75,7 +75,7 @@ async def test_the_gate_changes_what_is_read_and_the_watcher_is_told_what_ran(tm
     assert answers[0] == {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "watched"}}
     assert [shown(answer) for answer in answers[:2]] == [None, "redacted"]
     assert shown(answers[2]).startswith("withheld by hooklatch: not this (hooklatch hook")
-    assert "crash" in shown(answers[3])
+    assert "failed: RuntimeError" in shown(answers[3])
     assert "another shape" in shown(answers[4])
     assert (answers[5]["continue"], shown(answers[5])) == (False, "redacted")
     assert answers[1]["hookSpecificOutput"]["additionalContext"] == "watched"

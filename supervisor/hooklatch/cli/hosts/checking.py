@@ -401,7 +401,7 @@ def try_gate(check: SettingsFileCheck, layout: SettingsLayout, gate: InstalledHa
         check.canary = f"FAILED: {locate_error(error)}"
         check.add_finding(f"DEAD: the entry in {check.file} does not answer: {locate_error(error)}", again)
     else:
-        judge_canary(check, layout, done, nonce)
+        judge_canary(check, layout, gate, done, nonce)
     with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
         try:
             alone = run_host_program(
@@ -414,11 +414,21 @@ def try_gate(check: SettingsFileCheck, layout: SettingsLayout, gate: InstalledHa
     if is_refusal(layout.name, alone.exit_code, alone.stdout, alone.stderr):
         check.without_daemon = "refused"
         return
+    if is_blocked_by_host(gate, alone):
+        check.without_daemon = f"refused by {find_host(layout.name).title} itself"
+        return
     check.without_daemon = "NOT REFUSED"
     check.add_finding(f"DEAD: without a daemon a tool call would go on ({format_exit(alone)})", again)
 
 
-def judge_canary(check: SettingsFileCheck, layout: SettingsLayout, done: ProgramExit, nonce: str) -> None:
+def is_blocked_by_host(gate: InstalledHandler, done: ProgramExit) -> bool:
+    """Return whether the host itself blocks a call whose entry has failed like this, as Claude Code is told to."""
+    return gate.handler.get("onFailure") == "block" and done.exit_code not in (0, 2)
+
+
+def judge_canary(
+    check: SettingsFileCheck, layout: SettingsLayout, gate: InstalledHandler, done: ProgramExit, nonce: str
+) -> None:
     is_refused = is_refusal(layout.name, done.exit_code, done.stdout, done.stderr)
     if is_refused and nonce.encode() in done.stdout + done.stderr:
         check.canary = "refused by the daemon"
@@ -428,6 +438,14 @@ def judge_canary(check: SettingsFileCheck, layout: SettingsLayout, done: Program
             f"DEAD: every tool call is refused, since no daemon answers the entry in {check.file} "
             f"({format_exit(done)})",
             "hooklatch serve --detach; if it runs elsewhere, install again with --runtime-dir",
+        )
+    elif is_blocked_by_host(gate, done):
+        title = find_host(layout.name).title
+        check.canary = f"refused, but only by {title} itself"
+        check.add_finding(
+            f"DEAD: every tool call is refused, by {title} itself (onFailure), since the entry in {check.file} cannot "
+            f"run ({format_exit(done)})",
+            f"hooklatch install {layout.name}, then: hooklatch doctor",
         )
     else:
         check.canary = "NOT REFUSED"

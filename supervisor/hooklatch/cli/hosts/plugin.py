@@ -16,6 +16,7 @@ from typing import Final
 
 from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.programs import run_host_program
+from hooklatch.core.refusal_texts import DOCTOR, UNJUDGED, frame_for_model
 
 __all__ = [
     "is_plugin", "make_plugin", "NoRuntimeError", "TrialError", "list_plugin_commands", "rewrite_commands",
@@ -33,7 +34,8 @@ def is_plugin(data: bytes) -> bool:
 def make_plugin(commands: Mapping[str, Sequence[str]], limit: float) -> str:
     """Return the plugin; `commands` has the forwarder's command for each event, `limit` is the seconds for a gate."""
     lines = ",\n".join(f"  {json.dumps(event)}: {json.dumps(list(words))}" for event, words in commands.items())
-    return TEXT.replace("@COMMANDS@", f"{{\n{lines},\n}}").replace("@LIMIT@", str(round(limit * 1000)))
+    text = TEXT.replace("@COMMANDS@", f"{{\n{lines},\n}}").replace("@LIMIT@", str(round(limit * 1000)))
+    return text.replace("@UNJUDGED@", json.dumps(frame_for_model(UNJUDGED, DOCTOR)))
 
 
 TEXT: Final = """\
@@ -44,6 +46,10 @@ import { spawn } from "node:child_process"
 const COMMANDS = @COMMANDS@
 const LIMIT = @LIMIT@ // milliseconds until a gate without an answer is refused
 const MOST = 64 * 1024 * 1024 // bytes of an answer
+const UNJUDGED = @UNJUDGED@ // what a model reads before and after why there is no answer
+const SHOWN = 12000 // milliseconds that a person sees why a call was refused
+
+const refusal = (why) => new Error(`${UNJUDGED[0]}: ${why}${UNJUDGED[1]}`)
 
 // Start the entry for an event, and return what it prints.  An error: it could not be started, failed, or was late.
 function ask(event, document) {
@@ -56,7 +62,7 @@ function ask(event, document) {
     const fail = (text) => {
       clearTimeout(timer)
       child.kill("SIGKILL")
-      reject(new Error(`hooklatch: refused: ${text}`))
+      reject(text.startsWith("Not run: ") ? new Error(text) : refusal(text))
     }
     const timer = setTimeout(() => fail(`no answer within ${LIMIT / 1000} s`), LIMIT)
     child.on("error", (error) => fail(`the entry cannot be started: ${error.message}`))
@@ -72,8 +78,7 @@ function ask(event, document) {
     child.on("close", (code, signal) => {
       clearTimeout(timer)
       if (code === 0) resolve(Buffer.concat(pieces).toString("utf8"))
-      else fail(said.replace(/^hooklatch: refused: /, "").trim() ||
-        `the entry ended with ${signal ?? `exit code ${code}`}`)
+      else fail(said.trim() || `the entry ended with ${signal ?? `exit code ${code}`}`)
     })
     child.stdin.end(document)
   })
@@ -82,14 +87,32 @@ function ask(event, document) {
 // Return a document with nothing in it that JSON cannot hold.
 function written(event, document) {
   const text = JSON.stringify({ ...document, event })
-  if (typeof text !== "string") throw new Error("hooklatch: refused: the event cannot be written as JSON")
+  if (typeof text !== "string") throw refusal("the event cannot be written as JSON")
   return text
 }
 
-async function gate(event, document, output) {
-  const answer = JSON.parse(await ask(event, written(event, document)))
+function parsed(text) {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+// Show the person a line.  A call that was refused looks like one that ran, and no refusal may fail with its display.
+async function show(client, message) {
+  try {
+    await client?.tui?.showToast({ body: { title: "hooklatch", message, variant: "warning", duration: SHOWN } })
+  } catch {
+    return
+  }
+}
+
+async function gate(client, event, document, output) {
+  const answer = parsed(await ask(event, written(event, document)))
   if (answer === null || typeof answer !== "object" || answer.verdict !== "pass") {
-    throw new Error(answer?.reason || "hooklatch: refused: the answer is not a pass")
+    if (answer?.person) show(client, answer.person)
+    throw answer?.reason ? new Error(answer.reason) : refusal("the answer is not a pass")
   }
   if (answer.output !== undefined) return Object.assign(output, answer.output) // what the model reads of a result
   if (answer.args === undefined) return
@@ -98,34 +121,36 @@ async function gate(event, document, output) {
   Object.assign(output.args, answer.args)
 }
 
-function tell(event, document) {
+// Nobody waits, and nothing can be refused.
+async function tell(client, event, document) {
   if (!COMMANDS[event]) return
   try {
-    ask(event, written(event, document)).catch(() => {}) // nobody waits, and nothing can be refused
+    const answer = parsed(await ask(event, written(event, document)))
+    if (answer?.person) await show(client, answer.person)
   } catch {
     return
   }
 }
 
-export const Hooklatch = async ({ directory, worktree }) => {
+export const Hooklatch = async ({ client, directory, worktree }) => {
   const place = { cwd: directory, directory, worktree }
   return {
     "tool.execute.before": async (input, output) => {
-      await gate("tool.execute.before", { ...place, ...input, args: output.args }, output)
+      await gate(client, "tool.execute.before", { ...place, ...input, args: output.args }, output)
     },
     "tool.execute.after": async (input, output) => {
-      await gate("tool.execute.after", { ...place, ...input, output }, output).catch((error) => {
-        throw new Error(error.message.replace(/^hooklatch: refused/, "withheld by hooklatch"))
+      await gate(client, "tool.execute.after", { ...place, ...input, output }, output).catch((error) => {
+        throw new Error(error.message.replace(/^Not run: /, "withheld by hooklatch: "))
       })
     },
     "chat.message": async (input, output) => {
       const prompt = (output.parts ?? []).map((part) => part.text ?? "").join("\\n")
-      tell("chat.message", { ...place, ...input, prompt })
+      tell(client, "chat.message", { ...place, ...input, prompt })
     },
     event: async ({ event }) => {
       const about = event.properties ?? {}
       const sessionID = about.sessionID ?? about.info?.id
-      tell(event.type, { ...place, sessionID, parentID: about.info?.parentID, properties: about })
+      tell(client, event.type, { ...place, sessionID, parentID: about.info?.parentID, properties: about })
     },
   }
 }

@@ -16,6 +16,7 @@ from hooklatch.client.protocol.decision_table import MAX_INTEGER, DecisionTable,
 from hooklatch.client.protocol.json_values import decode_response
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import RETRYABLE, Cause, ChainHead, DecisionVerdict
+from hooklatch.core.refusal_texts import LOGGED_LOCALLY, tell_model
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 __all__ = [
@@ -26,12 +27,6 @@ __all__ = [
 
 TABLE: Final = DecisionTable(msgspec.json.decode(format_decision_table()))
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
-MESSAGES: dict[Cause, str] = {
-    "no_daemon": "the hook daemon did not decide (fail-safe deny)",
-    "overload": "the hook daemon has no room for this request (fail-safe deny)",
-    "protocol": "the hook daemon's answer cannot be used (fail-safe deny)",
-    "payload": "the payload cannot be judged (fail-safe deny)",
-}
 
 
 class RefusedError(HooklatchError):
@@ -143,6 +138,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         follow = f" (hooklatch log --decision {self.decision_id})" if is_to_follow else ""
         return f"{self.event} {what}{who}" + (f": {why}" if why else "") + follow
 
+    @property
+    def for_model(self) -> str:
+        """Return the text for the model: a hook's own reason, or what a failure means, and what to do then."""
+        return (self.reason or self.explanation) if self.cause in (None, "policy") else tell_model(self)
+
     def raise_for_refusal(self) -> None:
         """Do nothing if it is allowed.
 
@@ -164,7 +164,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             "type": "tool_result",
             "tool_use_id": tool_use_id,
             "is_error": True,
-            "content": self.reason or self.explanation,
+            "content": self.for_model,
         }
 
 
@@ -253,7 +253,7 @@ def make_local_decision(event: str, cause: Cause, message: str) -> Decision:
     """Decide in place of the daemon: deny a gate, pass another event with a warning."""
     spec = Catalogue.standard().get(event)
     is_closed = spec is None or spec.fails_closed
-    text = f"{MESSAGES.get(cause, cause)}: {message}"
+    text = f"{LOGGED_LOCALLY.get(cause, cause)}: {message}"
     return LocalDecision(
         event=event,
         verdict="deny" if is_closed else "pass",

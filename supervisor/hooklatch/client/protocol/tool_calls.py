@@ -28,6 +28,7 @@ from hooklatch.client.protocol.options import GATE
 from hooklatch.client.protocol.session_state import SessionState
 from hooklatch.core.messages import Cause
 from hooklatch.core.payload import canonicalize_json
+from hooklatch.core.refusal_texts import ASKED
 from hooklatch.errors import InvalidPayloadError
 
 __all__ = ["PermissionQuestion", "ToolRun", "make_plain_result", "print_value_as_text", "ToolCall", "ToolOptions"]
@@ -114,7 +115,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
     def content(self) -> str | list[dict[str, Any]]:
         """Return the content for the model: the reason of a refusal, the error of a failure, otherwise the result."""
         if not self.allowed:
-            return self.decision.reason or self.decision.explanation
+            return self.decision.for_model
         if self.error is not None:
             return append_text(print_value_as_text(self.error), self.append)
         if isinstance(self.result, str):
@@ -275,7 +276,7 @@ class ToolCall:
     def _ask_host(self, left_open: Decision) -> Steps[Permit | Decision]:
         if self._permission is None:
             why = left_open.reason or "a hook asks for it"
-            return self._refuse("policy", f"approval is needed, and no person can be asked here: {why}", left_open)
+            return self._refuse("policy", f"{ASKED}no person can be asked here: {why}", left_open)
         question = PermissionQuestion(
             tool_name=self._name,
             tool_input=self._tool_input(),

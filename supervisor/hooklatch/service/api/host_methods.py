@@ -21,7 +21,7 @@ from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import CallReport, DecisionAdapter
-from hooklatch.service.dispatch.host_calls import CallNumbers, DuplicateEvents
+from hooklatch.service.dispatch.host_calls import CallNumbers, DuplicateEvents, FirstRefusals
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
@@ -49,6 +49,7 @@ class HostMethods:
         self._statistics = statistics
         self._projects = projects
         self._call_numbers = CallNumbers()
+        self._first_refusals = FirstRefusals()
         self._duplicates = DuplicateEvents(trio.current_time, lambda: registries.epoch)
 
     @property
@@ -87,6 +88,7 @@ class HostMethods:
         self, host: Host, native: HostEvent, request: HostFire, budget: float | None, session: AgentSession | None
     ) -> HookOutput:
         adapt, spec, same_call = make_decision_adapter(host, native), native.spec, request.same_call
+        session_id = request.params.envelope.session_id
         report: CallReport = None if not host.joins_calls else "in order" if request.call_key else "by id"
         params, payload, warnings = request.params, request.payload, list[str]()
         if request.call is not None and request.call_key:  # never with an id of the host's own
@@ -121,6 +123,11 @@ class HostMethods:
             decision = msgspec.structs.replace(decision, warnings=[*decision.warnings, *warnings])
         if request.call == "begins" and decision.is_refusal:
             self._call_numbers.end_call(request.call_key)  # a refused call has no second event that would end it
+        is_ruled = decision.verdict == "deny" and decision.cause == "policy" and spec.event == "pre_tool_use"
+        if is_ruled and self._first_refusals.take(host.name, session_id):
+            from hooklatch.hosts.fitting import explain_rule
+
+            decision = explain_rule(decision)
         try:
             return host.render(native, decision)
         except Exception as error:
@@ -180,7 +187,9 @@ class HostMethods:
             return host.failure(event, cause, reason)
         except Exception:
             logger.exception("an adapter failed on a refusal", extra={"host": host.name, "event": event})
-            return host.refusal(event, f"hooklatch: refused: {reason} ({cause})")
+            from hooklatch.hosts.fitting import explain_bug
+
+            return host.refusal(event, explain_bug(reason))
 
 
 def make_decision_adapter(host: Host, native: HostEvent) -> DecisionAdapter:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hooklatch.core.messages import FireDecision
 
-__all__ = ["DuplicateEvents", "CallNumbers"]
+__all__ = ["DuplicateEvents", "CallNumbers", "FirstRefusals"]
 
 MAX_KEPT = 1024
 LIFETIME = 5.0  # seconds; a host sends the second event right after the answer to the first
@@ -28,6 +28,22 @@ class CachedDecision(NamedTuple):
     at: float
     epoch: int
     decision: FireDecision
+
+
+class FirstRefusals:
+    """The sessions that were told whose rule it is that refused a call: each hears it once."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str], None] = {}
+
+    def take(self, host: str, session_id: str | None) -> bool:
+        """Return whether this is the first refusal of a session; False where the session is not known."""
+        if session_id is None or (host, session_id) in self._told:
+            return False
+        self._told[host, session_id] = None
+        if len(self._told) > MAX_KEPT:
+            del self._told[next(iter(self._told))]
+        return True
 
 
 class DuplicateEvents:
