@@ -99,14 +99,30 @@ PROGRAMS = {
             npm="@moonshot-ai/kimi-code",
             needs_node=True,
         ),
-        Program("grok", "Grok", "1.0.41", f"node_modules/@xai-official/grok-{NPM_SYSTEM}/bin/grok",
-                npm="@xai-official/grok", is_packed=True),
+        Program(
+            "grok",
+            "Grok",
+            "1.0.41",
+            f"node_modules/@xai-official/grok-{NPM_SYSTEM}/bin/grok",
+            npm="@xai-official/grok",
+            is_packed=True,
+        ),
         Program("cline", "Cline", "3.0.65", f"node_modules/@cline/cli-{NPM_SYSTEM}/bin/cline", npm="cline"),
         # The packages of the binaries alone: those that name them name a version that npm does not have.
-        Program("droid", "Droid", "0.225.2", f"node_modules/@factory/cli-{NPM_SYSTEM}/bin/droid",
-                npm=f"@factory/cli-{NPM_SYSTEM}"),
-        Program("goose", "Goose", "1.52.0", f"node_modules/@aaif/goose-binary-{NPM_SYSTEM}/bin/goose",
-                npm=f"@aaif/goose-binary-{NPM_SYSTEM}"),
+        Program(
+            "droid",
+            "Droid",
+            "0.225.2",
+            f"node_modules/@factory/cli-{NPM_SYSTEM}/bin/droid",
+            npm=f"@factory/cli-{NPM_SYSTEM}",
+        ),
+        Program(
+            "goose",
+            "Goose",
+            "1.52.0",
+            f"node_modules/@aaif/goose-binary-{NPM_SYSTEM}/bin/goose",
+            npm=f"@aaif/goose-binary-{NPM_SYSTEM}",
+        ),
     )
 }
 PROGRAMS |= {

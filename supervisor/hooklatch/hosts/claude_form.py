@@ -26,7 +26,9 @@ TOP_KEYS: Final = frozenset({"message"})  # the keys for text that stand beside 
 def rename_keys(events: Mapping[str, HostEventSpec]) -> dict[str, HostEventSpec]:
     """Return the events with Claude Code's names of our keys, where they have none of their own."""
     return {
-        name: msgspec.structs.replace(spec, renamed={**CLAUDE_FIELDS.get((spec.after or spec).event, {}), **spec.renamed})
+        name: msgspec.structs.replace(
+            spec, renamed={**CLAUDE_FIELDS.get((spec.after or spec).event, {}), **spec.renamed}
+        )
         for name, spec in events.items()
     }
 

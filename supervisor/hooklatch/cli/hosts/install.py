@@ -128,7 +128,9 @@ def run_install(arguments: argparse.Namespace) -> int:
     handlers = {event: make_handler(layout, event, spec, commands[event], version) for event, spec in events.items()}
     plugin = make_plugin(commands, events[layout.gate].limit) if layout.is_plugin else ""
     if arguments.managed and not layout.managed:
-        raise CommandError(Exit.NO_INPUT, f"{host.title} has no settings that only root can write: install it for users")
+        raise CommandError(
+            Exit.NO_INPUT, f"{host.title} has no settings that only root can write: install it for users"
+        )
     if arguments.managed:
         return install_managed(host, layout, managed.make_managed_texts(layout, handlers, plugin), commands, arguments)
     with convert_file_errors():
@@ -296,7 +298,9 @@ def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Na
         if plan.is_none and plan.old is not None:
             output.print_line(f"left: {plan.path}, which is somebody else's")
     if not changes:
-        output.print_line(f"nothing of hooklatch is in {paths[-1] if paths else 'such a layer, which it does not have'}")
+        output.print_line(
+            f"nothing of hooklatch is in {paths[-1] if paths else 'such a layer, which it does not have'}"
+        )
     return Exit.OK
 
 

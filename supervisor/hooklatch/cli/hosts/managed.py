@@ -49,7 +49,9 @@ ALONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 PLUGIN: Final = "/etc/opencode/hooklatch.js"
 # With its schema: OpenCode adds that to a file that has none, if it may.
 NAMING: Final = {"$schema": "https://opencode.ai/config.json", "plugin": [f"file://{PLUGIN}"]}
-FIRST_LINE: Final = "# hooklatch's requirements for {title}.  `hooklatch uninstall {name} --managed` removes this file.\n"
+FIRST_LINE: Final = (
+    "# hooklatch's requirements for {title}.  `hooklatch uninstall {name} --managed` removes this file.\n"
+)
 FIRST_WORDS: Final = "# hooklatch's requirements for "
 
 

@@ -72,7 +72,9 @@ def remove_tables(path: str, text: str) -> str:
     hooks = [hook for hook in list_hooks(before) if read_handler_command(hook) is None]
     expected = {key: value for key, value in before.items() if key != "hooks"} | ({"hooks": hooks} if hooks else {})
     if read_toml(path, after) != expected:
-        raise FileError(f"{path}: the tables of hooklatch cannot be told from others; nothing was changed: take them out")
+        raise FileError(
+            f"{path}: the tables of hooklatch cannot be told from others; nothing was changed: take them out"
+        )
     return after.rstrip("\n") + "\n" if after != text and after.strip() else after
 
 
