@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder, npm_command
 
-
 UNPACK = """
 const fs = require("fs"), zlib = require("zlib"), path = process.argv[1];
 fs.writeFileSync(path, zlib.brotliDecompressSync(fs.readFileSync(path + ".br")), {mode: 0o755});

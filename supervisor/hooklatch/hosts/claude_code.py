@@ -14,6 +14,7 @@ from hooklatch.hosts.fitting import add_warning, decode_patch, explain_decision,
 from hooklatch.hosts.host import (
     HookOutput,
     HostEvent,
+    HostEventSpec,
     add_to_output,
     make_context_event_spec,
     make_envelope_keys,

@@ -352,13 +352,12 @@ class Host:
             fields["began_in"] = folder
         if given := {key: document[key] for key in self.folder_keys if key in document}:
             key, folder = next(((key, value) for key, value in given.items() if value), ("", ""))
-            if isinstance(folder, list) and key != "cwd":
-                folder = cast("list[object]", folder)[0]
-            fields["cwd"] = folder if isinstance(folder, str) else ""
+            first: object = folder[0] if isinstance(folder, list) and key != "cwd" else folder
+            fields["cwd"] = first if isinstance(first, str) else ""
         return fields
 
     def find_call_stage(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
-        """Return the stage of a tool call without an id that an event reports, and the key that all its stages share."""
+        """Return the stage of a tool call without an id, and the key that all its stages share."""
         if self.call_keys:
             return None, ""
         return STAGES.get(native.event), call_key(native.text(*self.envelope_keys["session_id"]), tool)

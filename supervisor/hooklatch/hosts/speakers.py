@@ -1,7 +1,7 @@
-"""The programs that speak Claude Code's dialect, each as a table: its events, its names of keys, what it reads of answers.
+"""The programs that speak Claude Code's dialect, each as a table: its events, its keys, what it reads of answers.
 
 The tables were read from the programs' own packages, at the versions in `cli/hosts/layouts.py`, and played with them
-where that is possible.  Of all of them but Goose, a hook that crashes, hangs or prints something else lets the tool run.
+where that is possible.  In all of them a plain hook that crashes, hangs or prints something else lets the tool run.
 """
 
 from __future__ import annotations

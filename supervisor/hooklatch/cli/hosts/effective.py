@@ -124,7 +124,8 @@ def judge_layer(settings: EffectiveSettings) -> LayerFinding:
         what = f"its entries are in the managed layer ({settings.layout.managed}){alone}{can}{guard}"
         return LayerFinding(what, "nothing, as long as you mean it", is_problem=False)
     layer = " and the ".join(sorted(settings.layers))
-    what = f"its entries are in the {layer} settings; what can leave them out: {LEFT_OUT_BY[name]}{guard}"
+    fails = f"; where an entry is killed or late, {settings.layout.fails}" if settings.layout.fails else ""
+    what = f"its entries are in the {layer} settings; what can leave them out: {LEFT_OUT_BY[name]}{guard}{fails}"
     do = f"as root: hooklatch install {name} --managed" if settings.layout.managed else "nothing: it has no other layer"
     return LayerFinding(what, do, is_problem=False)
 

@@ -69,7 +69,7 @@ class SettingsLayout:
     oldest: Version = ()
     measured: str = ""  # the version that was played
     read: str = ""  # the version whose package was read, where it was not played
-    fails: str = "the tool runs"  # what it does where a plain hook crashes, hangs or prints something else
+    fails: str = ""  # what it does where an entry is killed or late
     skip: Callable[[str], bool] = lambda event: False
     more: Callable[[str, HostEventSpec, Version | None], Mapping[str, Any]] = lambda event, spec, version: {}
     knows: Callable[[str, Version | None], bool] = lambda event, version: True
@@ -126,6 +126,8 @@ def list_goose_extras(event: str, spec: HostEventSpec, version: Version | None) 
     return {"on_failure": "block"} if spec.kind == "gate" else {}
 
 
+RUNS: Final = "the tool runs"
+BLOCKS: Final = "the tool is blocked"  # by an option of the entry
 CALL: Final = {"session_id": "hooklatch-doctor", "tool_name": "Bash", "tool_input": {"command": "true"}}
 VERSIONED: Final = (("version", 1),)
 
@@ -157,7 +159,7 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 name="copilot", programs=("copilot",), folder=".copilot", variable="COPILOT_HOME",
                 has_comments=None, user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
                 timeout="timeoutSec", shape=SettingsShape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
-                measured="1.0.102", managed="/etc/github-copilot/policy.d/hooklatch.json", fails="a hang alone lets it run",
+                measured="1.0.102", managed="/etc/github-copilot/policy.d/hooklatch.json",
                 skip=lambda event: event[:1].isupper(), gate="preToolUse",
                 canary={"sessionId": "hooklatch-doctor", "toolName": "bash", "toolArgs": {"command": "true"}},
             ),
@@ -183,22 +185,22 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
-                name="kimi", programs=("kimi",), folder=".kimi-code", variable="KIMI_CODE_HOME", user="config.toml",
+                name="kimi", programs=("kimi",), fails=RUNS, folder=".kimi-code", variable="KIMI_CODE_HOME", user="config.toml",
                 project="", form="toml", has_type=False, measured="2.1.0", has_comments=True,
                 canary={**CALL, "tool_call_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
-                name="grok", programs=("grok",), folder=".grok", variable="GROK_HOME", user="hooks/hooklatch.json",
+                name="grok", programs=("grok",), fails=RUNS, folder=".grok", variable="GROK_HOME", user="hooks/hooklatch.json",
                 project=".grok/hooks/hooklatch.json", measured="1.0.41", managed="/etc/grok/requirements.toml",
                 canary={**CALL, "tool_name": "run_terminal_command", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
-                name="letta", programs=("letta",), folder=".letta", user="settings.json",
+                name="letta", programs=("letta",), fails=RUNS, folder=".letta", user="settings.json",
                 project=".letta/settings.local.json", unit="ms", read="0.32.18",
                 canary={**CALL, "event_type": "PreToolUse", "tool_call_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
-                name="cline", programs=("cline",), folder=".cline", user=f"hooks/PreToolUse{SCRIPT}",
+                name="cline", programs=("cline",), fails=RUNS, folder=".cline", user=f"hooks/PreToolUse{SCRIPT}",
                 project=f".cline/hooks/PreToolUse{SCRIPT}", form="scripts", measured="3.0.65",
                 canary={
                     "hookName": "tool_call", "taskId": "hooklatch-doctor",
@@ -206,14 +208,14 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 },
             ),
             SettingsLayout(
-                name="auggie", programs=("auggie",), folder=".augment", user="settings.json",
+                name="auggie", programs=("auggie",), fails=RUNS, folder=".augment", user="settings.json",
                 project=".augment/settings.local.json", unit="ms", read="0.36.0", has_comments=None,
                 managed="/etc/augment/settings.json",
                 canary={"conversation_id": "hooklatch-doctor", "tool_name": "launch-process",
                         "tool_input": {"command": "true"}},
             ),
             SettingsLayout(
-                name="droid", programs=("droid",), folder=".factory", variable="FACTORY_HOME_OVERRIDE",
+                name="droid", programs=("droid",), fails=RUNS, folder=".factory", variable="FACTORY_HOME_OVERRIDE",
                 variable_names_home=True, user="settings.json", project=".factory/settings.json", measured="0.225.2",
                 has_comments=None, managed="/etc/factory/settings.json", canary={**CALL, "tool_name": "Execute"},
             ),
@@ -221,7 +223,7 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 name="goose", programs=("goose",), folder=".agents", user="plugins/hooklatch/hooks/hooks.json",
                 project=".agents/plugins/hooklatch/hooks/hooks.json", measured="1.52.0", more=list_goose_extras,
                 canary={**CALL, "event": "PreToolUse", "tool_name": "shell", "tool_call_id": "hooklatch-doctor"},
-                fails="the tool runs, without `on_failure`",
+                fails=BLOCKS,
             ),
         )
     }
