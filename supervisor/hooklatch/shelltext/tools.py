@@ -105,7 +105,8 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
 UNCLEAR: Final = split_names_text("""
     Config REPL SendUserFile apps__create_app apps__delete_app apps__iterate_app apps__list_apps
     fetch_web_content read_image image_edit image_gen image_to_video read_files reference_to_video search_codebase
-    session_title use_tool workflow WebBrowser Workflow batch exec js_repl str_replace_based_edit_tool str_replace_editor
+    session_title use_tool workflow
+    WebBrowser Workflow batch exec js_repl str_replace_based_edit_tool str_replace_editor
     tool_call
 """) | {"write-process"}
 OF_HOSTS: Final = frozenset[str]().union(*HARMLESS.values())

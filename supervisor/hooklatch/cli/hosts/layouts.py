@@ -185,39 +185,40 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
-                name="kimi", programs=("kimi",), fails=RUNS, folder=".kimi-code", variable="KIMI_CODE_HOME", user="config.toml",
+                name="kimi", programs=("kimi",), folder=".kimi-code", variable="KIMI_CODE_HOME", user="config.toml",
                 project="", form="toml", has_type=False, measured="2.1.0", has_comments=True,
-                canary={**CALL, "tool_call_id": "hooklatch-doctor"},
+                fails=RUNS, canary={**CALL, "tool_call_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
-                name="grok", programs=("grok",), fails=RUNS, folder=".grok", variable="GROK_HOME", user="hooks/hooklatch.json",
+                name="grok", programs=("grok",), folder=".grok", variable="GROK_HOME", user="hooks/hooklatch.json",
                 project=".grok/hooks/hooklatch.json", measured="1.0.41", managed="/etc/grok/requirements.toml",
-                canary={**CALL, "tool_name": "run_terminal_command", "tool_use_id": "hooklatch-doctor"},
+                fails=RUNS, canary={**CALL, "tool_name": "run_terminal_command", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
-                name="letta", programs=("letta",), fails=RUNS, folder=".letta", user="settings.json",
+                name="letta", programs=("letta",), folder=".letta", user="settings.json",
                 project=".letta/settings.local.json", unit="ms", read="0.32.18",
-                canary={**CALL, "event_type": "PreToolUse", "tool_call_id": "hooklatch-doctor"},
+                fails=RUNS, canary={**CALL, "event_type": "PreToolUse", "tool_call_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
-                name="cline", programs=("cline",), fails=RUNS, folder=".cline", user=f"hooks/PreToolUse{SCRIPT}",
+                name="cline", programs=("cline",), folder=".cline", user=f"hooks/PreToolUse{SCRIPT}",
                 project=f".cline/hooks/PreToolUse{SCRIPT}", form="scripts", measured="3.0.65",
-                canary={
+                fails=RUNS, canary={
                     "hookName": "tool_call", "taskId": "hooklatch-doctor",
                     "tool_call": {"id": "hooklatch-doctor", "name": "run_commands", "input": {"commands": ["true"]}},
                 },
             ),
             SettingsLayout(
-                name="auggie", programs=("auggie",), fails=RUNS, folder=".augment", user="settings.json",
+                name="auggie", programs=("auggie",), folder=".augment", user="settings.json",
                 project=".augment/settings.local.json", unit="ms", read="0.36.0", has_comments=None,
                 managed="/etc/augment/settings.json",
-                canary={"conversation_id": "hooklatch-doctor", "tool_name": "launch-process",
+                fails=RUNS, canary={"conversation_id": "hooklatch-doctor", "tool_name": "launch-process",
                         "tool_input": {"command": "true"}},
             ),
             SettingsLayout(
-                name="droid", programs=("droid",), fails=RUNS, folder=".factory", variable="FACTORY_HOME_OVERRIDE",
+                name="droid", programs=("droid",), folder=".factory", variable="FACTORY_HOME_OVERRIDE",
                 variable_names_home=True, user="settings.json", project=".factory/settings.json", measured="0.225.2",
-                has_comments=None, managed="/etc/factory/settings.json", canary={**CALL, "tool_name": "Execute"},
+                has_comments=None, managed="/etc/factory/settings.json", fails=RUNS,
+                canary={**CALL, "tool_name": "Execute"},
             ),
             SettingsLayout(
                 name="goose", programs=("goose",), folder=".agents", user="plugins/hooklatch/hooks/hooks.json",

@@ -214,7 +214,7 @@ def read_document(layer: Layer, path: str) -> Document:
 
 
 def is_hook_script(path: str) -> bool:
-    """Return whether Cline takes a file for the script of an event, whatever its ending."""
+    """Return whether Cline takes a file for the script of an event, with any ending."""
     return os.path.basename(path).partition(".")[0] in find_host("cline").events and not path.endswith(".json")
 
 
