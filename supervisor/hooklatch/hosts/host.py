@@ -352,7 +352,9 @@ class Host:
             fields["began_in"] = folder
         if given := {key: document[key] for key in self.folder_keys if key in document}:
             key, folder = next(((key, value) for key, value in given.items() if value), ("", ""))
-            first: object = folder[0] if isinstance(folder, list) and key != "cwd" else folder
+            first = (
+                cast("list[object]", folder)[0] if isinstance(folder, list) and key != "cwd" else cast("object", folder)
+            )
             fields["cwd"] = first if isinstance(first, str) else ""
         return fields
 

@@ -116,8 +116,8 @@ class Kimi(ClaudeForm):
     def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
         added, prompt = super().list_added_keys(native, tool), native.document.get("prompt")
         if isinstance(prompt, list):  # of parts
-            parts = [part for part in cast("list[object]", prompt) if isinstance(part, dict)]
-            added["prompt"] = "\n".join(str(cast("dict[str, object]", part).get("text", "")) for part in parts)
+            parts = [cast("dict[str, object]", part) for part in cast("list[object]", prompt) if isinstance(part, dict)]
+            added["prompt"] = "\n".join(str(part.get("text", "")) for part in parts)
         return added
 
 
@@ -363,9 +363,10 @@ def join_lines(given: object) -> str:
     lines: list[str] = []
     for each in cast("list[object]", given) if isinstance(given, list) else [given]:
         table = cast("dict[str, object]", each) if isinstance(each, dict) else {"command": each}
-        command, words = table.get("command"), table.get("args") or []
-        if not isinstance(command, str) or not isinstance(words, list) or not table.keys() <= {"command", "args"}:
+        given_words: object = table.get("args") or []
+        command = table.get("command")
+        if not isinstance(command, str) or not isinstance(given_words, list) or not table.keys() <= {"command", "args"}:
             raise UnclearToolError("one of the commands of a call of Cline is neither text nor a program")
-        line = shlex.join([command, *map(str, cast("list[object]", words))]) if words else command
-        lines.append(line)
+        words = list(map(str, cast("list[object]", given_words)))
+        lines.append(shlex.join([command, *words]) if words else command)
     return "\n".join(lines)

@@ -83,9 +83,7 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
         ask_user_question cron_create cron_delete cron_list exit_plan_mode lsp save_memory send_message skill
         structured_output task_stop todo_write tool_search
     """),
-    "kimi": split_names_text("""
-        CreateGoal GetGoal SetGoalBudget TodoList UpdateGoal WaitFor
-    """),
+    "kimi": split_names_text("CreateGoal GetGoal SetGoalBudget TodoList UpdateGoal WaitFor"),
     "grok": split_names_text("""
         ask_user_question enter_plan_mode exit_plan_mode get_command_or_subagent_output kill_command_or_subagent
         scheduler_create scheduler_delete scheduler_list search_tool send_feedback todo_write

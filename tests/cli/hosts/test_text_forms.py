@@ -122,7 +122,7 @@ def test_hooks_json_that_hides_droids_entries_is_found(place: Place) -> None:
     place.run("install", "droid")
     written(place, ".factory/hooks.json", '{"PreToolUse": [{"hooks": [{"type": "command", "command": "true"}]}]}')
 
-    found = place.json("doctor")["problems"]
+    found = place.json("doctor", code=1)["problems"]
 
     assert any("leaves out the hooks of settings.json" in one["what"] for one in found), found
 

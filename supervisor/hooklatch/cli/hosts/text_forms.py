@@ -10,7 +10,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from hooklatch.cli.hosts.entries import InstalledHandler, list_flat_handlers
 from hooklatch.cli.hosts.settings_files import FileError
@@ -54,9 +54,7 @@ def add_tables(path: str, text: str, handlers: Mapping[str, Mapping[str, Any]]) 
         blocks.append("[[hooks]]\n" + "".join(pairs))
     after = "\n".join(blocks)
     before = read_toml(path, text)
-    hooks = before.get("hooks", [])
-    expected = {**before, "hooks": [*hooks, *tables]} if isinstance(hooks, list) else None
-    if read_toml(path, after) != expected:
+    if read_toml(path, after) != {**before, "hooks": [*list_hooks(before), *tables]}:
         raise FileError(f"{path} has hooks in a form that tables cannot be added to; nothing was changed")
     return after
 
@@ -78,9 +76,9 @@ def remove_tables(path: str, text: str) -> str:
     return after.rstrip("\n") + "\n" if after != text and after.strip() else after
 
 
-def list_hooks(document: Mapping[str, Any]) -> list[Any]:
-    hooks = document.get("hooks", [])
-    return hooks if isinstance(hooks, list) else []
+def list_hooks(document: Mapping[str, Any]) -> list[object]:
+    hooks: object = document.get("hooks")
+    return cast("list[object]", hooks) if isinstance(hooks, list) else []
 
 
 def is_own_table(text: str) -> bool:
