@@ -79,7 +79,7 @@ test-all:
 HOSTS ?=
 hosts: $(VENV)/.ready
 	-$(BIN)/python tests/real_hosts/install.py $(HOSTS)
-	$(BIN)/python -m pytest -n 2 -m hosts $(if $(HOSTS),$(foreach host,$(HOSTS),tests/real_hosts/test_$(subst -,_,$(host)).py),tests/real_hosts)
+	$(BIN)/python -m pytest -n 2 -m hosts $(if $(HOSTS),$(sort $(foreach host,$(HOSTS),$(firstword $(wildcard tests/real_hosts/test_$(subst -,_,$(host)).py) tests/real_hosts/test_speakers.py))),tests/real_hosts)
 
 # The newest version of each program (or of those in HOSTS), played as the pinned one is, and its events compared with our tables.
 hosts-newest: $(VENV)/.ready

@@ -87,6 +87,18 @@ TOOLS = [
     ("cursor", "beforeShellExecution", {"command": "ls"}, {**SHELL, "tool_name": "Shell"}),
     ("opencode", "tool.execute.before", {"tool": "bash", "args": {"command": "ls"}}, {**SHELL, "tool_name": "bash"}),
     ("generic", "pre_tool_use", {"payload": {"tool_name": "bash", "tool_input": {"command": "ls"}}}, SHELL),
+    ("kimi", "PreToolUse", {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_call_id": "a"}, SHELL),
+    ("grok", "PreToolUse", {"tool_name": "run_terminal_command", "tool_input": {"command": "ls"}}, SHELL),
+    ("letta", "PreToolUse", {"event_type": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}, SHELL),
+    ("auggie", "PreToolUse", {"tool_name": "launch-process", "tool_input": {"command": "ls"}}, SHELL),
+    ("droid", "PreToolUse", {"tool_name": "Execute", "tool_input": {"command": "ls"}}, SHELL),
+    ("goose", "PreToolUse", {"event": "PreToolUse", "tool_name": "developer__shell", "tool_input": {"command": "ls"}},
+     {**SHELL, "tool_name": "developer__shell"}),
+    ("cline", "PreToolUse", {"hookName": "tool_call", "tool_call": {
+        "id": "a", "name": "run_commands", "input": {"commands": ["ls"]}}}, {**SHELL, "tool_name": "run_commands"}),
+    ("cline", "PreToolUse", {"hookName": "tool_call", "tool_call": {
+        "name": "run_commands", "input": {"commands": ["cd x", {"command": "rm", "args": ["a b"]}]}}},
+     {"tool_kind": "shell", "tool_args": {"command": "cd x\nrm 'a b'"}}),
     ("copilot", "preToolUse", {"toolName": "create", "toolArgs": {"path": "/f", "file_text": "t"}},
      {"tool_kind": "write", "tool_args": {"path": "/f", "content": "t"}}),
     ("copilot", "PreToolUse", {"tool_name": "Edit", "tool_input": {"path": "/f", "old_str": "a", "new_str": "b"}},
@@ -130,6 +142,9 @@ MCP_TOOLS = [
     ("opencode", "tool.execute.before", {"tool": "memory_create", "args": {"a": 1}}, MCP),
     ("cursor", "beforeMCPExecution", {"tool_name": "create", "tool_input": '{"a":1}'}, {**MCP, "server": ""}),
     ("cursor", "preToolUse", {"tool_name": "MCP:create", "tool_input": {"a": 1}}, {**MCP, "server": ""}),
+    ("goose", "PreToolUse", {"tool_name": "memory__create", "tool_input": {"a": 1}}, MCP),
+    ("auggie", "PreToolUse", {"tool_name": "create", "tool_input": {"a": 1}, "is_mcp_tool": True},
+     {**MCP, "server": ""}),
 ]  # fmt: skip
 
 
@@ -144,6 +159,13 @@ def test_an_mcp_tool_names_its_server_where_that_is_certain(
 
 
 UNCLEAR = [
+    ("grok", "PreToolUse", {"tool_name": "run_terminal_command", "tool_input": {"command": "ls"},
+                            "toolInputTruncated": True}),
+    ("cline", "PreToolUse", {"hookName": "tool_call", "tool_call": {
+        "name": "run_commands", "input": {"commands": ["ls"], "command": "rm"}}}),
+    ("cline", "PreToolUse", {"hookName": "tool_call", "tool_call": {
+        "name": "run_commands", "input": {"commands": [{"command": "ls", "cwd": "/"}]}}}),
+    ("cline", "PreToolUse", {"hookName": "tool_call", "tool_call": {"name": "run_commands", "input": ["ls"]}}),
     ("claude-code", "PreToolUse", {"tool_name": "Bash", "tool_input": {"command": "ls", "cmd": "rm"}}),
     ("claude-code", "PreToolUse", {"tool_name": "Bash", "tool_input": {"description": "d"}}),
     ("claude-code", "PreToolUse", {"tool_name": "Bash", "tool_input": {"command": 7}}),

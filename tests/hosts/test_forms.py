@@ -68,6 +68,18 @@ FORMS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("opencode", "tool.execute.before", ALLOW, {"verdict": "pass"}),
     ("qwen", TOOL, DENY, {"hookSpecificOutput": DENIED}),
     ("qwen", "Stop", RESUME, {"decision": "block", "reason": "tests fail"}),
+    ("kimi", "UserPromptSubmit", TEXT, {"message": "remember"}),
+    ("grok", TOOL, DENY, {"hookSpecificOutput": DENIED}),
+    ("grok", TOOL, PATCH, {"hookSpecificOutput": {"hookEventName": TOOL, "updatedInput": CHANGED}}),
+    ("grok", "UserPromptSubmit", DENY, {"decision": "block", "reason": NO}),
+    ("letta", TOOL, PATCH, {"hookSpecificOutput": {"hookEventName": TOOL, "updatedInput": CHANGED}}),
+    ("auggie", "Stop", RESUME, {"hookSpecificOutput": {
+        "hookEventName": "Stop", "decision": "block", "reason": "tests fail"}}),
+    ("droid", TOOL, ALLOW, {"hookSpecificOutput": {"hookEventName": TOOL, "permissionDecision": "allow"}}),
+    ("droid", "Stop", RESUME, {"decision": "block", "reason": "tests fail"}),
+    ("cline", TOOL, DENY, {"cancel": True, "errorMessage": NO}),
+    ("cline", TOOL, PATCH, {"overrideInput": CHANGED}),
+    ("cline", "PostToolUse", TEXT, {"context": "remember"}),
 ]  # fmt: skip
 
 
@@ -81,6 +93,10 @@ STRICTER: list[tuple[str, str, Any, dict[str, Any], str]] = [
     ("codex", TOOL, HALT, {}, "cannot end the run"),
     ("qwen", TOOL, PATCH, {}, "cannot change tool_input"),
     ("cursor", "preToolUse", ASK, {}, "cannot ask"),
+    ("kimi", TOOL, PATCH, {}, "cannot change tool_input"),
+    ("goose", TOOL, PATCH, {}, "cannot change tool_input"),
+    ("grok", TOOL, ASK, {}, "cannot ask"),
+    ("droid", TOOL, PATCH, {"tool_input": {"command": "a", "timeout": 1}}, "cannot remove the keys"),
     ("opencode", "tool.execute.before", ASK, {}, "cannot ask"),
     ("gemini", "BeforeTool", PATCH, {"tool_input": {"command": "rm", "timeout": 3}}, "cannot remove"),
     ("gemini", "BeforeAgent", decided("pass", patch={"prompt": "p"}), {}, "cannot change prompt"),

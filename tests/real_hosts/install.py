@@ -17,6 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder, npm_command
 
+UNPACK = """
+const fs = require("fs"), zlib = require("zlib"), path = process.argv[1];
+fs.writeFileSync(path, zlib.brotliDecompressSync(fs.readFileSync(path + ".br")), {mode: 0o755});
+"""
+
 
 def main(names: list[str]) -> int:
     """Install what is missing of these, or of all; return the exit code."""
@@ -44,6 +49,11 @@ def install(program: Program, number: int, count: int) -> bool:
         _command(program, partial), capture_output=True, text=True, check=False,
         env={**os.environ, "PATH": f"{node_folder()}:{os.environ['PATH']}"},
     )  # fmt: skip
+    if done.returncode == 0 and program.is_packed:
+        done = subprocess.run(
+            [str(node_folder() / "node"), "-e", UNPACK, str(partial / program.starts)], capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
     if done.returncode or not (partial / program.starts).is_file():
         print(f"failed: {(done.stderr or done.stdout).strip() or f'it has no {program.starts}'}")
         shutil.rmtree(partial, ignore_errors=True)

@@ -32,6 +32,7 @@ class Program:
     npm: str = ""
     wheel: str = ""
     needs_node: bool = False
+    is_packed: bool = False  # its file comes compressed by brotli, with the ending .br
 
     @property
     def folder(self) -> Path:
@@ -89,6 +90,38 @@ PROGRAMS = {
         Program("qwen", "Qwen Code", "0.24.4", "node_modules/.bin/qwen", npm="@qwen-code/qwen-code"),
         Program(
             "opencode", "OpenCode", "1.18.33", f"node_modules/opencode-{NPM_SYSTEM}/bin/opencode", npm="opencode-ai"
+        ),
+        Program(
+            "kimi",
+            "Kimi Code",
+            "2.1.0",
+            "node_modules/@moonshot-ai/kimi-code/dist/main.mjs",
+            npm="@moonshot-ai/kimi-code",
+            needs_node=True,
+        ),
+        Program(
+            "grok",
+            "Grok",
+            "1.0.41",
+            f"node_modules/@xai-official/grok-{NPM_SYSTEM}/bin/grok",
+            npm="@xai-official/grok",
+            is_packed=True,
+        ),
+        Program("cline", "Cline", "3.0.65", f"node_modules/@cline/cli-{NPM_SYSTEM}/bin/cline", npm="cline"),
+        # The packages of the binaries alone: those that name them name a version that npm does not have.
+        Program(
+            "droid",
+            "Droid",
+            "0.225.2",
+            f"node_modules/@factory/cli-{NPM_SYSTEM}/bin/droid",
+            npm=f"@factory/cli-{NPM_SYSTEM}",
+        ),
+        Program(
+            "goose",
+            "Goose",
+            "1.52.0",
+            f"node_modules/@aaif/goose-binary-{NPM_SYSTEM}/bin/goose",
+            npm=f"@aaif/goose-binary-{NPM_SYSTEM}",
         ),
     )
 }

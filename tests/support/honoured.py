@@ -186,7 +186,39 @@ def generic(event: str, output: HookOutput, document: dict[str, Any], given: Any
     return Effect("passed" if verdict == "pass" else "allowed", patch.get("tool_input", given))
 
 
+def exit_code(event: str, output: HookOutput, document: dict[str, Any], given: Any) -> Effect:
+    """Play a program that reads exit code 2 and a changed input, as Letta Code, Auggie and Droid do."""
+    if output.exit_code == 2:
+        assert output.stderr.strip()
+        return Effect("blocked")
+    specific = document.get("hookSpecificOutput", {})
+    done = {"allow": "allowed", None: "passed"}[specific.get("permissionDecision")]
+    return Effect("asked" if event == "PermissionRequest" else done, specific.get("updatedInput", given))
+
+
+def droid(event: str, output: HookOutput, document: dict[str, Any], given: Any) -> Effect:
+    done = exit_code(event, output, document, given)
+    return Effect(done.done, merged(given, done.input))
+
+
+def kimi(event: str, output: HookOutput, document: dict[str, Any], given: Any) -> Effect:
+    """Play Kimi Code and Goose: the first input runs."""
+    return Effect(exit_code(event, output, document, given).done, given)
+
+
+def grok(event: str, output: HookOutput, document: dict[str, Any], given: Any) -> Effect:
+    done = claude(event, output, document, given)
+    return Effect("passed" if done.done == "allowed" else done.done, done.input)
+
+
+def cline(event: str, output: HookOutput, document: dict[str, Any], given: Any) -> Effect:
+    """Play Cline, which reads no exit code."""
+    return Effect("blocked" if document.get("cancel") is True else "passed", document.get("overrideInput", given))
+
+
 PLAYED = {
+    "kimi": kimi, "grok": grok, "letta": exit_code, "cline": cline, "auggie": exit_code, "droid": droid,
+    "goose": kimi,
     "claude-code": claude, "codex": codex, "gemini": gemini, "copilot": copilot, "cursor": cursor,
     "opencode": opencode, "qwen": qwen, "generic": generic,
 }  # fmt: skip

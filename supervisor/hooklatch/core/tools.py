@@ -34,12 +34,12 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "read": {"path": ("path", "file_path", "filePath", "absolute_path", "notebook_path", "target_file")},
     "write": {
         "path": ("path", "file_path", "filePath", "absolute_path", "target_file"),
-        "content": ("content", "contents", "file_text"),
+        "content": ("content", "contents", "file_text", "file_content"),
     },
     "edit": {
         "path": ("path", "file_path", "filePath", "notebook_path", "target_file"),
-        "old": ("old", "old_string", "oldString", "old_str"),
-        "new": ("new", "new_string", "newString", "new_str", "new_source"),
+        "old": ("old", "old_string", "oldString", "old_str", "old_text", "before"),
+        "new": ("new", "new_string", "newString", "new_str", "new_source", "new_text", "after"),
         "patch": ("patch", "patchText"),
     },
     "search": {
@@ -47,7 +47,7 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "pattern": ("pattern", "query", "globPattern", "glob_pattern"),
     },
     "fetch": {"url": ("url",), "prompt": ("prompt",), "query": ("query",)},
-    "subagent": {"prompt": ("prompt", "message", "task"), "type": ("subagent_type", "agent_type")},
+    "subagent": {"prompt": ("prompt", "message", "task", "instructions"), "type": ("subagent_type", "agent_type")},
 }  # fmt: skip
 TYPED: Final = ("chars", "input")  # of these, those that are typed into a terminal
 # All keys that `tool_args` may have, for any tool.

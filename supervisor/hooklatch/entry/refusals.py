@@ -42,6 +42,10 @@ VARIABLES: "Final" = (
     "CURSOR_PROJECT_DIR",
     "GEMINI_PROJECT_DIR",
     "QWEN_PROJECT_DIR",
+    "GROK_WORKSPACE_ROOT",
+    "LETTA_WORKING_DIR",
+    "AUGMENT_PROJECT_DIR",
+    "FACTORY_PROJECT_DIR",
     "CLAUDE_CODE_SESSION_ATTENDED",
 )
 # The variables that starting.py gets: names, and beginnings of names.  No PYTHON* and no LD_*: they could run code.
@@ -76,6 +80,7 @@ FORMS: "Final" = {
     ("opencode", "tool.execute.before"): '{"verdict":"deny","reason":"\x01","person":"\x02"}\n',
     ("opencode", "tool.execute.after"): '{"verdict":"deny","reason":"\x03"}\n',
     ("qwen", "PermissionRequest"): _DIALOG,
+    ("cline", "PreToolUse"): '{"cancel":true,"errorMessage":"\x01"}\n',  # it reads no exit code
     # It blocks after exit code 2 too, but shows no reason.
     ("copilot", "preToolUse"): '{"permissionDecision":"deny","permissionDecisionReason":"\x01"}\n',
 }

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, ClassVar, Final
 
 import msgspec
 
 from hooklatch.core.messages import FireDecision
+from hooklatch.hosts.claude_form import ClaudeForm, find_worktree, rename_keys
 from hooklatch.hosts.fitting import add_warning, decode_patch, explain_decision, format_model_text, turn_into_deny
 from hooklatch.hosts.host import (
     HookOutput,
-    Host,
     HostEvent,
     HostEventSpec,
     add_to_output,
-    encode_document,
     make_context_event_spec,
     make_envelope_keys,
     make_gate_event_spec,
@@ -24,19 +23,10 @@ from hooklatch.hosts.host import (
     make_result_event_spec,
 )
 from hooklatch.hosts.withholding import has_shape, say_in_shape
-from hooklatch_worker.runtime.shell_forms import CLAUDE_FIELDS
 
-__all__ = ["ClaudeCode", "rename_keys"]
+__all__ = ["ClaudeCode"]
 
 CONTEXT_LIMIT: Final = 10_000  # characters that Claude Code shows the model; it puts more into a file
-
-
-def rename_keys(events: Mapping[str, HostEventSpec]) -> dict[str, HostEventSpec]:
-    """Return the events with Claude Code's names of our keys, from the table by which commands get an event."""
-    return {
-        name: msgspec.structs.replace(spec, renamed=CLAUDE_FIELDS.get((spec.after or spec).event, {}))
-        for name, spec in events.items()
-    }
 
 
 EVENTS: Final = {
@@ -82,7 +72,7 @@ EVENTS: Final = {
 BY_EXIT_CODE: Final = frozenset({"TaskCreated", "TaskCompleted", "TeammateIdle", "WorktreeCreate", "WorktreeRemove"})
 
 
-class ClaudeCode(Host):
+class ClaudeCode(ClaudeForm):
     """Claude Code's command hooks; its http hooks have the same documents and the same answers."""
 
     name: ClassVar[str] = "claude-code"
@@ -91,8 +81,7 @@ class ClaudeCode(Host):
     envelope_keys: ClassVar[Mapping[str, tuple[str, ...]]] = make_envelope_keys(turn="prompt_id")
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "prompt_id", "effort")
     shown_verdicts: ClassVar[frozenset[str]] = frozenset({"ask", "halt"})  # its dialog has the question
-    # A class variable, since several programs use Claude Code's forms with other limits.
-    context_limit: ClassVar[int] = CONTEXT_LIMIT
+    by_exit_code: ClassVar[Set[str]] = BY_EXIT_CODE
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
         fields = super().envelope(native)
@@ -116,8 +105,8 @@ class ClaudeCode(Host):
             return add_warning(decision, "Claude Code applies a change of policy_settings although it was refused")
         has_text = decision.inject or decision.append
         size = len(format_model_text(decision)) if has_text and "context" in native.spec.enforces else 0
-        if size > self.context_limit:
-            shown = f"{self.title} shows {self.context_limit} and puts the rest into a file"
+        if size > CONTEXT_LIMIT:
+            shown = f"{self.title} shows {CONTEXT_LIMIT} and puts the rest into a file"
             return add_warning(decision, f"{size} characters for the model: {shown}")
         return decision
 
@@ -154,77 +143,6 @@ class ClaudeCode(Host):
             stop = {"continue": False, "stopReason": result}
         return add_to_output(after, **stop, hookSpecificOutput={**specific, "updatedToolOutput": result})
 
-    def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
-        name, can, verdict = native.name, native.spec.enforces, decision.verdict
-        is_refused = native.spec.kind == "gate" and verdict not in ("pass", "allow", "ask")
-        text = explain_decision(decision) if verdict != "pass" else ""
-        if name in BY_EXIT_CODE:
-            if is_refused:
-                return HookOutput(exit_code=2, stderr=f"{text}\n")
-            if decision.resume is not None and verdict == "pass" and "resume" in can:
-                return HookOutput(exit_code=2, stderr=f"{decision.resume or 'go on'}\n")
-        answer: dict[str, Any] = {}
-        specific: dict[str, Any] = {}
-        if verdict == "halt" and "halt" in can:
-            answer |= {"continue": False, "stopReason": text}  # alone, it would still let the tool run
-        match name:
-            case "PreToolUse" | "PreModelSwitch":
-                specific |= build_permission(decision, text, is_refused=is_refused)
-            case "PermissionRequest":
-                specific |= build_dialog(decision, text, is_refused=is_refused)
-            case "Elicitation" | "ElicitationResult":
-                specific |= build_form(decision, is_refused=is_refused)
-            case "WorktreeCreate":
-                specific["worktreePath"] = find_worktree(decision)
-            case _ if is_refused:
-                answer |= {"decision": "block", "reason": text}
-            case _ if decision.resume is not None and "resume" in can and verdict == "pass":
-                answer |= {"decision": "block", "reason": decision.resume or "go on"}
-            case _:
-                pass
-        has_text = "context" in can and (decision.inject or decision.append)
-        if has_text and (for_model := format_model_text(decision)):
-            specific["additionalContext"] = for_model
-        if specific:
-            answer["hookSpecificOutput"] = {"hookEventName": name, **specific}
-        if for_person := self.make_person_text(native, decision):
-            answer["systemMessage"] = for_person
-        return HookOutput(stdout=encode_document(answer))
-
-
-def build_permission(decision: FireDecision, text: str, *, is_refused: bool) -> dict[str, Any]:
-    if is_refused:
-        return {"permissionDecision": "deny", "permissionDecisionReason": text}
-    permission: dict[str, Any] = {}
-    if decision.verdict in ("allow", "ask"):
-        permission["permissionDecision"] = decision.verdict
-        if reason := explain_decision(decision):
-            permission["permissionDecisionReason"] = reason
-    if decision.patch and "tool_input" in decision.patch:
-        permission["updatedInput"] = decode_patch(decision)["tool_input"]
-    return permission
-
-
-def build_dialog(decision: FireDecision, text: str, *, is_refused: bool) -> dict[str, Any]:
-    # To ask means to stay silent: this event precedes a dialog that asks the person.
-    if is_refused:
-        interrupt = {"interrupt": True} if decision.verdict == "halt" else {}
-        return {"decision": {"behavior": "deny", "message": text, **interrupt}}
-    if decision.verdict != "allow":
-        return {}
-    names = {"tool_input": "updatedInput", "permissions": "updatedPermissions"}
-    changes = {names[key]: value for key, value in decode_patch(decision).items()}
-    return {"decision": {"behavior": "allow", **changes}}
-
-
-def build_form(decision: FireDecision, *, is_refused: bool) -> dict[str, Any]:
-    # To pass or to ask means to stay silent: the person fills in the form, or has done so.
-    if is_refused:
-        return {"action": "decline"}
-    if decision.patch and "content" in decision.patch:
-        return {"action": "accept", "content": decode_patch(decision)["content"]}
-    return {}
-
 
 def fit_to_dialog(decision: FireDecision) -> FireDecision:
     if decision.verdict in ("pass", "ask") and decision.patch:
@@ -241,11 +159,6 @@ def fit_to_form(native: HostEvent, decision: FireDecision) -> FireDecision:
         weaker = msgspec.structs.replace(decision, verdict="pass")
         return add_warning(weaker, "an allow without content accepts nothing: the user is asked")
     return decision
-
-
-def find_worktree(decision: FireDecision) -> str:
-    path = decode_patch(decision).get("worktree_path")
-    return path if isinstance(path, str) else ""
 
 
 def encoded_start_folder(transcript_path: object) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from hooklatch.core.messages import FireDecision
 from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text
 from hooklatch.hosts.host import (
+    STAGES,
     Call,
     HookOutput,
     Host,
@@ -81,9 +82,6 @@ PASCAL: Final[dict[str, HostEventSpec]] = {
     make_pascal_name(name): rename_to_pascal(name, event) for name, event in CAMEL.items() if name not in WITHOUT_PASCAL
 }
 EVENTS: Final = {**CAMEL, **PASCAL}
-CALLS: Final[dict[str, Call]] = {
-    "pre_tool_use": "begins", "permission_request": "goes_on", "post_tool_use": "ends", "post_tool_use_failure": "ends",
-}  # fmt: skip
 
 
 class Copilot(Host):
@@ -136,7 +134,7 @@ class Copilot(Host):
         common_tool = (
             msgspec.structs.replace(tool, name=tool.kind) if tool is not None and tool.kind != "other" else tool
         )
-        return CALLS.get(native.event), call_key(native.text("session_id", "sessionId"), common_tool)
+        return STAGES.get(native.event), call_key(native.text("session_id", "sessionId"), common_tool)
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.enforces, decision.verdict

@@ -78,6 +78,7 @@ class CursorHost(Host):
         session_id="conversation_id session_id", turn="generation_id", agent_id="subagent_id",
         agent_type="subagent_type", parent_session_id="parent_conversation_id",
     )  # fmt: skip
+    folder_keys = ("cwd", "workspace_roots")
     joins_calls = False  # it has two events for a command before it runs, and was not seen to run any
     has_text_inputs = True  # of beforeMCPExecution
     metadata_keys = ("transcript_path", "model", "cursor_version", "workspace_roots", "user_email")
@@ -109,13 +110,6 @@ class CursorHost(Host):
         if tool is not None and native.name == "beforeMCPExecution":  # as preToolUse names it, so that hooks match both
             added["tool_name"] = f"MCP:{tool.tool}"
         return added
-
-    def envelope(self, native: HostEvent) -> dict[str, Any]:
-        fields, roots = super().envelope(native), native.document.get("workspace_roots")
-        if not native.document.get("cwd") and isinstance(roots, list) and roots:
-            first = cast("list[object]", roots)[0]
-            fields["cwd"] = first if isinstance(first, str) else ""
-        return fields
 
     def make_fire(self, native: HostEvent) -> HostFire:
         fire = super().make_fire(native)

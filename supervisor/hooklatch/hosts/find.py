@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOSTS", "UnknownHostError", "find_host", "list_hosts", "load_host"]
 
-# The name of a host: its class in the module of that name, and its other names.
+# The name of a host: its class in the module of that name or in another one, and its other names.
 HOSTS: Final = MappingProxyType({
     "claude-code": ("ClaudeCode", "claude", "cc"),
     "codex": ("Codex", "codex-cli", "openai-codex"),
@@ -26,7 +26,14 @@ HOSTS: Final = MappingProxyType({
     "copilot": ("Copilot", "copilot-cli", "github-copilot", "github-copilot-cli"),
     "cursor": ("CursorHost", "cursor-agent", "cursor-cli"),
     "opencode": ("OpenCode", "open-code"),
-    "qwen": ("Qwen", "qwen-code", "qwencode"),
+    "qwen": ("speakers:Qwen", "qwen-code", "qwencode"),
+    "kimi": ("speakers:Kimi", "kimi-code", "kimi-cli"),
+    "grok": ("speakers:Grok", "grok-build", "grok-cli"),
+    "letta": ("speakers:Letta", "letta-code"),
+    "cline": ("speakers:Cline", "cline-cli"),
+    "auggie": ("speakers:Auggie", "augment", "augment-code"),
+    "droid": ("speakers:Droid", "factory", "factory-droid"),
+    "goose": ("speakers:Goose", "goose-cli", "block-goose"),
     "generic": ("GenericHost", "own", "other", "json"),
 })  # fmt: skip
 NAMES: Final = {alias: name for name, (_, *aliases) in HOSTS.items() for alias in (name, *aliases)}
@@ -52,7 +59,8 @@ def find_host(name: str) -> Host:
 
 @cache
 def load_host(name: str) -> Host:
-    host: Host = getattr(import_module(f"hooklatch.hosts.{name.replace('-', '_')}"), HOSTS[name][0])()
+    module, _, class_name = HOSTS[name][0].rpartition(":")
+    host: Host = getattr(import_module(f"hooklatch.hosts.{module or name.replace('-', '_')}"), class_name)()
     return host
 
 

@@ -11,9 +11,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.core.messages import FireDecision
-from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text, turn_into_deny
+from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text
 from hooklatch.hosts.host import (
-    Call,
     HookOutput,
     Host,
     HostEvent,
@@ -21,7 +20,6 @@ from hooklatch.hosts.host import (
     HostFire,
     HostTool,
     add_to_output,
-    call_key,
     encode_document,
     make_context_event_spec,
     make_envelope_keys,
@@ -47,7 +45,6 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
     "AfterModel": make_notice_event_spec(),
     "BeforeToolSelection": make_notice_event_spec(),
 }
-CALLS: Final[dict[str, Call]] = {"BeforeTool": "begins", "AfterTool": "ends"}
 EMPTY_OUTPUT: Final = HookOutput(stdout="{}\n")
 
 
@@ -55,6 +52,8 @@ class Gemini(Host):
     name = "gemini"
     title = "Gemini CLI"
     events = EVENTS
+    call_keys = ()
+    merges_input = True
     envelope_keys = make_envelope_keys(turn="")
     metadata_keys = ("transcript_path", "timestamp")
     shown_verdicts = frozenset()  # its dialog has no question
@@ -79,18 +78,6 @@ class Gemini(Host):
     def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
         error = find_tool_error(native)
         return super().list_added_keys(native, tool) | ({"error": error} if error is not None else {})
-
-    def find_call_stage(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
-        return CALLS.get(native.name), call_key(native.text("session_id"), tool)
-
-    def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
-        decision = super().fit(native, decision)
-        changed = decode_patch(decision).get("tool_input")
-        if native.is_gate and changed is not None and is_shortened(native.decode_value("tool_input"), changed):
-            return turn_into_deny(
-                decision, "Gemini CLI merges a changed input, and cannot remove the keys that a hook removed"
-            )
-        return decision
 
     def render_result(self, native: HostEvent, decision: FireDecision, result: object, after: HookOutput) -> HookOutput:
         if isinstance(result, dict):
@@ -128,11 +115,3 @@ class Gemini(Host):
 def find_tool_error(native: HostEvent) -> object:
     response = native.document.get("tool_response")
     return cast("dict[str, object]", response).get("error") if isinstance(response, dict) else None
-
-
-def is_shortened(before: object, after: object) -> bool:
-    """Return whether a key, at any depth, is missing after a change."""
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return False
-    old, new = cast("dict[str, object]", before), cast("dict[str, object]", after)
-    return any(key not in new or is_shortened(value, new[key]) for key, value in old.items())

@@ -28,12 +28,18 @@ from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.refusal_texts import NOT_RUN
 from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
-from hooklatch.hosts.fitting import decode_patch, explain_decision, explain_to_person, fit_decision
+from hooklatch.hosts.fitting import (
+    decode_patch,
+    explain_decision,
+    explain_to_person,
+    fit_decision,
+    turn_into_deny,
+)
 from hooklatch_worker.author.ambiguity import decode_checked
 
 __all__ = [
     "CONTEXT_WAIT", "Call", "GATE_LIMIT", "HookOutput", "Host", "HostEvent", "HostEventSpec", "HostFire", "HostTool",
-    "Kind", "UnreadableError", "add_to_output", "call_key", "encode_document", "make_context_event_spec",
+    "Kind", "STAGES", "UnreadableError", "add_to_output", "call_key", "encode_document", "make_context_event_spec",
     "make_denied_decision", "make_envelope_keys", "make_gate_event_spec", "make_notice_event_spec",
     "make_result_event_spec", "print_result",
 ]  # fmt: skip
@@ -47,6 +53,11 @@ CONTEXT_WAIT: Final = 5.0  # seconds that an agent waits for text at an event th
 FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 WITHHELD: Final = "withheld by hooklatch: "
 ABOUT_TOOLS: Final = ("pre_tool_use", "permission_request")  # at other gates the person reads the reason itself
+# The stages of a tool call by the events that report them.
+STAGES: Final[Mapping[str, Call]] = {
+    "pre_tool_use": "begins", "permission_request": "goes_on", "tool_result": "ends", "post_tool_use": "ends",
+    "post_tool_use_failure": "ends",
+}  # fmt: skip
 MARK: Final = b"\xef\xbb\xbf"  # a byte order mark; some programs on Windows write one
 
 
@@ -206,6 +217,8 @@ class Host:
     tool_keys: ClassVar[tuple[str, ...]] = ("tool_name",)
     input_keys: ClassVar[tuple[str, ...]] = ("tool_input",)
     joins_calls: ClassVar[bool] = True  # whether it reports what ran as it asked, so that the two can be compared
+    folder_keys: ClassVar[tuple[str, ...]] = ("cwd",)  # a text, or a list whose first one is meant
+    merges_input: ClassVar[bool] = False  # whether it puts a changed input over the old one
     has_text_inputs: ClassVar[bool] = False  # whether it may send a tool's input as JSON in a string
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "model")
     project_variables: ClassVar[tuple[str, ...]] = ("CLAUDE_PROJECT_DIR",)
@@ -347,13 +360,19 @@ class Host:
                     break
         if (folder := next((value for key in self.project_variables if (value := environ.get(key))), None)) is not None:
             fields["began_in"] = folder
-        if "cwd" in document:
-            fields["cwd"] = cwd if isinstance(cwd := document["cwd"], str) else ""
+        if given := {key: document[key] for key in self.folder_keys if key in document}:
+            key, folder = next(((key, value) for key, value in given.items() if value), ("", ""))
+            first = (
+                cast("list[object]", folder)[0] if isinstance(folder, list) and key != "cwd" else cast("object", folder)
+            )
+            fields["cwd"] = first if isinstance(first, str) else ""
         return fields
 
     def find_call_stage(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
-        """Return the stage of a tool call that an event reports, and the key that all its stages share."""
-        return None, ""
+        """Return the stage of a tool call without an id, and the key that all its stages share."""
+        if self.call_keys:
+            return None, ""
+        return STAGES.get(native.event), call_key(native.text(*self.envelope_keys["session_id"]), tool)
 
     # -- out -----------------------------------------------------------------------------------------------------
 
@@ -389,7 +408,12 @@ class Host:
 
     def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
         """Return the nearest stricter decision that this host can express, with a warning for each difference."""
-        return fit_decision(self.title, native.name, native.spec, decision)
+        decision = fit_decision(self.title, native.name, native.spec, decision)
+        changed = decode_patch(decision).get("tool_input") if self.merges_input else None
+        if changed is not None and is_shortened(native.decode_value("tool_input"), changed):
+            reason = f"{self.title} merges a changed input, and cannot remove the keys that a hook removed"
+            return turn_into_deny(decision, reason)
+        return decision
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         """Return the host's form of a decision that it can express."""
@@ -420,6 +444,14 @@ class Host:
     def silence(self, event: str | None) -> HookOutput:
         """Return the output that has no effect on the host."""
         return HookOutput()
+
+
+def is_shortened(before: object, after: object) -> bool:
+    """Return whether a key, at any depth, is missing after a change."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return False
+    old, new = cast("dict[str, object]", before), cast("dict[str, object]", after)
+    return any(key not in new or is_shortened(value, new[key]) for key, value in old.items())
 
 
 def add_to_output(output: HookOutput, **keys: object) -> HookOutput:

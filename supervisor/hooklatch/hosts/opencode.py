@@ -64,6 +64,7 @@ class OpenCode(Host):
     call_keys = ("callID",)
     tool_keys = ("tool",)
     input_keys = ("args",)
+    folder_keys = ("cwd", "directory")
     metadata_keys = ("worktree", "model", "agent")
     project_variables = ()
     shown_verdicts = frozenset()  # a call that was refused looks like one that ran
@@ -75,10 +76,7 @@ class OpenCode(Host):
         return native
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
-        fields, folder = super().envelope(native), native.document.get("cwd", native.document.get("directory"))
-        fields.pop("cwd", None)
-        if folder is not None:
-            fields["cwd"] = folder if isinstance(folder, str) else ""
+        fields = super().envelope(native)
         if (root := native.text("worktree", "directory")) is not None:
             fields["began_in"] = root
         return fields

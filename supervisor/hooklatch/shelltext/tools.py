@@ -23,23 +23,27 @@ KINDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "shell": (
         "Bash", "PowerShell", "Shell", "bash", "powershell", "shell", "exec_command", "local_shell", "unified_exec",
         "run_shell_command", "write_bash", "write_powershell", "write_stdin", "Monitor", "execute_bash",
-        "execute_command", "run_in_terminal", "run_terminal_cmd", "shell_command", "monitor",
+        "execute_command", "run_in_terminal", "run_terminal_cmd", "run_terminal_command", "shell_command", "monitor",
+        "Execute", "launch-process", "run_commands",
     ),
     "read": ("Read", "read", "read_file", "view", "view_image", "NotebookRead"),
-    "write": ("Write", "write", "write_file", "create", "write_to_file"),
+    "write": ("Write", "write", "write_file", "create", "write_to_file", "Create", "save-file"),
     "edit": (
         "Edit", "MultiEdit", "NotebookEdit", "edit", "multiedit", "patch", "replace", "apply_patch", "str_replace",
-        "insert", "Delete", "replace_in_file", "replace_string_in_file", "notebook_edit",
+        "insert", "Delete", "replace_in_file", "replace_string_in_file", "notebook_edit", "search_replace",
+        "editor", "ApplyPatch", "str-replace-editor",
     ),
     "search": (
         "Grep", "Glob", "LS", "grep", "glob", "list", "ls", "rg", "search_file_content", "grep_search",
-        "list_directory", "list_dir", "SemanticSearch", "codesearch",
+        "list_directory", "list_dir", "SemanticSearch", "codesearch", "tree",
+        "analyze",
     ),
     "fetch": (
         "WebFetch", "WebSearch", "webfetch", "websearch", "web_fetch", "web_search", "google_web_search", "fetch",
-        "fetch_url",
+        "fetch_url", "FetchURL", "FetchUrl", "web-fetch", "web-search",
     ),
-    "subagent": ("Agent", "Task", "agent", "task", "spawn_agent", "invoke_agent"),
+    "subagent": ("Agent", "Task", "agent", "task", "spawn_agent", "invoke_agent", "spawn_subagent", "delegate",
+                 "AgentSwarm"),
 }  # fmt: skip
 
 
@@ -79,12 +83,30 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
         ask_user_question cron_create cron_delete cron_list exit_plan_mode lsp save_memory send_message skill
         structured_output task_stop todo_write tool_search
     """),
+    "kimi": split_names_text("CreateGoal GetGoal SetGoalBudget TodoList UpdateGoal WaitFor"),
+    "grok": split_names_text("""
+        ask_user_question enter_plan_mode exit_plan_mode get_command_or_subagent_output kill_command_or_subagent
+        scheduler_create scheduler_delete scheduler_list search_tool send_feedback todo_write
+    """),
+    "cline": split_names_text("""
+        ask_question skills submit_and_exit team_attach_outcome_fragment team_await_runs team_broadcast
+        team_cancel_run team_cleanup team_create_outcome team_finalize_outcome team_list_outcomes team_list_runs
+        team_log_update team_mission_log team_read_mailbox team_review_outcome_fragment team_run_task
+        team_send_message team_shutdown_teammate team_spawn_teammate team_status team_task
+    """),
+    "goose": split_names_text("""
+        extensionmanager__list_resources extensionmanager__manage_extensions extensionmanager__read_resource
+        extensionmanager__search_available_extensions load load_skill
+    """),
     "others": split_names_text("think thinking sequentialthinking"),
 }
 UNCLEAR: Final = split_names_text("""
-    Config REPL SendUserFile WebBrowser Workflow batch exec js_repl str_replace_based_edit_tool str_replace_editor
+    Config REPL SendUserFile apps__create_app apps__delete_app apps__iterate_app apps__list_apps
+    fetch_web_content read_image image_edit image_gen image_to_video read_files reference_to_video search_codebase
+    session_title use_tool workflow
+    WebBrowser Workflow batch exec js_repl str_replace_based_edit_tool str_replace_editor
     tool_call
-""")
+""") | {"write-process"}
 OF_HOSTS: Final = frozenset[str]().union(*HARMLESS.values())
 KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in KINDS_OF.items() for name in names}
 NAMES: Final = OF_HOSTS | UNCLEAR | KIND_OF.keys()

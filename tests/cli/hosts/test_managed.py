@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.hosts.managed import MANAGED, PLUGIN, find_foreign_owner
+from hooklatch.cli.hosts.managed import PLUGIN, find_foreign_owner
 from support.commands import PROGRAM, Place, new_place, serving
 
 pytestmark = pytest.mark.slow
 
 MOUNT = ["unshare", "--mount", "/bin/sh", "-c", 'mount --bind "$0" /etc && exec "$@"']
-NAMES = [name for name in LAYOUTS if name != "opencode" or shutil.which("node")]
+NAMES = [name for name, each in LAYOUTS.items() if each.managed and (name != "opencode" or shutil.which("node"))]
 
 
 class Machine:
@@ -70,12 +70,12 @@ def test_a_managed_install_answers_the_canary_and_comes_out_without_a_trace(name
 
     installed = machine.run("install", name, "--managed")
     said = machine.doctor()
-    modes = {path: oct(machine.path(path).stat().st_mode & 0o777) for path in (MANAGED[name],)}
+    modes = {path: oct(machine.path(path).stat().st_mode & 0o777) for path in (LAYOUTS[name].managed,)}
     again = machine.run("install", name, "--managed")
     undone = machine.run("uninstall", name, "--managed")
 
     assert installed.returncode == 0, installed.stderr
-    assert modes == {MANAGED[name]: "0o644"}
+    assert modes == {LAYOUTS[name].managed: "0o644"}
     assert [(one["canary"], one["without_daemon"]) for one in said["hosts"]] == [("refused by the daemon", "refused")]
     assert said["problems"] == []
     assert any("in the managed layer" in one["what"] for one in said["hints"])
@@ -86,7 +86,7 @@ def test_a_managed_install_answers_the_canary_and_comes_out_without_a_trace(name
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_managed_file_of_somebody_else_is_named_and_untouched(name: str, machine: Machine) -> None:
-    path = machine.path(MANAGED[name])
+    path = machine.path(LAYOUTS[name].managed)
     path.parent.mkdir(parents=True)
     path.write_text('{"theirs": true}\n' if path.suffix == ".json" else "theirs = true\n")
     before = path.read_bytes()
@@ -95,7 +95,7 @@ def test_a_managed_file_of_somebody_else_is_named_and_untouched(name: str, machi
     left = machine.run("uninstall", name, "--managed")
 
     assert refused.returncode == 73
-    assert f"{MANAGED[name]} is somebody else's" in refused.stderr
+    assert f"{LAYOUTS[name].managed} is somebody else's" in refused.stderr
     assert "left: " in left.stdout
     assert path.read_bytes() == before
     assert not machine.path(PLUGIN).exists()
@@ -103,7 +103,7 @@ def test_a_managed_file_of_somebody_else_is_named_and_untouched(name: str, machi
 
 def test_managed_settings_of_somebody_else_that_leave_ours_out_are_a_problem(machine: Machine) -> None:
     machine.run("install", "claude-code")
-    path = machine.path(MANAGED["claude-code"])
+    path = machine.path(LAYOUTS["claude-code"].managed)
     path.parent.mkdir(parents=True)
     path.write_text('{"allowManagedHooksOnly": true}')
 

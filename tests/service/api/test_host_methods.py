@@ -222,7 +222,7 @@ async def test_an_unknown_host_is_an_error(daemon: Daemon) -> None:
 async def test_an_adapter_that_cannot_be_imported_is_an_error_which_a_forwarder_refuses(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "hooklatch.hosts.qwen", None)
+    monkeypatch.setitem(sys.modules, "hooklatch.hosts.speakers", None)
     load_host.cache_clear()
 
     answer = await told(daemon, "PreToolUse", call("Bash", command="ls"), host="qwen")

@@ -29,6 +29,7 @@ from hooklatch.cli.hosts.entries import (
 from hooklatch.cli.hosts.install_record import AdoptedHandler
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.cli.hosts.text_forms import is_script
 
 __all__ = [
     "FileEdit", "apply_edit", "diff_edit", "plan_edit", "plan_install", "plan_plugin_install",
@@ -47,7 +48,7 @@ class FileEdit:
     new: bytes | None
     uninstalled: bytes | None
     backup: str | None = None  # the path of one that exists already, with the bytes `uninstalled`
-    edited: bytes | None = None  # the user's edits of a plugin, which are backed up before it is deleted
+    edited: bytes | None = None  # the user's edits of a file of our own, which are backed up before it is deleted
     adopted: Sequence[AdoptedHandler] = ()  # handlers of others that were taken out
 
     @property
@@ -92,7 +93,7 @@ def parse_value(text: str) -> object:
 def plan_plugin_install(path: str, text: str, environ: Mapping[str, str]) -> FileEdit:
     """Return the edit that makes a file of our own."""
     before = settings_files.read_if_present(path)
-    if before is not None and not is_plugin(before):
+    if before is not None and not (is_plugin(before) or is_script(before)):
         raise FileError(f"{path} is not hooklatch's; move it away, then install again")
     return FileEdit(path, before, text.encode(), None)
 
@@ -108,7 +109,7 @@ def plan_settings_uninstall(path: str, shape: SettingsShape, environ: Mapping[st
 def plan_plugin_uninstall(path: str, environ: Mapping[str, str]) -> FileEdit:
     """Return the edit that deletes a file of our own; if the user edited it, a backup is made."""
     before = settings_files.read_if_present(path)
-    if before is None or not is_plugin(before):
+    if before is None or not (is_plugin(before) or is_script(before)):
         return FileEdit(path, before, before, before)
     known = install_record.list_installed(environ).get(path)
     is_edited = known is None or install_record.digest_bytes(before) != known.digest

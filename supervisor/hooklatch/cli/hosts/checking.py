@@ -21,13 +21,14 @@ from typing import Any, Final, Literal, cast
 
 from hooklatch.cli.hosts import adopting, codex_trust, effective, install_record, managed, plugin, settings_files
 from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
-from hooklatch.cli.hosts.entries import InstalledHandler, find_entries, list_handlers
+from hooklatch.cli.hosts.entries import InstalledHandler, find_entries, list_flat_handlers, list_handlers
 from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
 from hooklatch.cli.hosts.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
 from hooklatch.cli.hosts.others import Layer, list_other_hooks, read_document, read_documents, read_table
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
 from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.cli.hosts.text_forms import find_script_entry, is_script
 from hooklatch.entry.building import program_path, read_shipped
 from hooklatch.entry.commands import is_python_form, python_form
 from hooklatch.entry.starting import read_start_environment
@@ -46,7 +47,7 @@ CODEX_KEYS: Final = {"hookEventName", "permissionDecision", "permissionDecisionR
 
 def is_refusal(host: str, exit_code: int, stdout: bytes, stderr: bytes) -> bool:
     """Return whether this output certainly refuses a tool call."""
-    if exit_code == 2:
+    if exit_code == 2 and host != "cline":
         return (not stdout.strip() or host not in WANT_TEXT) and (bool(stderr.strip()) or host not in WANT_TEXT)
     if exit_code != 0:
         return host == "copilot" and exit_code > 0
@@ -59,8 +60,10 @@ def is_refusal(host: str, exit_code: int, stdout: bytes, stderr: bytes) -> bool:
         case "codex":
             is_strict = document.keys() <= {"hookSpecificOutput", "systemMessage"} and inner.keys() <= CODEX_KEYS
             return is_strict and is_deny(inner) and bool(inner.get("permissionDecisionReason"))
-        case "claude-code" | "qwen":
+        case "claude-code" | "qwen" | "kimi" | "grok" | "auggie":
             return is_deny(inner)
+        case "cline":
+            return document.get("cancel") is True
         case "gemini":
             return document.get("decision") in ("deny", "block")
         case "copilot":
@@ -132,8 +135,11 @@ def check_hosts() -> list[SettingsFileCheck]:
 
 
 def list_checked_files(layout: SettingsLayout) -> Iterator[str]:
-    yield managed.PLUGIN if layout.is_plugin else managed.MANAGED[layout.name]
-    yield from list_settings_files(layout, user=False, project=False)
+    if layout.managed:
+        yield managed.PLUGIN if layout.is_plugin else layout.managed
+    for path in list_settings_files(layout, user=False, project=False):
+        if layout.place(path, layout.gate) == path:  # of scripts, the gate's stands for all
+            yield path
 
 
 def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_files: set[str]) -> None:
@@ -162,7 +168,7 @@ def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_fi
 
 
 def find_file_layer(layout: SettingsLayout, path: str) -> Layer:
-    if path in (managed.MANAGED[layout.name], managed.PLUGIN):
+    if path in (layout.managed, managed.PLUGIN):
         return "managed"
     return "user" if path == layout.file("user", os.environ, "") else "project"
 
@@ -184,7 +190,7 @@ def check_twice(checks: list[SettingsFileCheck]) -> None:
     """Report hosts that ask twice, since both their user's and a project's settings have entries."""
     for number, check in enumerate(checks):
         before = [other.file for other in checks[:number] if other.host == check.host and other.events]
-        is_managed = before[:1] == [managed.MANAGED[check.host]] or before[:1] == [managed.PLUGIN]
+        is_managed = before[:1] in ([LAYOUTS[check.host].managed], [managed.PLUGIN])
         # Claude Code runs equal handlers once; and where managed hooks run alone, the others do not.
         if before and check.events and check.host != "claude-code" and not (is_managed and check.host == "codex"):
             what = f"{check.file} and {before[0]} both have its entries, so each event asks twice"
@@ -213,7 +219,10 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
     text = data.decode(errors="replace").removeprefix("\ufeff")
     is_toml = path.endswith(".toml")
     try:
-        entries = list(find_toml_entries(path) if is_toml else find_entries(text))
+        if layout.form == "scripts":
+            is_toml, entries = True, [entry for each in host.events for entry in find_script(layout.place(path, each))]
+        else:
+            entries = list(find_toml_entries(path) if is_toml else find_entries(text))
     except JsoncError as error:
         if "hooklatch" not in text:
             return None
@@ -247,9 +256,17 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
 
 
 def find_toml_entries(path: str) -> Iterator[InstalledHandler]:
-    """Yield our handlers in Codex' requirements; that they cannot be read is found with the other documents."""
-    document = read_document("managed", path)
-    return (each for each in list_handlers(read_table(document.value.get("hooks")).items()) if each.words)
+    """Yield our handlers in a file of TOML; that they cannot be read is found with the other documents."""
+    hooks: object = read_document("managed", path).value.get("hooks")
+    is_flat = isinstance(hooks, list)
+    found = list_flat_handlers(cast("object", hooks)) if is_flat else list_handlers(read_table(hooks).items())
+    return (each for each in found if each.words)
+
+
+def find_script(path: str) -> Iterator[InstalledHandler]:
+    """Yield our entry in a script; one that cannot be read, or is another's, has none."""
+    text = read_document("user", path).value.get("code", "") if os.path.isfile(path) else ""
+    return find_script_entry(str(text)) if is_script(str(text).encode()) else iter(())
 
 
 def name_form(words: Sequence[str]) -> Literal["c", "python"]:

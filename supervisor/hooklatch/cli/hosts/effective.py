@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hooklatch.cli.hosts.layouts import SettingsLayout
-from hooklatch.cli.hosts.managed import MANAGED, SECURE_MODS
+from hooklatch.cli.hosts.managed import SECURE_MODS
 from hooklatch.cli.hosts.others import Document, Layer, OtherHook, read_table
 from hooklatch.files import open_regular_file
 from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent
@@ -33,6 +33,13 @@ LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
         "cursor": "who edits that file",
         "opencode": "--pure, a variable such as OPENCODE_CONFIG_DIR",
         "qwen": "a flag such as --bare, a variable",
+        "kimi": "KIMI_CODE_HOME",
+        "grok": "/hooks, which turns one off, GROK_HOME",
+        "letta": "hooks.disabled in other settings, HOME",
+        "cline": "--config, which names another folder",
+        "auggie": "--augment-cache-dir, HOME",
+        "droid": "hooks.json beside that file, hooksDisabled in other settings, FACTORY_HOME_OVERRIDE",
+        "goose": "`goose plugin disable`, HOME",
     }
 )
 # What can leave managed entries out.
@@ -43,6 +50,8 @@ MANAGED_LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
         "opencode": "--pure, and OPENCODE_TEST_MANAGED_CONFIG_DIR in the environment of an agent",
     }
 )
+# The key among the hooks that turns all of them off.
+OFF: Final = MappingProxyType({"letta": "disabled", "droid": "hooksDisabled"})
 # Variables that move nothing that hooks are in, although they look like those that do.
 HARMLESS: Final = ("CLAUDE_CODE_MAX*",)
 
@@ -112,11 +121,13 @@ def judge_layer(settings: EffectiveSettings) -> LayerFinding:
         way = MANAGED_LEFT_OUT_BY.get(name)
         can = f"; what can leave them out: {way}" if way else ""
         alone = "" if settings.turns_others_off else "; hooks of other layers run beside them"
-        what = f"its entries are in the managed layer ({MANAGED[name]}){alone}{can}{guard}"
+        what = f"its entries are in the managed layer ({settings.layout.managed}){alone}{can}{guard}"
         return LayerFinding(what, "nothing, as long as you mean it", is_problem=False)
     layer = " and the ".join(sorted(settings.layers))
-    what = f"its entries are in the {layer} settings; what can leave them out: {LEFT_OUT_BY[name]}{guard}"
-    return LayerFinding(what, f"as root: hooklatch install {name} --managed", is_problem=False)
+    fails = f"; where an entry is killed or late, {settings.layout.fails}" if settings.layout.fails else ""
+    what = f"its entries are in the {layer} settings; what can leave them out: {LEFT_OUT_BY[name]}{guard}{fails}"
+    do = f"as root: hooklatch install {name} --managed" if settings.layout.managed else "nothing: it has no other layer"
+    return LayerFinding(what, do, is_problem=False)
 
 
 def judge_switches(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[LayerFinding]:
@@ -136,6 +147,11 @@ def judge_switches(settings: EffectiveSettings, own_files: Set[str]) -> Iterator
             yield LayerFinding(f"DEAD: {document.path} turns hooks off (hooksConfig.enabled)", remedy)
         if name == "codex" and document.is_toml and read_table(value.get("features")).get("hooks") is False:
             yield LayerFinding(f"DEAD: {document.path} turns hooks off ([features] hooks)", remedy)
+        hooks = value if document.path.endswith("/hooks.json") else read_table(value.get("hooks"))
+        if name in OFF and hooks.get(OFF[name]) is True:
+            yield LayerFinding(f"DEAD: {document.path} says {OFF[name]}: no hook runs", remedy)
+        if name == "droid" and hooks is value and settings.layout.gate in hooks:
+            yield LayerFinding(f"DEAD: Droid reads {document.path} and leaves out the hooks of settings.json", remedy)
         for variable, text in read_table(value.get("env")).items():
             if name == "claude-code" and is_leaving_out(str(variable), name) and text not in ("", "0", "false"):
                 yield LayerFinding(f"{document.path} sets {variable}, which can leave its entries out", remedy)

@@ -13,7 +13,8 @@ from hooklatch.cli.hosts.editing import append_to_list, find_node, insert_value,
 from hooklatch.hosts.own_entries import read_handler_command
 
 __all__ = [
-    "InstalledHandler", "SettingsShape", "add_entries", "find_entries", "is_nothing", "list_handlers",
+    "InstalledHandler", "SettingsShape", "add_entries", "find_entries", "is_nothing", "list_flat_handlers",
+    "list_handlers",
     "list_text_handlers", "remove_entries", "remove_handlers", "restore_handler",
 ]  # fmt: skip
 
@@ -48,6 +49,14 @@ def list_handlers(events: Iterable[tuple[str, object]]) -> Iterator[InstalledHan
             words = read_handler_command(entry) or ()
             if words or not inner:
                 yield InstalledHandler(event, entry, words, path, entry.get("matcher"))
+
+
+def list_flat_handlers(hooks: object) -> Iterator[InstalledHandler]:
+    """Yield every handler in a list of them, each of which names its event."""
+    for index, entry in enumerate(read_items(hooks)):
+        path: tuple[str | int, ...] = ("hooks", index)
+        event, words = str(entry.get("event", "")), read_handler_command(entry) or ()
+        yield InstalledHandler(event, entry, words, path, entry.get("matcher"))
 
 
 def read_items(value: object) -> list[dict[str, Any]]:

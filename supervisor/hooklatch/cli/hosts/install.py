@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TypedDict
 
 from hooklatch.cli.hosts import adopting, codex_trust, install_record, managed
@@ -17,6 +18,7 @@ from hooklatch.cli.hosts.changing import (
     FileEdit,
     apply_edit,
     diff_edit,
+    plan_edit,
     plan_plugin_install,
     plan_plugin_uninstall,
     plan_settings_uninstall,
@@ -27,6 +29,7 @@ from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_unaccep
 from hooklatch.cli.hosts.plugin import make_plugin
 from hooklatch.cli.hosts.programs import find_program, list_more_programs, read_program_version
 from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.cli.hosts.text_forms import add_tables, make_script, remove_tables
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import connect_agent_once
@@ -40,6 +43,7 @@ from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 __all__ = ["add_install", "add_uninstall", "list_settings_files", "find_layout", "describe_unread_part"]
 
 NAMES = ", ".join(LAYOUTS)
+SCOPES: tuple[Scope, Scope] = ("user", "project")
 EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT, Exit.NOT_PERMITTED)
 
 
@@ -112,7 +116,7 @@ def run_install(arguments: argparse.Namespace) -> int:
     if arguments.accept:
         return accept_others(host, layout, arguments)
     scope: Scope = "project" if arguments.project else "user"
-    path = layout.file(scope, os.environ, find_project_here())
+    path = find_settings_file(host, layout, scope)
     program = find_program(layout, arguments.program, os.environ)
     if arguments.program is not None and program is None:
         raise CommandError(Exit.NO_INPUT, f"{arguments.program} is not a program; name the path of {host.title}")
@@ -123,15 +127,26 @@ def run_install(arguments: argparse.Namespace) -> int:
     others = [other for other in list_others_here(host, layout) if arguments.adopt]
     handlers = {event: make_handler(layout, event, spec, commands[event], version) for event, spec in events.items()}
     plugin = make_plugin(commands, events[layout.gate].limit) if layout.is_plugin else ""
+    if arguments.managed and not layout.managed:
+        raise CommandError(
+            Exit.NO_INPUT, f"{host.title} has no settings that only root can write: install it for users"
+        )
     if arguments.managed:
         return install_managed(host, layout, managed.make_managed_texts(layout, handlers, plugin), commands, arguments)
     with convert_file_errors():
         if layout.is_plugin:
             plans = [plan_plugin_install(path, plugin, os.environ)]
+        elif layout.form == "scripts":
+            order = sorted(commands, key=lambda event: event != layout.gate)
+            texts = {layout.place(path, event): make_script(commands[event]) for event in order}
+            plans = [plan_plugin_install(place, text, os.environ) for place, text in texts.items()]
+        elif layout.form == "toml":
+            edit = partial(add_tables, path, handlers=handlers)
+            plans = [plan_edit(path, edit, partial(remove_tables, path), os.environ)]
         else:
             plans = adopting.plan_adoption(layout, path, handlers, others, find_project_here())
         change = plans[0]
-        if arguments.adopt and not layout.is_plugin and not arguments.dry_run:
+        if arguments.adopt and layout.form == "json" and not arguments.dry_run:
             adopting.adopt_handlers(layout, [each for plan in plans for each in plan.adopted], arguments)
         is_made = not arguments.dry_run
         backups = [apply_edit(plan, host.name, os.environ) if is_made and not plan.is_none else None for plan in plans]
@@ -151,7 +166,7 @@ def run_install(arguments: argparse.Namespace) -> int:
         )
     if layout.name == "codex":
         notes += codex_trust.settle_codex_trust(path, program, arguments)
-    if not layout.is_plugin and (fault := describe_unread_part(host, layout, path, change.new)) is not None:
+    if layout.form == "json" and (fault := describe_unread_part(host, layout, path, change.new)) is not None:
         notes.insert(0, f"NOT ACTIVE{'?' if layout.has_comments is None else ''}: {fault}")
     if arguments.start:
         notes += list_start_notes(arguments)
@@ -187,7 +202,7 @@ def install_managed(
     ]
     if layout.name == "gemini":
         notes.append("a variable of the agent's environment can name another file: GEMINI_CLI_SYSTEM_SETTINGS_PATH")
-    if layout.name not in managed.ALONE and layout.name != "codex":
+    if layout.name not in managed.ALONE and not layout.managed.endswith(".toml"):
         notes.append(f"{host.title} cannot turn off other hooks there, so they still run: see hooklatch doctor")
     if not arguments.start and not is_served(arguments):
         notes.append(
@@ -264,7 +279,7 @@ def run_uninstall(arguments: argparse.Namespace) -> int:
 
 def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Namespace) -> int:
     """Delete our files of the layer that only root can write."""
-    paths = [*([managed.PLUGIN] if layout.is_plugin else []), managed.MANAGED[layout.name]]
+    paths = [*([managed.PLUGIN] if layout.is_plugin else []), *([layout.managed] if layout.managed else [])]
     with convert_file_errors():
         plans = [managed.plan_managed(path, None, os.environ) for path in paths]
         changes = [plan for plan in plans if not plan.is_none]
@@ -283,7 +298,9 @@ def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Na
         if plan.is_none and plan.old is not None:
             output.print_line(f"left: {plan.path}, which is somebody else's")
     if not changes:
-        output.print_line(f"nothing of hooklatch is in {paths[-1]}")
+        output.print_line(
+            f"nothing of hooklatch is in {paths[-1] if paths else 'such a layer, which it does not have'}"
+        )
     return Exit.OK
 
 
@@ -317,8 +334,10 @@ def is_served(arguments: argparse.Namespace) -> bool:
 
 
 def plan_uninstall(layout: SettingsLayout, path: str) -> FileEdit:
-    if layout.is_plugin:
+    if layout.form in ("plugin", "scripts"):
         return plan_plugin_uninstall(path, os.environ)
+    if layout.form == "toml":
+        return plan_edit(path, None, partial(remove_tables, path), os.environ)
     return plan_settings_uninstall(path, layout.shape, os.environ)
 
 
@@ -335,15 +354,19 @@ def find_layout(name: str) -> tuple[Host, SettingsLayout]:
 
 def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) -> Iterator[str]:
     """Yield the files that may hold our entries: one, or without a choice all that are known."""
-    own, here = (layout.file(scope, os.environ, find_project_here()) for scope in ("user", "project"))
+    events = [layout.gate, *(set(find_host(layout.name).events) - {layout.gate} if layout.form == "scripts" else ())]
+    own, here = (
+        [layout.place(layout.file(scope, os.environ, find_project_here()), event) for event in sorted(events)]
+        for scope in SCOPES
+    )
     if not project:
-        yield own
-    if not user and here != own:
-        yield here
+        yield from own
+    if not user and layout.project and here != own:
+        yield from here
     if not user and not project:
         for path, installed in install_record.list_installed(os.environ).items():
             is_settings = not path.endswith((codex_trust.FILE, adopting.ENDING)) and not path.startswith("/etc/")
-            if installed.host == layout.name and path not in (own, here) and is_settings:
+            if installed.host == layout.name and path not in (*own, *here) and is_settings:
                 yield path
 
 
@@ -410,6 +433,9 @@ def list_install_notes(
     host: Host, layout: SettingsLayout, scope: Scope, program: str | None, version: Version | None, why: str
 ) -> Iterator[str]:
     newest = f"as {host.title} {layout.measured} wants them" if layout.measured else "as its documentation says"
+    if layout.read:
+        newest = f"as its package {layout.read} says"
+        yield f"{host.title} was read and not played: that a refused call does not run is known from its source alone"
     if program is None:
         names = " or ".join(layout.programs)
         yield f"{names} is not on the PATH, so its version is unknown; the entries are {newest} (--program names it)"
@@ -442,6 +468,12 @@ PROJECT_NOTES: Mapping[str, tuple[str, ...]] = {
     "gemini": ("Gemini CLI warns of a project's new hooks at its next start",),
     "codex": ("Codex reads a project's hooks only where the project is trusted",),
 }
+
+
+def find_settings_file(host: Host, layout: SettingsLayout, scope: Scope) -> str:
+    if scope == "project" and not layout.project:
+        raise CommandError(Exit.NO_INPUT, f"{host.title} reads no hooks of a project: install it without --project")
+    return layout.file(scope, os.environ, find_project_here())
 
 
 @contextmanager

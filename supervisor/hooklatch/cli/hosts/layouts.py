@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from hooklatch.cli.hosts.entries import SettingsShape
+from hooklatch.cli.hosts.text_forms import SCRIPT
 from hooklatch.hosts.host import HostEventSpec
 
 __all__ = [
@@ -66,15 +67,26 @@ class SettingsLayout:
     timeout: str = "timeout"
     has_type: bool = True
     oldest: Version = ()
-    measured: str = ""
+    measured: str = ""  # the version that was played
+    read: str = ""  # the version whose package was read, where it was not played
+    fails: str = ""  # what it does where an entry is killed or late
     skip: Callable[[str], bool] = lambda event: False
     more: Callable[[str, HostEventSpec, Version | None], Mapping[str, Any]] = lambda event, spec, version: {}
     knows: Callable[[str, Version | None], bool] = lambda event, version: True
     gate: str = "PreToolUse"  # the event of the canary
     canary: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    is_plugin: bool = False
+    form: Literal["json", "toml", "scripts", "plugin"] = "json"
+    managed: str = ""  # the file of the layer that only root can write; "": there is none
     # Whether it accepts comments in its settings; None: not tried.  None of the programs accepts a comma too many.
     has_comments: bool | None = False
+
+    @property
+    def is_plugin(self) -> bool:
+        return self.form == "plugin"
+
+    def place(self, path: str, event: str) -> str:
+        """Return the file of an event's entry; `path` is the one of the gate."""
+        return os.path.join(os.path.dirname(path), f"{event}{SCRIPT}") if self.form == "scripts" else path
 
     def file(self, scope: Scope, environ: Mapping[str, str], folder: str) -> str:
         """Return the path of the user's settings, or of those of the project in `folder`."""
@@ -110,6 +122,12 @@ def list_cursor_extras(event: str, spec: HostEventSpec, version: Version | None)
     return {"failClosed": True} if spec.kind == "gate" else {}
 
 
+def list_goose_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
+    return {"on_failure": "block"} if spec.kind == "gate" else {}
+
+
+RUNS: Final = "the tool runs"
+BLOCKS: Final = "the tool is blocked"  # by an option of the entry
 CALL: Final = {"session_id": "hooklatch-doctor", "tool_name": "Bash", "tool_input": {"command": "true"}}
 VERSIONED: Final = (("version", 1),)
 
@@ -121,31 +139,35 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 name="claude-code", programs=("claude",), folder=".claude", variable="CLAUDE_CONFIG_DIR",
                 # Not .claude/settings.json, which is shared: an entry names this machine's Python.
                 user="settings.json", project=".claude/settings.local.json", measured="2.1.330",
+                managed="/etc/claude-code/managed-settings.json",
                 more=list_claude_extras, knows=knows_claude_event, canary={**CALL, "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
                 name="codex", programs=("codex",), folder=".codex", variable="CODEX_HOME",
                 user="hooks.json", project=".codex/hooks.json", oldest=(0, 146), measured="0.169.0",
+                managed="/etc/codex/requirements.toml",
                 canary={**CALL, "turn_id": "hooklatch-doctor", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
                 name="gemini", programs=("gemini",), folder=".gemini", variable="GEMINI_CLI_HOME",
                 variable_names_home=True, user="settings.json", project=".gemini/settings.json", unit="ms",
                 measured="0.61.0", has_comments=True, more=list_gemini_extras, gate="BeforeTool",
+                managed="/etc/gemini-cli/settings.json",
                 canary={**CALL, "tool_name": "run_shell_command"},
             ),
             SettingsLayout(
                 name="copilot", programs=("copilot",), folder=".copilot", variable="COPILOT_HOME",
                 has_comments=None, user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
                 timeout="timeoutSec", shape=SettingsShape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
-                measured="1.0.102", skip=lambda event: event[:1].isupper(), gate="preToolUse",
+                measured="1.0.102", managed="/etc/github-copilot/policy.d/hooklatch.json",
+                skip=lambda event: event[:1].isupper(), gate="preToolUse",
                 canary={"sessionId": "hooklatch-doctor", "toolName": "bash", "toolArgs": {"command": "true"}},
             ),
             SettingsLayout(
                 name="cursor", programs=("cursor-agent", "cursor"), folder=".cursor", user="hooks.json",
                 has_comments=None,
                 project=".cursor/hooks.json", shape=SettingsShape(is_grouped=False, root=VERSIONED), has_type=False,
-                more=list_cursor_extras, gate="preToolUse",
+                more=list_cursor_extras, gate="preToolUse", managed="/etc/cursor/hooks.json",
                 canary={
                     "conversation_id": "hooklatch-doctor", "generation_id": "hooklatch-doctor", "tool_name": "Shell",
                     "tool_input": {"command": "true"}, "tool_use_id": "hooklatch-doctor", "workspace_roots": [],
@@ -154,13 +176,55 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             SettingsLayout(
                 name="opencode", programs=("opencode",), folder=".config/opencode", variable="XDG_CONFIG_HOME",
                 variable_names_home=True, user="plugins/hooklatch.js", project=".opencode/plugins/hooklatch.js",
-                measured="1.18.33", gate="tool.execute.before", is_plugin=True,
+                measured="1.18.33", gate="tool.execute.before", form="plugin", managed="/etc/opencode/opencode.json",
             ),
             SettingsLayout(
                 name="qwen", programs=("qwen",), folder=".qwen", user="settings.json",
                 project=".qwen/settings.json", unit="ms", measured="0.24.4", has_comments=True,
-                more=list_gemini_extras, knows=knows_qwen_event,
+                more=list_gemini_extras, knows=knows_qwen_event, managed="/etc/qwen-code/settings.json",
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
+            ),
+            SettingsLayout(
+                name="kimi", programs=("kimi",), folder=".kimi-code", variable="KIMI_CODE_HOME", user="config.toml",
+                project="", form="toml", has_type=False, measured="2.1.0", has_comments=True,
+                fails=RUNS, canary={**CALL, "tool_call_id": "hooklatch-doctor"},
+            ),
+            SettingsLayout(
+                name="grok", programs=("grok",), folder=".grok", variable="GROK_HOME", user="hooks/hooklatch.json",
+                project=".grok/hooks/hooklatch.json", measured="1.0.41", managed="/etc/grok/requirements.toml",
+                fails=RUNS, canary={**CALL, "tool_name": "run_terminal_command", "tool_use_id": "hooklatch-doctor"},
+            ),
+            SettingsLayout(
+                name="letta", programs=("letta",), folder=".letta", user="settings.json",
+                project=".letta/settings.local.json", unit="ms", read="0.32.18",
+                fails=RUNS, canary={**CALL, "event_type": "PreToolUse", "tool_call_id": "hooklatch-doctor"},
+            ),
+            SettingsLayout(
+                name="cline", programs=("cline",), folder=".cline", user=f"hooks/PreToolUse{SCRIPT}",
+                project=f".cline/hooks/PreToolUse{SCRIPT}", form="scripts", measured="3.0.65",
+                fails=RUNS, canary={
+                    "hookName": "tool_call", "taskId": "hooklatch-doctor",
+                    "tool_call": {"id": "hooklatch-doctor", "name": "run_commands", "input": {"commands": ["true"]}},
+                },
+            ),
+            SettingsLayout(
+                name="auggie", programs=("auggie",), folder=".augment", user="settings.json",
+                project=".augment/settings.local.json", unit="ms", read="0.36.0", has_comments=None,
+                managed="/etc/augment/settings.json",
+                fails=RUNS, canary={"conversation_id": "hooklatch-doctor", "tool_name": "launch-process",
+                        "tool_input": {"command": "true"}},
+            ),
+            SettingsLayout(
+                name="droid", programs=("droid",), folder=".factory", variable="FACTORY_HOME_OVERRIDE",
+                variable_names_home=True, user="settings.json", project=".factory/settings.json", measured="0.225.2",
+                has_comments=None, managed="/etc/factory/settings.json", fails=RUNS,
+                canary={**CALL, "tool_name": "Execute"},
+            ),
+            SettingsLayout(
+                name="goose", programs=("goose",), folder=".agents", user="plugins/hooklatch/hooks/hooks.json",
+                project=".agents/plugins/hooklatch/hooks/hooks.json", measured="1.52.0", more=list_goose_extras,
+                canary={**CALL, "event": "PreToolUse", "tool_name": "shell", "tool_call_id": "hooklatch-doctor"},
+                fails=BLOCKS,
             ),
         )
     }

@@ -25,9 +25,9 @@ from hooklatch.cli.hosts.editing import JsoncError
 from hooklatch.cli.hosts.entries import add_entries, find_entries
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.hosts.find import find_host
 
 __all__ = [
-    "MANAGED",
     "find_foreign_owner",
     "list_not_roots",
     "PLUGIN",
@@ -46,38 +46,32 @@ ALONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         },
     }
 )
-MANAGED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "claude-code": "/etc/claude-code/managed-settings.json",
-        "codex": "/etc/codex/requirements.toml",
-        "gemini": "/etc/gemini-cli/settings.json",
-        "copilot": "/etc/github-copilot/policy.d/hooklatch.json",
-        "cursor": "/etc/cursor/hooks.json",
-        "opencode": "/etc/opencode/opencode.json",
-        "qwen": "/etc/qwen-code/settings.json",
-    }
-)
 PLUGIN: Final = "/etc/opencode/hooklatch.js"
 # With its schema: OpenCode adds that to a file that has none, if it may.
 NAMING: Final = {"$schema": "https://opencode.ai/config.json", "plugin": [f"file://{PLUGIN}"]}
-FIRST_LINE: Final = "# hooklatch's requirements for Codex.  `hooklatch uninstall codex --managed` removes this file.\n"
+FIRST_LINE: Final = (
+    "# hooklatch's requirements for {title}.  `hooklatch uninstall {name} --managed` removes this file.\n"
+)
+FIRST_WORDS: Final = "# hooklatch's requirements for "
 
 
 def make_managed_texts(
     layout: SettingsLayout, handlers: Mapping[str, Mapping[str, Any]], plugin: str
 ) -> dict[str, str]:
     """Return the texts of the managed files of a host, by path; OpenCode has a file that names its plugin."""
-    path = MANAGED[layout.name]
+    path = layout.managed
     if layout.is_plugin:
         return {PLUGIN: plugin, path: json.dumps(NAMING, indent=2) + "\n"}
     if path.endswith(".toml"):
-        return {path: make_requirements(handlers)}
+        return {path: make_requirements(layout, handlers)}
     root = json.dumps(ALONE[layout.name], indent=2) + "\n" if layout.name in ALONE else ""
     return {path: add_entries(root, layout.shape, handlers)}
 
 
-def make_requirements(handlers: Mapping[str, Mapping[str, Any]]) -> str:
-    text = f"{FIRST_LINE}\nallow_managed_hooks_only = true\n\n[features]\nhooks = true\n"
+def make_requirements(layout: SettingsLayout, handlers: Mapping[str, Mapping[str, Any]]) -> str:
+    text = FIRST_LINE.format(title=find_host(layout.name).title, name=layout.name)
+    text += "\nallow_managed_hooks_only = true\n"
+    text += "\n[features]\nhooks = true\n" if layout.name == "codex" else ""
     for event, handler in handlers.items():
         values = "\n".join(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in handler.items())
         text += f"\n[[hooks.{event}]]\n[[hooks.{event}.hooks]]\n{values}\n"
@@ -105,7 +99,7 @@ def is_own_file(path: str, data: bytes, environ: Mapping[str, str]) -> bool:
         return True
     text = data.decode(errors="replace")
     if path == PLUGIN or path.endswith(".toml"):
-        return text.startswith((FIRST_LINE, "// hooklatch's plugin"))
+        return text.startswith((FIRST_WORDS, "// hooklatch's plugin"))
     try:
         entries = list(find_entries(text))
         document = json.loads(text)

@@ -23,6 +23,7 @@ from hooklatch.cli.hosts.entries import InstalledHandler, list_handlers
 from hooklatch.cli.hosts.layouts import LAYOUTS, SettingsLayout
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.cli.hosts.text_forms import is_script
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import Host
 from hooklatch.hosts.own_entries import is_entry_alone
@@ -99,6 +100,45 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
             ("project", "{here}/.qwen/settings.json"),
             ("plugin", "{base}/extensions/*/hooks/hooks.json"),
         ),
+        "kimi": (("user", "{base}/config.toml"),),
+        "grok": (
+            ("managed", "/etc/grok/requirements.toml"),
+            ("managed", "/etc/grok/managed_config.toml"),
+            ("user", "{base}/hooks/*.json"),
+            ("user", "{base}/*.toml"),
+            ("user", "{base}/../.claude/settings*.json"),
+            ("user", "{base}/../.cursor/hooks.json"),
+            ("project", "{here}/.grok/hooks/*.json"),
+            ("project", "{here}/.claude/settings*.json"),
+            ("project", "{here}/.cursor/hooks.json"),
+        ),
+        "letta": (
+            ("user", "{base}/settings.json"),
+            ("project", "{here}/.letta/settings.json"),
+            ("project", "{here}/.letta/settings.local.json"),
+        ),
+        "cline": (
+            ("user", "{base}/hooks/*"),
+            ("user", "{base}/../Documents/Cline/Hooks/*"),
+            ("project", "{here}/.clinerules/hooks/*"),
+            ("project", "{here}/.cline/hooks/*"),
+        ),
+        "auggie": (
+            ("managed", "/etc/augment/settings.json"),
+            ("user", "{base}/settings.json"),
+            ("project", "{here}/.augment/settings*.json"),
+        ),
+        "droid": (
+            ("managed", "/etc/factory/settings.json"),
+            ("user", "{base}/settings.json"),
+            ("user", "{base}/hooks.json"),
+            ("project", "{here}/.factory/settings.json"),
+            ("project", "{here}/.factory/hooks.json"),
+        ),
+        "goose": (
+            ("user", "{base}/plugins/*/hooks/hooks.json"),
+            ("project", "{here}/.agents/plugins/*/hooks/hooks.json"),
+        ),
     }
 )
 # Kinds of handlers that can refuse at most.
@@ -164,13 +204,18 @@ def read_document(layer: Layer, path: str) -> Document:
         text = (settings_files.read_if_present(path) or b"").decode().removeprefix("\ufeff")
         if path.endswith(".toml"):
             return Document(layer, path, tomllib.loads(text))
-        if path.endswith(CODE):
+        if path.endswith(CODE) or is_hook_script(path):
             return Document(layer, path, {"code": text})
         root = parse_jsonc(text)
     except (FileError, JsoncError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Document(layer, path, fault=str(error) if isinstance(error, FileError) else f"{path}: {error}")
     value: object = root.value if root is not None else {}
     return Document(layer, path, cast("dict[str, Any]", value) if isinstance(value, dict) else {})
+
+
+def is_hook_script(path: str) -> bool:
+    """Return whether Cline takes a file for the script of an event, with any ending."""
+    return os.path.basename(path).partition(".")[0] in find_host("cline").events and not path.endswith(".json")
 
 
 def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str) -> Iterator[str]:
@@ -201,6 +246,13 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
     """Yield the hooks that are not ours, on the events at which this host takes a changed input, and mods."""
     if PLUGIN_EVENT in host.events:
         yield from list_other_plugins(documents)
+        return
+    if host.name == "cline":
+        for document in documents:
+            is_gate = os.path.basename(document.path).partition(".")[0].lower() == "pretooluse"
+            if is_gate and not is_script(str(document.value.get("code", "")).encode()):
+                digest = digest_of([host.name, document.path], [document.path])
+                yield OtherHook(document.path, document.layer, "PreToolUse", "a script", digest)
         return
     moments = {name for name, spec in host.events.items() if spec.kind == "gate" and spec.patch and spec.after is None}
     for document in documents:

@@ -127,6 +127,47 @@ AGENTS = (
         variables=("CURSOR*CONFIG*",),
         folders=("*/.cursor/hooks.json", "*/.cursor/hooks/*", "/etc/cursor/*"),
     ),
+    Agent(
+        names=("kimi", "kimi-code"),
+        variables=("KIMI_CODE_HOME",),
+        folders=("*/.kimi-code/config.toml", "*/.kimi-code/plugins/*"),
+    ),
+    Agent(
+        names=("grok",),
+        flags=("--plugin-dir",),
+        variables=("GROK_HOME", "GROK_CONFIG*"),
+        verbs=("plugin", "plugins"),
+        folders=("*/.grok/hooks/*", "*/.grok/*.toml", "*/.grok/disabled-hooks", "*/.grok/plugins/*", "/etc/grok/*"),
+    ),
+    Agent(
+        names=("letta", "letta-code"),
+        folders=("*/.letta/settings*.json", "*/.letta/mods/*"),
+    ),
+    Agent(
+        names=("cline",),
+        flags=("--config", "--hooks-dir", "--data-dir"),
+        variables=("CLINE*DIR",),
+        verbs=("plugin", "config"),
+        folders=("*/.cline/hooks/*", "*/.clinerules/hooks/*", "*/Cline/Hooks/*", "*/.cline/plugins/*"),
+    ),
+    Agent(
+        names=("auggie",),
+        flags=("--augment-cache-dir", "--plugin-dir"),
+        verbs=("plugin",),
+        folders=("*/.augment/settings*.json", "*/.augment/plugins/*", "/etc/augment/*"),
+    ),
+    Agent(
+        names=("droid",),
+        flags=("--settings",),
+        variables=("FACTORY_HOME_OVERRIDE", "FACTORY_RUNTIME_SETTINGS*", "FACTORY_ORG_MANAGED*"),
+        verbs=("plugin",),
+        folders=("*/.factory/settings*.json", "*/.factory/hooks*", "*/.factory/plugins/*", "/etc/factory/*"),
+    ),
+    Agent(
+        names=("goose",),
+        verbs=("plugin",),
+        folders=("*/.agents/plugins/*",),
+    ),
 )  # fmt: skip
 # What follows plugin, extensions and the like and only shows something.
 LOOKING = {"list", "ls", "show", "details", "validate", "help", "get", "info", "--help", "-h"}
@@ -134,8 +175,7 @@ LOOKING = {"list", "ls", "show", "details", "validate", "help", "get", "info", "
 OF_ALL = ("HOME", "XDG_*", "HOOKLATCH_*", "NODE_OPTIONS", "BUN_OPTIONS", "LD_PRELOAD", "LD_AUDIT")
 # Agents that hooklatch has no entry for, so no guard is asked: program, and a word that must follow it.
 UNGUARDED = {
-    "aider": "", "amp": "", "auggie": "", "cline": "", "crush": "", "droid": "", "goose": "run|session", "grok": "",
-    "kimi": "", "kiro-cli": "", "letta": "", "plandex": "",
+    "aider": "", "amp": "", "crush": "", "kiro-cli": "", "plandex": "",
 }  # fmt: skip
 # Programs that run what follows as another user, or where other settings are.
 AS_ANOTHER = {"sudo", "doas", "su", "runuser", "pkexec", "run0", "gosu", "su-exec", "setuidgid", "chroot", "bwrap"}

@@ -63,7 +63,9 @@ PROTECTED = (
     # Where agents' programs are told to ask hooklatch: without these entries no guard is asked.
     "*/.claude/settings*.json", "*/.codex/hooks.json", "*/.codex/config.toml", "*/.gemini/settings.json",
     "*/.qwen/settings.json", "*/.copilot/hooks/*", "*/.copilot/*.json", "*/.github/hooks/*", "*/.cursor/hooks.json",
-    "*/opencode/plugins/*", "*/.opencode/plugins/*",
+    "*/opencode/plugins/*", "*/.opencode/plugins/*", "*/.kimi-code/config.toml", "*/.grok/hooks/*", "*/.grok/*.toml",
+    "*/.letta/settings*.json", "*/.cline/hooks/*", "*/.clinerules/hooks/*", "*/.augment/settings*.json",
+    "*/.factory/settings*.json", "*/.factory/hooks.json", "*/.agents/plugins/*",
     # What agents run besides: servers, hooks and commands of their own.
     ".mcp.json", "~/.claude.json", "*/.claude/hooks/*", "*/.claude/commands/*", "*/.claude/agents/*",
     "*/.cursor/mcp.json", "*/.vscode/mcp.json", "*/.gemini/commands/*", "*/.codex/prompts/*", "*/.continue/config.*",
