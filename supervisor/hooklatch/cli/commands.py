@@ -33,6 +33,7 @@ COMMANDS = {
     ),
     "the daemon": (
         ("serve", "daemon.serve", "run the daemon until Ctrl-C, or in the background: --detach"),
+        ("restart", "daemon.serve", "stop it, and start the one that is installed, with the same options"),
         ("stop", "daemon.stop", "let it answer what is in flight, and wait until it is gone"),
         ("reload", "hooks.suspend", "have it load its files now, and build its sources afresh"),
         ("state", "daemon.stop", "accept a state file that was lost or is not the one written last"),

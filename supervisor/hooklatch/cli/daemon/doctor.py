@@ -18,7 +18,7 @@ from typing import Literal, TypedDict
 import msgspec
 
 from hooklatch import paths
-from hooklatch.cli.hooks.status import format_failing_hook
+from hooklatch.cli.hooks.status import format_failing_hook, list_warnings
 from hooklatch.cli.hosts.checking import SettingsFileCheck, check_hosts
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.terminal import look, output
@@ -136,13 +136,13 @@ def suggest_without_daemon(error: HooklatchError) -> str:
         case DaemonUnreachableError(is_denied=True) | RequestFailedError(name="not_permitted"):
             return "become the user whose daemon it is, or name the folder of your own with --runtime-dir"
         case _:
-            return "see the daemon's log, and what listens there; hooklatch stop, then: hooklatch serve --detach"
+            return "see the daemon's log, and what listens there; then: hooklatch restart"
 
 
 def diagnose_status(status: StatusAnswer) -> Iterator[Diagnosis]:
     for fault in status["wrong"]:
         yield Diagnosis(fault["what"], fault["do"])
-    for warning in status["warned"]:
+    for warning in list_warnings(status):
         yield Diagnosis(warning["what"], warning["do"], is_problem=warning["reason"] == "configuration")
     isolation = status["isolation"]
     for path in isolation["absent"]:

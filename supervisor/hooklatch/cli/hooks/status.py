@@ -14,6 +14,7 @@ from hooklatch.cli.terminal.requests import NobodyListensError, connect_administ
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import RequestFailedError
+from hooklatch.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,14 @@ if TYPE_CHECKING:
         SuspensionStatus,
     )
 
-__all__ = ["add_status", "format_failing_hook", "format_diagnostic_place", "format_suspension", "add_sessions"]
+__all__ = [
+    "add_status",
+    "list_warnings",
+    "format_failing_hook",
+    "format_diagnostic_place",
+    "format_suspension",
+    "add_sessions",
+]
 
 DRAINING = "it ends once what it decides is decided; then: hooklatch serve --detach"
 SHOWN = 3  # failing hooks whose last failure is shown
@@ -129,7 +137,7 @@ def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]
         for index, line in enumerate(format_hook_failure(failure) if failure is not None else ()):
             output.say_lines(("" if index else "last", look.paint_text(line, "quiet")))
         output.say_lines(("do", f"see why: hooklatch hooks show {quote(hook['hook'])}"))
-    show_findings("warning", result["warned"])
+    show_findings("warning", list_warnings(result))
     output.say_lines(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {format_duration(result['uptime_s'])}"),
         ("revision", f"{look.shorten_revision(result['revision'])}, digest {result['digest'][:12]}"),
@@ -170,6 +178,15 @@ def show_findings(label: str, findings: Iterable[HealthFinding | HealthWarning])
     """Print findings; those in a row that have the same remedy share its line."""
     for do, group in groupby(findings, key=lambda finding: finding["do"]):
         output.say_lines(*((label, finding["what"]) for finding in group), ("do", do))
+
+
+def list_warnings(result: StatusAnswer) -> list[HealthWarning]:
+    """Return the warnings of a daemon, and that it is not of the version of this command, unless it says so itself."""
+    warnings = result["warned"]
+    if result["version"] == VERSION or any(warning["reason"] == "version" for warning in warnings):
+        return warnings
+    what = f"{result['version']} runs, of another installation, and this command is {VERSION}"
+    return [*warnings, {"reason": "version", "what": what, "do": "to run this one: hooklatch restart"}]
 
 
 def is_well(result: StatusAnswer) -> bool:
