@@ -134,7 +134,7 @@ def test_every_exit_code_has_a_meaning() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["statsu"], ["fire"], ["fire", "stop", "--timeout", "0"], ["status", "-n"], ["watch", "--count", "x"]]
+    "words", [["statsu"], ["fire"], ["fire", "stop", "--timeout", "0"], ["status", "-n"], ["watch", "--count", "x"]]
 )  # fmt: skip
 def test_misuse_ends_with_64_and_points_to_the_help(place: Place, words: list[str]) -> None:
     done = place.run(*words)
