@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "build_command_line", "run"]
 # Under the title that `hooklatch --help` shows: a command's name, its module below `hooklatch.cli`, and its help.
 COMMANDS = {
     "set up": (
+        ("setup", "daemon.setup", "guards, agents and a daemon in a minute; shows what it writes first"),
         ("init", "daemon.init", "write a first hooks.toml and a first guard; overwrites nothing"),
         (
             "install", "hosts.install",

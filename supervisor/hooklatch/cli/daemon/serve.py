@@ -30,7 +30,7 @@ from hooklatch.cli.terminal.requests import NobodyListensError, connect_administ
 from hooklatch.core.status_answers import DaemonReady, HealthFinding, StartOptions, StatusAnswer
 from hooklatch.errors import HooklatchError, locate_error
 
-__all__ = ["add_restart", "add_serve", "start_daemon"]
+__all__ = ["add_restart", "add_serve", "make_options", "start_once"]
 
 logger = logging.getLogger("hooklatch.serve")
 HOOKS_D = "hooks.d"
@@ -52,13 +52,29 @@ def add_serve(parser: Parser) -> None:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
+    options = make_options(arguments)
+    config = options["config"]
+    beside = os.path.join(os.path.dirname(config), HOOKS_D)
+    if not options["is_config_named"] and are_absent(config, beside):
+        output.print_error(f"there is no {config}, so no guard of yours is active; make one with: hooklatch setup")
+    if not options["is_detached"]:
+        return serve_until_ended(options, lambda ready: print_ready(arguments, ready))
+    running, ready = start_once(arguments, options)
+    if running is not None:
+        print_running(arguments, running)
+    elif ready is not None:
+        print_ready(arguments, ready)
+    return Exit.OK
+
+
+def make_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a daemon by their names in `DaemonOptions`."""
     folders = [os.path.abspath(folder) for folder in paths.list_runtime_dirs(arguments.runtime_dir, os.environ)]
     if not folders:
         raise CommandError(Exit.UNAVAILABLE, "there is no directory for the sockets; name one with --runtime-dir")
-    config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     # Absolute, since a detached daemon changes its working directory.
-    options: dict[str, Any] = {
-        "config": config,
+    return {
+        "config": os.path.abspath(paths.find_config_file(arguments.config, os.environ)),
         "runtime_dir": folders[0],
         "state_dir": os.path.abspath(arguments.state_dir or paths.state_dir(os.environ)),
         "admin_dir": os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
@@ -67,22 +83,24 @@ def run_serve(arguments: argparse.Namespace) -> int:
         "log_format": arguments.log_format,
         "is_detached": arguments.detach,
     }
-    beside = os.path.join(os.path.dirname(config), HOOKS_D)
-    if not options["is_config_named"] and are_absent(config, beside):
-        output.print_error(f"there is no {config}, so no guard of yours is active; make one with: hooklatch init")
-    if not arguments.detach:
-        return serve_until_ended(options, lambda ready: print_ready(arguments, ready))
-    if (running := find_running(arguments, options)) is None:
-        try:
-            print_ready(arguments, start_daemon(options))
-            return Exit.OK
-        except CommandError as error:
-            # Another one may have begun to start at the same moment, as from a second terminal.
-            running = await_running(arguments, options) if error.code is Exit.UNAVAILABLE else None
-            if running is None:
-                raise
-    print_running(arguments, running)
-    return Exit.OK
+
+
+def start_once(
+    arguments: argparse.Namespace, options: dict[str, Any]
+) -> tuple[StatusAnswer | None, DaemonReady | None]:
+    """Start a daemon in the background; return the status of the one that runs already, or the report of the new one.
+
+    Another one may begin to start at the same moment, as from a second terminal.
+    """
+    if (running := await_running(arguments, options)) is not None:
+        return running, None
+    try:
+        return None, start_daemon(options)
+    except CommandError as error:
+        running = await_running(arguments, options) if error.code is Exit.UNAVAILABLE else None
+        if running is None:
+            raise
+        return running, None
 
 
 def find_running(arguments: argparse.Namespace, options: dict[str, Any]) -> StatusAnswer | None:

@@ -28,7 +28,7 @@ from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 
 __all__ = [
     "UNITS", "add_install", "add_remove", "add_service", "add_show", "add_status", "find_manager_fault",
-    "install_units", "make_user_units", "quote_for_systemd",
+    "install_units", "is_service_installed", "make_user_units", "quote_for_systemd",
 ]  # fmt: skip
 
 BELOW = (
@@ -181,6 +181,10 @@ def quote_for_systemd(word: str, *, is_command: bool = True) -> str:
 def units_folder() -> str:
     config = os.environ.get("XDG_CONFIG_HOME", "")
     return os.path.join(config if config.startswith("/") else os.path.expanduser("~/.config"), "systemd", "user")
+
+
+def is_service_installed() -> bool:
+    return os.path.lexists(os.path.join(units_folder(), SERVICE))
 
 
 def ask_systemd(*words: str) -> tuple[int, str]:
