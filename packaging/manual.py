@@ -1,6 +1,6 @@
-"""The manual page hooklatch(1), made from the parser: `python packaging/manual.py` writes packaging/man/man1/hooklatch.1.
+"""The manual page hooklatch(1), made from the parser.  `python packaging/manual.py` writes it.
 
-The wheel and the Debian package bring it.  tests/packaging/test_manual.py holds the file to the parser, and has groff
+The wheel and the Debian package bring it.  tests/test_packages.py holds the file to the parser, and has groff
 read it.  It has no date, so that the same commands give the same bytes.
 """
 
@@ -55,7 +55,10 @@ VARIABLES = (
 def make_manual() -> str:
     """Return the page."""
     root = build_command_line().declared()
-    parts = [f'.TH HOOKLATCH 1 "" "hooklatch {VERSION}" "User Commands"\n{HEAD}.SH OPTIONS\n', *list_options(root, True)]
+    parts = [
+        f'.TH HOOKLATCH 1 "" "hooklatch {VERSION}" "User Commands"\n{HEAD}.SH OPTIONS\n',
+        *list_options(root, True),
+    ]
     parts.append(".SH COMMANDS\n")
     for title, rows in COMMANDS.items():
         parts.append(f".SS {escape(title.capitalize())}\n")

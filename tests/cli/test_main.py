@@ -167,7 +167,7 @@ def test_what_is_misspelt_gets_the_nearest_name(
     assert f"did you mean {near}?" in capsys.readouterr().err
 
 
-@table("words", [[], ["fleet"]])
+@table("words", [["state"], ["fleet"]])
 def test_what_only_has_commands_below_it_prints_its_help_and_is_no_success(place: Place, words: list[str]) -> None:
     done = place.run(*words)
 

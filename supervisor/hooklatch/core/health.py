@@ -64,6 +64,7 @@ class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
 class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     """All that deserves a look, at one moment."""
 
+    version: Sequence[str]  # that another one is installed than runs
     record: Sequence[str]
     switches: Sequence[str]  # of hooks, from another file, that were not adopted
     state: Sequence[str]  # settings of shared state that are not active yet
@@ -74,11 +75,11 @@ class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     commands: Sequence[str]  # shell hooks that run files which an agent can write
     files: Sequence[str]  # in a folder of hooks, that nothing reads
     notes: Sequence[str]  # about hooks that guard nothing, perhaps on purpose
-    version: Sequence[str]  # that another one is installed than runs
 
 
 # What to do about each field of `WarningInputs`; a field without a line here fails on its first warning.
 DO_ABOUT = {
+    "version": "to run what is installed: hooklatch restart",
     "record": "nothing about what is over; else fix what it names: it goes on by itself (see: hooklatch log verify)",
     "switches": "see what each hook is now, and switch it again by its full name: hooklatch hooks",
     "state": "when no agent works: hooklatch restart",
@@ -88,7 +89,6 @@ DO_ABOUT = {
     "commands": "do as it says; what protects a command there, and what does not: docs/reference/hooks.md, Shell hooks",
     "files": "do as it says; what is read in a folder of hooks, and what is known to be none: docs/reference/hooks.md",
     "notes": "nothing, if it is meant so; whether a hook is called: hooklatch test --coverage",
-    "version": "to run what is installed: hooklatch restart",
     "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",
 }
 

@@ -223,7 +223,7 @@ def list_warnings(result: StatusAnswer) -> list[HealthWarning]:
     if result["version"] == VERSION or any(warning["reason"] == "version" for warning in warnings):
         return warnings
     what = f"{result['version']} runs, of another installation, and this command is {VERSION}"
-    return [*warnings, {"reason": "version", "what": what, "do": "to run this one: hooklatch restart"}]
+    return [{"reason": "version", "what": what, "do": "to run this one: hooklatch restart"}, *warnings]
 
 
 def is_well(result: StatusAnswer) -> bool:
