@@ -23,7 +23,7 @@ from support.commands import PATIENCE, Place, new_place
 from support.repository import ROOT
 
 PAGE = ROOT / "packaging" / "man" / "man1" / "hooklatch.1"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # three builds, on a busy machine
 
 
 def run_python(*words: str, folder: Path = ROOT) -> str:
@@ -42,7 +42,7 @@ def test_the_manual_page_has_every_command_with_its_options() -> None:
     for name, parser in build_command_line().declared().commands.items():
         assert f".B hooklatch {name} " in text
         options = {option for action in parser.declared()._actions for option in action.option_strings}
-        assert {option for option in options if option not in text} == set()
+        assert {option for option in options if option not in text} <= {"-h", "--help"}
     assert text.count(".SS ") == len(COMMANDS)
 
 

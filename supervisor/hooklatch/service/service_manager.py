@@ -28,7 +28,7 @@ class Notifier:
 
     @property
     def is_managed(self) -> bool:
-        """Whether a manager has started this process."""
+        """Return whether a manager has started this process."""
         return self._address is not None
 
     @classmethod

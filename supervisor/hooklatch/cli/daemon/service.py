@@ -90,7 +90,7 @@ def add_remove(parser: Parser) -> None:
     parser.prints("cli.daemon.service:ServiceStatus")
 
 
-class ShownUnit(TypedDict):
+class ShownService(TypedDict):
     """`service show`."""
 
     unit: str
@@ -100,7 +100,7 @@ class ShownUnit(TypedDict):
 def add_show(parser: Parser) -> None:
     names = sorted(path.name for path in UNITS.glob("*/*"))
     parser.runs(run_show, example="hooklatch service show hooklatch@.service")
-    parser.prints("cli.daemon.service:ShownUnit")
+    parser.prints("cli.daemon.service:ShownService")
     parser.add_argument("unit", metavar="UNIT", choices=names, help=f"one of {', '.join(names)}")
 
 
@@ -108,7 +108,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     (file,) = UNITS.glob(f"*/{arguments.unit}")
     text = fill_in(file.read_text(), [])
     if arguments.json:
-        output.say_json(ShownUnit(unit=arguments.unit, text=text))
+        output.say_json(ShownService(unit=arguments.unit, text=text))
     else:
         output.say_text(text.rstrip("\n"))
     return Exit.OK
@@ -198,14 +198,14 @@ def ask_systemd(*words: str) -> tuple[int, str]:
 
 def find_manager_fault() -> str | None:
     """Return why systemd cannot be asked to run services of this user; None if it can."""
-    code, said = ask_systemd("show", "--property=Version")
-    return f"systemctl --user does not work here ({said})" if code else None
+    code, answer = ask_systemd("show", "--property=Version")
+    return f"systemctl --user does not work here ({answer})" if code else None
 
 
 def order_systemd(*words: str) -> None:
-    code, said = ask_systemd(*words)
+    code, answer = ask_systemd(*words)
     if code:
-        raise CommandError(Exit.UNAVAILABLE, f"systemctl --user {' '.join(words)}: {said}")
+        raise CommandError(Exit.UNAVAILABLE, f"systemctl --user {' '.join(words)}: {answer}")
 
 
 def install_units(arguments: argparse.Namespace, units: Mapping[str, str]) -> StatusAnswer:
@@ -237,7 +237,8 @@ def install_units(arguments: argparse.Namespace, units: Mapping[str, str]) -> St
 def find_status(arguments: argparse.Namespace) -> StatusAnswer | None:
     try:
         with connect_administrator(arguments) as link:
-            return link.ask("status")
+            status: StatusAnswer = link.ask("status")
+            return status
     except DaemonUnreachableError:
         return None
     except HooklatchError as error:
