@@ -81,7 +81,7 @@ def add_install(parser: Parser) -> None:
 
 
 def add_status(parser: Parser) -> None:
-    parser.runs(run_status, example="hooklatch service status", exits=(Exit.FINDINGS,))
+    parser.runs(run_status, example="hooklatch service status", exits=(Exit.FINDINGS, Exit.CANNOT_CREATE))
     parser.prints("cli.daemon.service:ServiceStatus")
 
 
