@@ -107,9 +107,9 @@ def declare_all(parser: Parser) -> None:
 
 
 def show_overview(arguments: argparse.Namespace) -> int:
-    from hooklatch.cli.daemon.overview import run_overview  # where no command is named
+    from importlib import import_module  # as a row of the table is imported: where it is chosen
 
-    return run_overview(arguments)
+    return int(import_module("hooklatch.cli.daemon.overview").run_overview(arguments))
 
 
 def run(words: list[str]) -> int:

@@ -17,7 +17,7 @@ from typing import TypedDict
 
 from hooklatch.cli.daemon.stop import stop_daemon
 from hooklatch.cli.hosts import settings_files
-from hooklatch.cli.hosts.programs import LateError, run_host_program
+from hooklatch.cli.hosts.programs import LateError, run_host_program, units_folder
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -28,7 +28,7 @@ from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 
 __all__ = [
     "UNITS", "add_install", "add_remove", "add_service", "add_show", "add_status", "find_manager_fault",
-    "install_units", "is_service_installed", "make_user_units", "quote_for_systemd",
+    "install_units", "make_user_units", "quote_for_systemd",
 ]  # fmt: skip
 
 BELOW = (
@@ -176,15 +176,6 @@ def quote_for_systemd(word: str, *, is_command: bool = True) -> str:
     if "\n" in text:
         raise CommandError(Exit.CANNOT_CREATE, f"{word!r} has a line break, which a unit cannot hold")
     return text if re.fullmatch(r"[\w./%$:=@+,-]+", text) else f'"{text}"'
-
-
-def units_folder() -> str:
-    config = os.environ.get("XDG_CONFIG_HOME", "")
-    return os.path.join(config if config.startswith("/") else os.path.expanduser("~/.config"), "systemd", "user")
-
-
-def is_service_installed() -> bool:
-    return os.path.lexists(os.path.join(units_folder(), SERVICE))
 
 
 def ask_systemd(*words: str) -> tuple[int, str]:

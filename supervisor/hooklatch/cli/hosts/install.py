@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from hooklatch.cli.daemon.service import is_service_installed
 from hooklatch.cli.hosts import adopting, codex_trust, install_record, managed
 from hooklatch.cli.hosts.changing import (
     FileEdit,
@@ -27,7 +26,7 @@ from hooklatch.cli.hosts.editing import find_beyond_json
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
 from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_unaccepted, read_documents
 from hooklatch.cli.hosts.plugin import make_plugin
-from hooklatch.cli.hosts.programs import find_program, list_more_programs, read_program_version
+from hooklatch.cli.hosts.programs import find_program, is_service_installed, list_more_programs, read_program_version
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
