@@ -10,6 +10,7 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypedDict
 
 from hooklatch.cli.daemon import serve, service
@@ -190,7 +191,7 @@ def make_plan(arguments: argparse.Namespace, *, is_asking: bool) -> SetupPlan:
         options.dry_run = False
         plan.installs.append(install)
         command = f"hooklatch install {name}{' --start' if kind == 'agents' else ''}"
-        plan.steps.append(SetupStep(command, lambda install=install, options=options: apply_host(install, options)))
+        plan.steps.append(SetupStep(command, partial(apply_host, install, options)))
     return plan
 
 
@@ -245,8 +246,9 @@ def choose_agents(arguments: argparse.Namespace, *, is_asking: bool) -> list[str
 
 def choose_service(arguments: argparse.Namespace, *, is_asking: bool) -> ServiceKind:
     """Return what starts the daemon."""
-    if arguments.service is not None:
-        return arguments.service
+    named: ServiceKind | None = arguments.service
+    if named is not None:
+        return named
     best: ServiceKind = "systemd" if service.find_manager_fault() is None else "agents"
     if not is_asking:
         return best

@@ -134,7 +134,9 @@ def run_install(arguments: argparse.Namespace) -> int:
     if arguments.managed:
         return install_managed(host, layout, arguments)
     install = plan_host(arguments)
-    backups = [None for _ in install.plans] if arguments.dry_run else apply_host(install, arguments)
+    backups: list[str | None] = [None for _ in install.plans]
+    if not arguments.dry_run:
+        backups = apply_host(install, arguments)
     notes = list_host_notes(install, backups, arguments)
     print_settings_change(host, install.plans[0], backups[0], notes, arguments, done="installed")
     return Exit.OK
@@ -142,7 +144,7 @@ def run_install(arguments: argparse.Namespace) -> int:
 
 def draft_entries(
     host: Host, layout: SettingsLayout, version: Version | None, arguments: argparse.Namespace
-) -> tuple[dict[str, list[str]], dict[str, Mapping[str, Any]], str, str]:
+) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]], str, str]:
     """Return the commands and handlers by event, the text of a plugin, and why the program is not the C form."""
     events = dict(list_installed_events(host, layout, version, arguments.also))
     started, no_program = choose_program(arguments)
