@@ -159,7 +159,8 @@ def find_version(host: Host, layout: SettingsLayout, named: str | None) -> tuple
     program = find_program(layout, named, os.environ)
     if named is not None and program is None:
         raise CommandError(Exit.NO_INPUT, f"{named} is not a program; name the path of {host.title}")
-    return (program, *(read_program_version(program, os.environ) if program is not None else (None, "")))
+    version, why = read_program_version(program, os.environ) if program is not None else (None, "")
+    return program, version, why
 
 
 def plan_host(arguments: argparse.Namespace) -> HostInstall:
