@@ -2,7 +2,8 @@
 
 wheels    dist/: a wheel with the forwarder as a program for each kind of machine, and one without
 prepare   version.py gets the version, and what stands under "Unreleased" in CHANGELOG.md gets it too, with today's date
-build     dist/VERSION/: the sdist, the wheels that are built from it, the JSON Schemas, and the notes
+build     dist/VERSION/: the sdist, the wheels that are built from it, a Homebrew formula, the JSON Schemas, the notes,
+          and on Debian a package for its Python
 
 The last two refuse a tree with other changes, since what is released has to be what is committed.  All may be repeated.
 What builds is in an environment of its own (build/packager), so `wheels` needs none of the developers' tools.
@@ -12,6 +13,7 @@ Nothing is committed, tagged or uploaded: `build` ends with the commands for tha
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -152,7 +154,8 @@ def build(root: Path, version: str, folder: Path) -> list[Path]:
         raise ReleaseError(f"{VERSION_FILE} does not say {version}; run `prepare` first")
     notes = section_of((root / CHANGELOG).read_text(encoding="utf-8"), f"## {version}")
     shutil.rmtree(folder, ignore_errors=True)
-    build_packages(root, folder)
+    sdist, *wheels = build_packages(root, folder)
+    build_system_packages(root, sdist, wheels)
     with tempfile.TemporaryDirectory() as place:
         schemas = Path(place, f"hooklatch-{version}-schemas")
         run([sys.executable, "-m", "hooklatch", "schema", "--all", str(schemas)], root)
@@ -160,6 +163,17 @@ def build(root: Path, version: str, folder: Path) -> list[Path]:
             archive.add(schemas, schemas.name)
     (folder / "notes.md").write_text(notes + "\n", encoding="utf-8")
     return sorted(folder.iterdir())
+
+
+def build_system_packages(root: Path, sdist: Path, wheels: Sequence[Path]) -> None:
+    """Make the formula, and where there is dpkg-deb and a Python of the system the package of this machine."""
+    sys.path.insert(0, str(root / "packaging"))
+    import system_packages
+
+    system_packages.make_formula(sdist, sdist.parent)
+    own = [wheel for wheel in wheels if platform.machine() in wheel.name] or [wheels[-1]]
+    if shutil.which("dpkg-deb") and os.path.exists(f"/usr/bin/{system_packages.PYTHON}"):
+        system_packages.make_deb(own[0], sdist.parent)
 
 
 def run(command: Sequence[str], folder: Path, **variables: str) -> None:

@@ -168,7 +168,9 @@ def test_a_release_is_an_sdist_wheels_for_each_machine_and_any_the_schemas_and_t
         f"hooklatch-{VERSION}-py3-none-manylinux_2_17_aarch64.musllinux_1_1_aarch64.whl",
         f"hooklatch-{VERSION}-py3-none-manylinux_2_17_x86_64.musllinux_1_1_x86_64.whl",
         f"hooklatch-{VERSION}-schemas.tar.gz",
+        "hooklatch.rb",
         "notes.md",
+        *(path.name for path in published.folder.glob("*.deb")),  # on Debian alone
     }
     with tarfile.open(published.folder / f"hooklatch-{VERSION}-schemas.tar.gz") as archive:
         names = archive.getnames()

@@ -27,6 +27,7 @@ SECTIONS = {
 GENERAL = set(re.findall(r"^\| (\d+) \|", PAGE.partition("## `")[0], re.MULTILINE))
 APART = (
     "serve",
+    "restart",
     "dashboard",
     "stop",
     "watch",

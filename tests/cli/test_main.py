@@ -134,7 +134,7 @@ def test_every_exit_code_has_a_meaning() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["statsu"], ["fire"], ["fire", "stop", "--timeout", "0"], ["status", "-n"], ["watch", "--count", "x"]]
+    "words", [["statsu"], ["fire"], ["fire", "stop", "--timeout", "0"], ["status", "-n"], ["watch", "--count", "x"]]
 )  # fmt: skip
 def test_misuse_ends_with_64_and_points_to_the_help(place: Place, words: list[str]) -> None:
     done = place.run(*words)
@@ -167,7 +167,7 @@ def test_what_is_misspelt_gets_the_nearest_name(
     assert f"did you mean {near}?" in capsys.readouterr().err
 
 
-@table("words", [[], ["fleet"]])
+@table("words", [["state"], ["fleet"]])
 def test_what_only_has_commands_below_it_prints_its_help_and_is_no_success(place: Place, words: list[str]) -> None:
     done = place.run(*words)
 

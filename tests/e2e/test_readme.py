@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 BLOCKS = blocks_of((ROOT / "README.md").read_text())
 # `make demo` has a test of its own, and what `pipx install` brings is what the tests run on.
 DONE = ("make demo", "pipx install ")
+SETUP = "hooklatch setup --yes --service none"  # nobody can be asked here
 TRY_AGAIN = """hooklatch reload
 git init --quiet --initial-branch=main .
 hooklatch fire pre_tool_use --payload - <<'JSON'
@@ -33,7 +34,8 @@ def pasted(home: Path) -> Iterator[str]:
     for language, text in BLOCKS:
         match language:
             case "sh":
-                yield "\n".join(line for line in text.splitlines() if not line.startswith(DONE))
+                lines = [line for line in text.splitlines() if not line.startswith(DONE)]
+                yield "\n".join(re.sub("^hooklatch setup .*", SETUP, line) for line in lines)
             case "python" if "@hook" in text:
                 yield save(text, home / ".config/hooklatch/hooks.d/mine.py")
             case "python":
@@ -51,7 +53,7 @@ def test_the_blocks_of_readme_do_what_it_says_one_after_another() -> None:
     assert [code for _, code in told] == [0, 2, 0, 2, 0, 0, 0, 69], everything
     _, start, _, removal, agent, bare, stop, status = (text for text, _ in told)
     assert re.search(
-        r"^hooklatch is ready: .*^verdict  deny$.*which cannot be had back", start, re.DOTALL | re.MULTILINE
+        r"^done  hooklatch serve --detach$.*^verdict  deny$.*which cannot be had back", start, re.DOTALL | re.MULTILINE
     )
     assert "make a branch first" in removal
     assert agent == "the agent may\n"

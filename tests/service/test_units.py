@@ -22,7 +22,7 @@ from hooklatch.service.socket_activation import FILES
 from hooklatch.service.transport.server import BACKLOG
 from support.repository import ROOT
 
-UNITS = ROOT / "packaging" / "systemd"
+UNITS = ROOT / "supervisor/hooklatch/cli/daemon/units"
 LINKS = sorted(UNITS.glob("*/*-link*.service"))
 SERVICES = sorted({*UNITS.glob("*/*.service")} - {*LINKS})
 SOCKETS = sorted(UNITS.glob("*/*.socket"))

@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "build_command_line", "run"]
 # Under the title that `hooklatch --help` shows: a command's name, its module below `hooklatch.cli`, and its help.
 COMMANDS = {
     "set up": (
+        ("setup", "daemon.setup", "guards, agents and a daemon in a minute; shows what it writes first"),
         ("init", "daemon.init", "write a first hooks.toml and a first guard; overwrites nothing"),
         (
             "install", "hosts.install",
@@ -33,8 +34,10 @@ COMMANDS = {
     ),
     "the daemon": (
         ("serve", "daemon.serve", "run the daemon until Ctrl-C, or in the background: --detach"),
+        ("restart", "daemon.serve", "stop it, and start the one that is installed, with the same options"),
         ("stop", "daemon.stop", "let it answer what is in flight, and wait until it is gone"),
         ("reload", "hooks.suspend", "have it load its files now, and build its sources afresh"),
+        ("service", "daemon.service", "have systemd start it at each login, and when it ends"),
         ("state", "daemon.stop", "accept a state file that was lost or is not the one written last"),
         ("status", "hooks.status", "say whether all is well, and what to do if it is not"),
         ("health", "daemon.stop", "say in a word whether it is ready, over the agents' socket"),
@@ -93,8 +96,7 @@ def build_command_line() -> Parser:
     return Parser(
         declare=declare_all,
         description="Runs an agent's lifecycle hooks in supervised workers, and fails closed.",
-        epilog="example: hooklatch init && hooklatch serve --detach\n\n"
-        "`hooklatch COMMAND --help` shows each one's own example and exit codes.",
+        epilog="example: hooklatch setup\n\n`hooklatch COMMAND --help` shows each one's own example and exit codes.",
     )
 
 
@@ -102,7 +104,14 @@ def declare_all(parser: Parser) -> None:
     version = f"{PROGRAM} {VERSION}"
     parser.add_argument("--version", action="version", version=version, help="print the version, and exit")
     parser.set_defaults(config=None, runtime_dir=None, daemon_uid=None, json=False)
-    parser.add_groups(COMMANDS, required=True)
+    parser.add_groups(COMMANDS)
+    parser.set_defaults(run=show_overview)
+
+
+def show_overview(arguments: argparse.Namespace) -> int:
+    from importlib import import_module  # as a row of the table is imported: where it is chosen
+
+    return int(import_module("hooklatch.cli.daemon.overview").run_overview(arguments))
 
 
 def run(words: list[str]) -> int:

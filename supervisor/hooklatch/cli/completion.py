@@ -43,13 +43,20 @@ class CompletionOutput(TypedDict):
 
 
 Words: TypeAlias = list[str]
+InstallLines: TypeAlias = dict[str, str]
+INSTALL: InstallLines = {
+    "bash": """echo 'eval "$(hooklatch completion bash)"' >> ~/.bashrc""",
+    "zsh": """echo 'eval "$(hooklatch completion zsh)"' >> ~/.zshrc   # after compinit""",
+    "fish": "hooklatch completion fish > ~/.config/fish/completions/hooklatch.fish",
+}
 
 
 def add_completion(parser: Parser) -> None:
     parser.runs(run_completion, example='eval "$(hooklatch completion bash)"')
-    parser.prints("cli.completion:CompletionOutput", "cli.completion:Words")
-    request = parser.add_mutually_exclusive_group(required=True)
-    request.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+    parser.prints("cli.completion:CompletionOutput", "cli.completion:Words", "cli.completion:InstallLines")
+    request = parser.add_mutually_exclusive_group()
+    text = f"one of {', '.join(SHELLS)}; without one: the line that installs each"
+    request.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help=text)
     request.add_argument("--words", choices=KINDS, help="print the names that the scripts offer, one a line")
 
 
@@ -57,6 +64,9 @@ def run_completion(arguments: argparse.Namespace) -> int:
     if arguments.words is not None:
         words = sorted({word for word in list_completion_words(arguments) if SAFE.fullmatch(word)})
         output.say_json(words) if arguments.json else output.say_text("\n".join(words))
+        return Exit.OK
+    if arguments.shell is None:
+        output.say_json(INSTALL) if arguments.json else output.say_lines(*INSTALL.items(), width=6)
         return Exit.OK
     script = make_completion_script(arguments.shell)
     output.say_json(CompletionOutput(shell=arguments.shell, script=script)) if arguments.json else output.say_text(

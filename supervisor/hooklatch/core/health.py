@@ -65,6 +65,7 @@ class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
 class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     """All that deserves a look, at one moment."""
 
+    version: Sequence[str]  # that another one is installed than runs
     record: Sequence[str]
     switches: Sequence[str]  # of hooks, from another file, that were not adopted
     state: Sequence[str]  # settings of shared state that are not active yet
@@ -79,9 +80,10 @@ class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 # What to do about each field of `WarningInputs`; a field without a line here fails on its first warning.
 DO_ABOUT = {
+    "version": "to run what is installed: hooklatch restart",
     "record": "nothing about what is over; else fix what it names: it goes on by itself (see: hooklatch log verify)",
     "switches": "see what each hook is now, and switch it again by its full name: hooklatch hooks",
-    "state": "when no agent works: hooklatch stop, then hooklatch serve --detach",
+    "state": "when no agent works: hooklatch restart",
     "projects": "look at its hooks, then trust them; what is trusted now: hooklatch trust --list",
     "configuration": "to write a first one: hooklatch init --config FILE; or start the daemon with another --config",
     "watch": "raise fs.inotify.max_user_watches or max_user_instances (sysctl); it is tried again by itself",

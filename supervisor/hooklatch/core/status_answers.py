@@ -12,7 +12,8 @@ __all__ = [
     "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookTimings",
     "IsolationDefault", "IsolationStatus", "LogAnswer", "LostRecords", "NewestEntry", "PayloadStatus", "PluginStatus",
     "PoolStatus", "ProjectStatus", "ReadHead", "RecordLine", "RecordStatus", "ReloadAnswer",
-    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StateOfSource", "StatusAnswer",
+    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StartOptions", "StateOfSource",
+    "StatusAnswer",
     "StopAnswer", "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
     "ZygoteStatus",
 ]  # fmt: skip
@@ -59,12 +60,16 @@ class DaemonReady(TypedDict):
 
 
 class HealthAnswer(TypedDict):
-    """`health`: the daemon's health in a word, and one code for each kind of problem."""
+    """`health`: the daemon's health in a word, and one code for each kind of problem.
+
+    `installed` is the version that the next start runs, null if it cannot be read.
+    """
 
     health: HealthWord
     reasons: list[FindingReason]
     revision: int
     version: str
+    installed: NotRequired[str | None]
 
 
 class HealthFinding(TypedDict):
@@ -397,6 +402,24 @@ class StatusAnswer(AgentStatus):
     tree: list[ChildStatus]
     path: str
     places: dict[str, str]
+    start: StartOptions | None
+
+
+class StartOptions(TypedDict):
+    """The options of a daemon, with which `hooklatch restart` starts the next one.
+
+    `is_managed` says that a service manager has started it, and starts it again.
+    """
+
+    config: str
+    is_config_named: bool
+    runtime_dir: str
+    admin_dir: str | None
+    state_dir: str
+    log_level: str
+    log_format: str
+    is_detached: bool
+    is_managed: bool
 
 
 class StopAnswer(TypedDict):

@@ -70,6 +70,7 @@ class Process(msgspec.Struct, frozen=True):
     supervisor: Supervisor
     end: Callable[[], None]
     inherited: InheritedSockets | None
+    is_managed: bool = False
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -115,7 +116,9 @@ async def main(
         await process.start(ChildSpec("signal receiver", signals.receive, reports_start=True, below=signals.supervisor))
         try:
             with signals.starting:
-                async with open_daemon(options, Process(process, signals.end, inherited)) as daemon:
+                is_managed = inherited is not None or notifier.is_managed or os.getpid() == 1  # 1: of a container
+                own = Process(process, signals.end, inherited, is_managed)
+                async with open_daemon(options, own) as daemon:
                     parts = daemon.parts
                     lifecycle = DaemonLifecycle(
                         signals.hand_on(), notifier, parts.administration, generations=parts.generations,
@@ -206,6 +209,7 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
             supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
             end=process.end if process is not None else None,
             places={"agent": agent, "admin": admin},
+            start=options.describe_start(is_managed=process.is_managed) if process is not None else None,
             is_trial=options.is_trial,
             load_seconds=options.load_seconds,
         )

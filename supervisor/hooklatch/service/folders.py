@@ -12,6 +12,7 @@ import socket
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -23,6 +24,9 @@ from hooklatch.paths import POINTER
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders, make_private
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, look_up_path
 from hooklatch.service.lifecycle import DRAIN_TIMEOUT
+
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import StartOptions
 
 __all__ = [
     "SUCCESSION", "ConfigMissingError", "DaemonOptions", "StartError", "check_places", "check_nobody_listens",
@@ -45,6 +49,7 @@ class DaemonOptions(msgspec.Struct, frozen=True):
     A daemon that only tries hooks out (`is_trial`) holds no asks, since no person is there to answer. It publishes no
     metrics, since their port and file are those of the daemon in charge.
     `load_seconds` is the time to import all sources together, if a person waits for it.
+    The last three are only reported, for the next one.
     """
 
     config: str
@@ -56,10 +61,21 @@ class DaemonOptions(msgspec.Struct, frozen=True):
     is_trial: bool = False
     environments_dir: str | None = None
     load_seconds: float = math.inf
+    log_level: str = "info"
+    log_format: str = "human"
+    is_detached: bool = False
 
     @property
     def environments(self) -> str:
         return self.environments_dir or environments_folder(self.state_dir)
+
+    def describe_start(self, *, is_managed: bool) -> StartOptions:
+        """Return the options that start another daemon like this one."""
+        return {
+            "config": self.config, "is_config_named": self.is_config_named, "runtime_dir": self.runtime_dir,
+            "admin_dir": self.admin_dir, "state_dir": self.state_dir, "log_level": self.log_level,
+            "log_format": self.log_format, "is_detached": self.is_detached, "is_managed": is_managed,
+        }  # fmt: skip
 
 
 class StartError(Exception):

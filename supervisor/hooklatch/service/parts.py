@@ -63,7 +63,7 @@ from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
 
 if TYPE_CHECKING:
-    from hooklatch.core.status_answers import ReloadAnswer
+    from hooklatch.core.status_answers import ReloadAnswer, StartOptions
 
 __all__ = ["DaemonComponents"]
 
@@ -89,6 +89,7 @@ class DaemonComponents:
         supervisors: tuple[Supervisor, ...],
         end: Callable[[], None] | None,
         places: Mapping[str, str],
+        start: StartOptions | None = None,
         is_trial: bool = False,
         load_seconds: float = math.inf,
         make_sources: Callable[..., Sources] = Sources,
@@ -161,7 +162,7 @@ class DaemonComponents:
             asks=self.asks, statistics=self.statistics, files=self.files, file_watch=self.file_watch,
             sources=self.sources, projects=self.projects, record=record, state=state, shared_state=self.shared_state,
             fleet=self.fleet, products=[self.metrics],
-            supervisors=supervisors, places=self.places,
+            supervisors=supervisors, places=self.places, start=start,
             started=time.time(),
         )  # fmt: skip
         self.administration = Administration(

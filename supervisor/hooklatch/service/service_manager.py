@@ -26,6 +26,11 @@ class Notifier:
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
         self.watchdog = watchdog
 
+    @property
+    def is_managed(self) -> bool:
+        """Return whether a manager has started this process."""
+        return self._address is not None
+
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str], pid: int) -> Notifier:
         """Read the address and the watchdog's timeout, and remove the variables."""

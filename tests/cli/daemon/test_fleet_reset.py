@@ -53,7 +53,7 @@ def test_without_a_reason_or_a_fleet_nothing_happens(place: Place) -> None:
 
 
 def test_status_and_doctor_say_that_it_is_stale_and_what_to_do(place: Place) -> None:
-    status, doctor, health = place.run("status"), place.run("doctor"), place.run("health")
+    status, doctor, health = place.run("status", "-v"), place.run("doctor"), place.run("health")
     denied = place.fire_tool("Read", file_path="/a")
 
     (line,) = (line for line in status.stdout.splitlines() if line.startswith("fleet "))

@@ -32,12 +32,14 @@ def session(daemon: Daemon, **params: object) -> Iterator[str]:
 
 
 def test_green_is_0_and_says_what_runs(shared: Daemon) -> None:
-    done = shared.place.run("status")
+    done, short = shared.place.run("status", "-v"), shared.place.run("status")
     data = shared.place.json("status")
 
     assert done.returncode == 0
     assert done.stdout.startswith("health      green\n")
     assert f"config      {shared.place.config}\n" in done.stdout
+    assert short.stdout.startswith("health      green\n")
+    assert len(short.stdout.splitlines()) <= 6
     assert (data["health"], data["pid"]) == ("green", shared.pid)
 
 

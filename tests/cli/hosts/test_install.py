@@ -6,6 +6,7 @@ Slow: each command is a process of its own.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -129,6 +130,17 @@ def test_a_dry_run_shows_a_diff_and_writes_nothing(place: Place) -> None:
     assert "+++ " in done.stdout
     assert '"PreToolUse"' in done.stdout
     assert "dry run: nothing was written" in done.stdout
+
+
+def test_an_installation_is_summed_up_and_says_both_ways_to_have_a_daemon_after_a_reboot(place: Place) -> None:
+    done = place.run("install", "claude-code", "--program", program(place, "claude", "2.1.330 (Claude Code)"))
+    started = place.run("install", "claude-code", "--start").stdout
+
+    assert len(done.stdout.splitlines()) <= 5, done.stdout
+    assert re.search(r"settings.json \(\+2\d\d -0 lines\)$", done.stdout.splitlines()[0])
+    assert "hooklatch service install" in done.stdout.splitlines()[-1]
+    assert "hooklatch install claude-code --start" in done.stdout.splitlines()[-1]
+    assert "after a reboot" not in started
 
 
 def entries(place: Place, name: str, *words: str) -> dict[str, dict[str, Any]]:
@@ -318,7 +330,7 @@ def test_the_c_form_is_built_and_named_and_a_dry_run_builds_nothing(place: Place
     dry = place.run("install", "claude-code", "--dry-run")
     assert tree(place) == before
 
-    done = place.run("install", "claude-code")
+    done = place.run("install", "claude-code", "--diff")
     with serving(place):
         (host,) = place.json("doctor")["hosts"]
     gone = place.run("uninstall", "claude-code")
@@ -336,7 +348,7 @@ def test_without_a_compiler_or_where_it_is_asked_for_the_entry_is_python_and_doc
     with new_place() as place:
         place.environment["PATH"] = str(place.folder)
         dry = place.run("install", "claude-code", "--dry-run", *words)
-        done = place.run("install", "claude-code", *words)
+        done = place.run("install", "claude-code", "--diff", *words)
         with serving(place):
             (host,) = place.json("doctor")["hosts"]
             said = place.run("doctor").stdout
@@ -358,7 +370,7 @@ def test_a_program_folder_that_cannot_be_read_is_the_python_form_and_says_why(pl
     (place.folder / ".local/state/hooklatch").mkdir(parents=True)
     (place.folder / ".local/state/hooklatch/entries").write_text("in the way")
 
-    done = place.run("install", "claude-code")
+    done = place.run("install", "claude-code", "--diff")
 
     assert done.returncode == 0, done.stderr
     assert f'"command": "{shlex.join(python_form())} claude-code PreToolUse' in done.stdout

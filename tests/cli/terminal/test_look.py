@@ -100,7 +100,10 @@ def at_terminal(daemon: Daemon, *words: str, columns: int = 80, **more: str) -> 
 
 
 @pytest.mark.slow
-@table("command", ["status", "hooks", "events", "sessions", "hooks show guards:crash", "doctor", "log", "--help"])
+@table(
+    "command",
+    ["status", "status -v", "", "hooks", "events", "sessions", "hooks show guards:crash", "doctor", "log", "--help"],
+)
 def test_every_line_fits_eighty_columns(served: Daemon, command: str) -> None:
     """Slow: each command is a process."""
     shown = at_terminal(served, *command.split())
@@ -115,23 +118,23 @@ def test_a_terminal_gets_colours_and_short_paths_and_a_pipe_neither(served: Daem
     """Slow: each command is a process."""
     home = served.place.environment["HOME"]
 
-    shown, plain = at_terminal(served, "status"), served.place.run("status").stdout
+    shown, plain = at_terminal(served, "status", "-v"), served.place.run("status", "-v").stdout
     uncoloured = at_terminal(served, "status", NO_COLOR="1")
     forced = served.place.run("status", FORCE_COLOR="1").stdout
 
-    assert "\x1b[32mgreen\x1b[0m" in shown
+    assert "\x1b[33myellow\x1b[0m" in shown
     assert "~/config/hooks.toml" in shown
     assert "\x1b" not in plain
     assert f"{home}/config/hooks.toml" in plain
     assert "\x1b" not in uncoloured
-    assert "\x1b[32mgreen" in forced
+    assert "\x1b[33myellow" in forced
     assert "\x1b" not in served.place.run("status", "--json", FORCE_COLOR="1").stdout
 
 
 @pytest.mark.slow
 def test_the_status_shows_the_last_words_of_what_failed(served: Daemon) -> None:
     """Slow: a command is a process."""
-    shown = served.place.run("status").stdout
+    shown = served.place.run("status", "-v").stdout
 
     assert "what the guard said" in shown
     assert 'raise ValueError("what the guard said")' in shown

@@ -133,7 +133,7 @@ def test_where_it_is_not_required_hooks_run_with_what_there_is_and_the_status_is
         answer = decision(place, "Bash")
         status = place.json("status", code=1)
         attempt = decision(place, "Try", path=str(place.folder / "made"))
-        shown, advice = place.run("status").stdout, place.run("doctor").stdout
+        shown, advice = place.run("status", "-v").stdout, place.run("doctor").stdout
 
         assert answer == ("deny", "policy", "by the guard")
         assert status["health"] == "red"

@@ -18,7 +18,7 @@ from typing import Literal, TypedDict
 import msgspec
 
 from hooklatch import paths
-from hooklatch.cli.hooks.status import format_failing_hook
+from hooklatch.cli.hooks.status import format_failing_hook, list_warnings
 from hooklatch.cli.hosts.checking import SettingsFileCheck, check_hosts
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.terminal import look, output
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hooklatch.core.answers import EventStatus, HookStatus
     from hooklatch.core.status_answers import StatusAnswer
 
-__all__ = ["add_doctor"]
+__all__ = ["CheckedHost", "add_doctor", "describe_host", "format_canary"]
 
 # A command that starts a Python without -I or -P, which would keep the agent's folder out of its imports.
 PYTHON = re.compile(r"(?<![\w.-])python3?(?![\w./-])(?! -[A-Za-z]*[IP])")
@@ -111,10 +111,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
             for finding in findings:
                 output.say_lines((label, finding.what), ("do", finding.do), width=7)
         for host in output.order_failures_first(hosts, lambda host: any(found.is_problem for found in host.findings)):
-            result = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
-            if host.form == "python":
-                result += "; the entry is the Python form, so each event starts an interpreter"
-            output.print_line(f"{host.title}: {result}  ({look.shorten_path(host.file)})")
+            output.print_line(format_canary(host))
         counts = f"{format_count(len(problems), 'problem')}, {format_count(len(hints), 'hint')}"
         output.print_line(
             look.paint_text(counts, "bad" if problems else "title")
@@ -122,6 +119,14 @@ def run_doctor(arguments: argparse.Namespace) -> int:
             else look.paint_text("all is well", "good")
         )
     return Exit.FINDINGS if problems else Exit.OK
+
+
+def format_canary(host: SettingsFileCheck) -> str:
+    """Return what came of the call that has to be refused."""
+    result = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
+    if host.form == "python":
+        result += "; the entry is the Python form, so each event starts an interpreter"
+    return f"{host.title}: {result}  ({look.shorten_path(host.file)})"
 
 
 def suggest_without_daemon(error: HooklatchError) -> str:
@@ -136,13 +141,13 @@ def suggest_without_daemon(error: HooklatchError) -> str:
         case DaemonUnreachableError(is_denied=True) | RequestFailedError(name="not_permitted"):
             return "become the user whose daemon it is, or name the folder of your own with --runtime-dir"
         case _:
-            return "see the daemon's log, and what listens there; hooklatch stop, then: hooklatch serve --detach"
+            return "see the daemon's log, and what listens there; then: hooklatch restart"
 
 
 def diagnose_status(status: StatusAnswer) -> Iterator[Diagnosis]:
     for fault in status["wrong"]:
         yield Diagnosis(fault["what"], fault["do"])
-    for warning in status["warned"]:
+    for warning in list_warnings(status):
         yield Diagnosis(warning["what"], warning["do"], is_problem=warning["reason"] == "configuration")
     isolation = status["isolation"]
     for path in isolation["absent"]:

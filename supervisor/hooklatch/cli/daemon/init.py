@@ -16,7 +16,7 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.paths import find_config_file
 
-__all__ = ["add_init"]
+__all__ = ["FIRST", "add_init", "make_config_files"]
 
 FIRST = "destructive_commands"  # the guard of the gallery that every new configuration gets
 OTHERS = [name for name in LAYOUTS if name != "claude-code"]
@@ -66,7 +66,7 @@ def add_init(parser: Parser) -> None:
 def run_init(arguments: argparse.Namespace) -> int:
     config = os.path.abspath(find_config_file(arguments.config, os.environ))
     folder = os.path.dirname(config)
-    files = {**guard_files(os.path.join(folder, "hooks.d"), FIRST), **make_schema_file(folder), config: CONFIG_TEXT}
+    files = {**guard_files(os.path.join(folder, "hooks.d"), FIRST), **make_config_files(config)}
     write_new(files)
     steps = list_next_steps(arguments)
     if arguments.json:
@@ -80,18 +80,20 @@ def run_init(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def make_schema_file(folder: str) -> dict[str, str]:
-    """Return the path and the text of the schema of hooks.toml, by which editors complete it, unless there is one."""
+def make_config_files(config: str) -> dict[str, str]:
+    """Return the texts of a first hooks.toml and of its schema, by which editors complete it, unless there is one."""
     from hooklatch.cli.schema import CONFIG, find_schema, format_schema
 
-    path = os.path.join(folder, SCHEMA)
-    return {} if os.path.lexists(path) else {path: format_schema(find_schema(CONFIG) or {}) + "\n"}
+    path = os.path.join(os.path.dirname(config), SCHEMA)
+    schema = {} if os.path.lexists(path) else {path: format_schema(find_schema(CONFIG) or {}) + "\n"}
+    return {**schema, config: CONFIG_TEXT}
 
 
 def list_next_steps(arguments: argparse.Namespace) -> list[str]:
     config = f" --config {shlex.quote(os.path.abspath(arguments.config))}" if arguments.config else ""
     runtime = f" --runtime-dir {shlex.quote(os.path.abspath(arguments.runtime_dir))}" if arguments.runtime_dir else ""
     return [
+        f"hooklatch setup{config}{runtime}   # the rest of it at once; or step by step:",
         f"hooklatch serve --detach{config}{runtime}",
         f"{FIRST_EVENT} | hooklatch fire pre_tool_use --payload -{runtime}   # deny, exit code 2",
         f"hooklatch install claude-code --dry-run{runtime}   # what it would write; also {', '.join(OTHERS)}",

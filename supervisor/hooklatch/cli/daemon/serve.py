@@ -2,6 +2,7 @@
 
     hooklatch serve --detach ──fork──▶ the daemon: setsid, chdir to /, /dev/null as 0 and 1, its log as 2
               ◀──── one report: ready, or why not ──┘
+    hooklatch restart ──stop──▶ the old daemon, then the same for the next one, with the options of the old one
 
 The daemon's own modules are imported after the fork, since some of them start threads.  Only these two processes hold
 the pipe, so EOF means that the daemon ended before it reported anything.
@@ -14,18 +15,22 @@ import logging
 import os
 import select
 import signal
-from collections.abc import Callable
-from typing import Any, BinaryIO, NoReturn
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO, NoReturn, TypedDict
 
 import msgspec
 
 from hooklatch import paths
+from hooklatch.cli.daemon.stop import stop_daemon
+from hooklatch.cli.hooks.status import list_warnings
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, add_log_options
-from hooklatch.core.status_answers import DaemonReady
-from hooklatch.errors import locate_error
+from hooklatch.cli.terminal.requests import NobodyListensError, connect_administrator
+from hooklatch.core.status_answers import DaemonReady, HealthFinding, StartOptions, StatusAnswer
+from hooklatch.errors import HooklatchError, locate_error
 
-__all__ = ["add_serve"]
+__all__ = ["add_restart", "add_serve", "make_options", "start_once"]
 
 logger = logging.getLogger("hooklatch.serve")
 HOOKS_D = "hooks.d"
@@ -47,46 +52,198 @@ def add_serve(parser: Parser) -> None:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
+    options = make_options(arguments)
+    config = options["config"]
+    beside = os.path.join(os.path.dirname(config), HOOKS_D)
+    if not options["is_config_named"] and are_absent(config, beside):
+        output.print_error(f"there is no {config}, so no guard of yours is active; make one with: hooklatch setup")
+    if not options["is_detached"]:
+        return serve_until_ended(options, lambda ready: print_ready(arguments, ready))
+    running, ready = start_once(arguments, options)
+    if running is not None:
+        print_running(arguments, running)
+    elif ready is not None:
+        print_ready(arguments, ready)
+    return Exit.OK
+
+
+def make_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a daemon by their names in `DaemonOptions`."""
     folders = [os.path.abspath(folder) for folder in paths.list_runtime_dirs(arguments.runtime_dir, os.environ)]
     if not folders:
         raise CommandError(Exit.UNAVAILABLE, "there is no directory for the sockets; name one with --runtime-dir")
-    config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     # Absolute, since a detached daemon changes its working directory.
-    options: dict[str, Any] = {
-        "config": config,
+    return {
+        "config": os.path.abspath(paths.find_config_file(arguments.config, os.environ)),
         "runtime_dir": folders[0],
         "state_dir": os.path.abspath(arguments.state_dir or paths.state_dir(os.environ)),
         "admin_dir": os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
         "is_config_named": bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
+        "log_level": arguments.log_level,
+        "log_format": arguments.log_format,
+        "is_detached": arguments.detach,
     }
-    beside = os.path.join(os.path.dirname(config), HOOKS_D)
-    if not options["is_config_named"] and are_absent(config, beside):
-        output.print_error(f"there is no {config}, so no guard of yours is active; make one with: hooklatch init")
-    if arguments.detach:
-        return serve_detached(arguments, options)
-    return serve_until_ended(arguments, options, lambda ready: print_ready(arguments, ready))
 
 
-def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Start the daemon in its own session; in this process, return when it is ready."""
+def start_once(
+    arguments: argparse.Namespace, options: dict[str, Any]
+) -> tuple[StatusAnswer | None, DaemonReady | None]:
+    """Start a daemon in the background; return the status of the one that runs already, or the report of the new one.
 
+    Another one may begin to start at the same moment, as from a second terminal.
+    """
+    if (running := await_running(arguments, options)) is not None:
+        return running, None
+    try:
+        return None, start_daemon(options)
+    except CommandError as error:
+        running = await_running(arguments, options) if error.code is Exit.UNAVAILABLE else None
+        if running is None:
+            raise
+        return running, None
+
+
+def find_running(arguments: argparse.Namespace, options: dict[str, Any]) -> StatusAnswer | None:
+    """Return the status of the daemon that runs with the same files and sockets, if one does.
+
+    Raises:
+        NobodyListensError: one holds the folder of the sockets, and does not listen there yet.
+    """
+    place = argparse.Namespace(**{**vars(arguments), "runtime_dir": options["admin_dir"] or options["runtime_dir"]})
+    try:
+        with connect_administrator(place) as link:
+            status: StatusAnswer = link.ask("status")
+    except NobodyListensError as error:
+        if error.how == "silent":
+            raise
+        return None
+    except HooklatchError:
+        return None
+    names = ("config", "runtime_dir", "admin_dir", "state_dir")
+    start: dict[str, Any] = {**(status["start"] or {})}
+    is_same = all(os.path.realpath(start.get(name) or "") == os.path.realpath(options[name] or "") for name in names)
+    return status if is_same and not status["draining"] else None
+
+
+def await_running(arguments: argparse.Namespace, options: dict[str, Any]) -> StatusAnswer | None:
+    """Return what `find_running` does, once the daemon that holds the folder listens."""
+    deadline = time.monotonic() + START_LIMIT
+    while True:
+        try:
+            return find_running(arguments, options)
+        except NobodyListensError:
+            if time.monotonic() >= deadline:
+                return None
+        time.sleep(PAUSE)
+
+
+def print_running(arguments: argparse.Namespace, status: StatusAnswer) -> None:
+    places = status["places"]
+    if arguments.json:
+        output.say_json(DaemonReady(
+            agent=places["agent"], admin=places["admin"], pid=status["pid"], revision=status["revision"],
+            wrong=status["wrong"], ready=True,
+        ))  # fmt: skip
+    else:
+        output.print_line(f"runs already (pid {status['pid']}, hooklatch {status['version']}): agent {places['agent']}")
+    for warning in list_warnings(status):
+        if warning["reason"] == "version":
+            output.print_error(f"{warning['what']}; {warning['do']}")
+    print_wrong(status["wrong"])
+
+
+class RestartOutput(TypedDict):
+    """`restart`: the process and version that ended, and those that run now."""
+
+    stopped: int
+    was: str
+    pid: int
+    version: str
+    log: str | None
+
+
+def add_restart(parser: Parser) -> None:
+    parser.runs(run_restart, example="hooklatch restart", exits=(Exit.FINDINGS, Exit.NOT_PERMITTED, Exit.UNAVAILABLE))
+    parser.prints("cli.daemon.serve:RestartOutput")
+
+
+def run_restart(arguments: argparse.Namespace) -> int:
+    """Stop the daemon, and start the one that is installed with the same options."""
+    with connect_administrator(arguments) as link:
+        before: StatusAnswer = link.ask("status")
+    start = before["start"]
+    if start is None:
+        raise CommandError(Exit.NOT_PERMITTED, "this daemon is part of another program; restart that program")
+    pid, log = stop_daemon(arguments), None
+    try:
+        if start["is_managed"]:
+            after = await_successor(arguments, pid)
+        else:
+            log = start_daemon({**list_options(start), "is_detached": True}).get("log")
+            with connect_administrator(arguments) as link:
+                after = link.ask("status")
+    except (CommandError, HooklatchError) as error:
+        code = error.code if isinstance(error, CommandError) else Exit.UNAVAILABLE
+        fault = f"{before['version']} was stopped (pid {pid}), and the next one does not run: {error}"
+        raise CommandError(
+            code, f"{fault}; until one does, every gate is denied: mend that, then: hooklatch serve --detach"
+        ) from None
+    if arguments.json:
+        output.say_json(RestartOutput(
+            stopped=pid, was=before["version"], pid=after["pid"], version=after["version"], log=log
+        ))  # fmt: skip
+        return Exit.OK
+    now = f"hooklatch {after['version']} runs (pid {after['pid']}), "
+    was = "the same version as before" if after["version"] == before["version"] else f"{before['version']} did before"
+    place = "" if start["is_detached"] or log is None else f"; it runs in the background now, and its log is {log}"
+    output.print_line(f"{now}{was}{place}")
+    print_wrong(after["wrong"])
+    return Exit.OK
+
+
+def list_options(start: StartOptions) -> dict[str, Any]:
+    return {name: value for name, value in start.items() if name != "is_managed"}
+
+
+def await_successor(arguments: argparse.Namespace, pid: int) -> StatusAnswer:
+    """Return the status of the daemon that the service manager starts in place of one that has ended."""
+    deadline = time.monotonic() + START_LIMIT
+    with look.Spinner("the service manager starts the next one"):
+        while True:
+            try:
+                with connect_administrator(arguments) as link:
+                    status: StatusAnswer = link.ask("status")
+            except HooklatchError as error:
+                if time.monotonic() >= deadline:
+                    raise CommandError(
+                        Exit.UNAVAILABLE, f"its service manager has not started one in {START_LIMIT:.0f} s ({error})"
+                    ) from None
+            else:
+                if status["pid"] != pid:
+                    return status
+            time.sleep(PAUSE)
+
+
+def start_daemon(options: dict[str, Any]) -> DaemonReady:
+    """Start a daemon in a session of its own; return its report when it is ready."""
     log, log_fd = open_log(options["state_dir"])
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
         os.close(writer)  # else a daemon that dies would never read as EOF here
         os.close(log_fd)
-        print_ready(arguments, {**await_start(pid, reader, log), "log": log})
-        return Exit.OK
+        return {**await_start(pid, reader, log), "log": log}
     os.close(reader)
     detach_process(log_fd)
     stream = os.fdopen(writer, "wb")
     try:
-        return serve_until_ended(arguments, options, lambda ready: StartReport(ready).send(stream), log)
+        code = serve_until_ended(options, lambda ready: StartReport(ready).send(stream), log)
     except CommandError as error:
         if not stream.closed:  # if it is, the daemon was ready before, and the parent has exited
             StartReport(code=error.code, error=str(error)).send(stream)
-        raise
+        output.print_error(str(error))
+        code = error.code
+    raise SystemExit(code)  # past the command in whose process this daemon began
 
 
 def are_absent(*candidates: str) -> bool:
@@ -105,12 +262,15 @@ def print_ready(arguments: argparse.Namespace, ready: DaemonReady) -> None:
         f"hooklatch is ready: agent {ready['agent']}, admin {ready['admin']} (pid {ready['pid']}, "
         f"revision {ready['revision']}){log}"
     )
-    for fault in ready["wrong"]:
+    print_wrong(ready["wrong"])
+
+
+def print_wrong(findings: Iterable[HealthFinding]) -> None:
+    for fault in findings:
         output.print_error(f"red: {fault['what']}; {fault['do']}")
 
 
 def serve_until_ended(
-    arguments: argparse.Namespace,
     options: dict[str, Any],
     report_ready: Callable[[DaemonReady], None],
     log_file: str | None = None,
@@ -122,7 +282,7 @@ def serve_until_ended(
     from hooklatch.service.folders import ConfigMissingError, DaemonOptions, StartError
     from hooklatch.service.logs import start_log
 
-    log = start_log(arguments.log_level, arguments.log_format, path=log_file)
+    log = start_log(options["log_level"], options["log_format"], path=log_file)
 
     def on_ready(ready: DaemonReady) -> None:
         report_ready(ready)
@@ -150,6 +310,8 @@ def serve_until_ended(
     return Exit.OK
 
 
+START_LIMIT = 60.0  # seconds for a daemon that somebody else starts: it may wait 20 for its predecessor, and imports
+PAUSE = 0.1  # seconds between two looks for one
 NOTICE_AFTER_MS = 1000  # before the user is told what is being waited for
 
 

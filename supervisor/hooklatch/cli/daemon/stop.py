@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hooklatch.cli.schema import StopOutput
     from hooklatch.core.status_answers import AcceptedState, FleetReportAnswer, HealthAnswer, StopAnswer
 
-__all__ = ["add_stop", "add_health", "add_accept", "add_state", "add_reset"]
+__all__ = ["add_stop", "stop_daemon", "add_health", "add_accept", "add_state", "add_reset"]
 
 NOTICE_AFTER = 1.0  # seconds before the user is told what is being waited for
 DEAD_CHECK = 0.5  # seconds between two checks of a process that does not end
@@ -37,6 +37,17 @@ def add_stop(parser: Parser) -> None:
 
 def run_stop(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
+    pid = stop_daemon(arguments)
+    if arguments.json:
+        ended: StopOutput = {"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)}
+        output.say_json(ended)
+    else:
+        output.print_line(f"stopped (pid {pid})")
+    return Exit.OK
+
+
+def stop_daemon(arguments: argparse.Namespace) -> int:
+    """Have the daemon drain, and wait until it is gone; return its pid."""
     # Watched before the request, since a pidfd can only be opened while the process is there.
     with connect_administrator(arguments) as link, DaemonExit(link.stream) as end:
         answer: StopAnswer = link.ask("stop")
@@ -51,12 +62,7 @@ def run_stop(arguments: argparse.Namespace) -> int:
         if not is_gone:
             fault = f"the daemon (pid {pid}) was told to stop but has not ended in {TIMEOUT:.0f} s"
             raise CommandError(Exit.FINDINGS, f"{fault}; new gates are denied; to end it: kill -KILL {pid}")
-    if arguments.json:
-        ended: StopOutput = {"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)}
-        output.say_json(ended)
-    else:
-        output.print_line(f"stopped (pid {pid})")
-    return Exit.OK
+    return pid
 
 
 class DaemonExit:
@@ -154,6 +160,9 @@ def print_health(arguments: argparse.Namespace, report: HealthAnswer) -> None:
         output.say_json(report)
         return
     reasons = f": {', '.join(report['reasons'])} (see: hooklatch status)" if report["reasons"] else ""
+    installed = report.get("installed")
+    if installed is not None and installed != report["version"]:
+        reasons += f"; {report['version']} runs, and {installed} is installed: hooklatch restart"
     output.print_line(look.paint_text(report["health"], "good" if report["health"] == "ready" else "bad"), reasons)
 
 

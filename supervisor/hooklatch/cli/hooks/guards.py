@@ -14,12 +14,13 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
+from hooklatch.cli.terminal.questions import ask_yes, may_ask
 from hooklatch.errors import format_install_command
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
@@ -117,17 +118,20 @@ def add_add(parser: Parser) -> None:
     parser.runs(
         copy_guards,
         example="hooklatch guards add protected_paths git_rules",
-        exits=(Exit.NO_INPUT, Exit.CANNOT_CREATE, Exit.NOT_PERMITTED),
+        exits=(Exit.FINDINGS, Exit.NO_INPUT, Exit.CANNOT_CREATE, Exit.NOT_PERMITTED),
     )
     parser.prints("guards.catalogue:AddedGuards")
     parser.add_argument("guards", metavar="NAME", nargs="+", help="its name, as `hooklatch guards list` shows it")
     parser.add_argument("--to", metavar="DIR", help="the folder to copy to (else hooks.d beside the file of hooks)")
+    parser.add_argument("--yes", action="store_true", help="also a guard that denies until a package is installed")
 
 
 def copy_guards(arguments: argparse.Namespace) -> int:
     """Copy guards, and print the packages that they need."""
     guards = list({guard.name: guard for guard in map(find_guard, arguments.guards)}.values())
     folder = find_hooks_folder(arguments, arguments.to)
+    if not arguments.yes and arguments.to is None:
+        confirm_missing(guards)
     files = {path: text for guard in guards for path, text in guard_files(folder, guard.name).items()}
     write_new(files)
     steps = [f"hooklatch guards test {' '.join(guard.name for guard in guards)}{format_options(arguments)}"]
@@ -143,13 +147,21 @@ def copy_guards(arguments: argparse.Namespace) -> int:
         output.print_line("they are yours to edit; next:")
         for step in steps:
             output.print_line(f"  {step}")
-    for guard in guards:
-        if guard.is_missing:
-            output.print_error(
-                f"{guard.name} does not load without a package that is not installed, and a guard that does not load"
-                f" denies; to install it: {format_install_command(str(guard.needs))}"
-            )
     return Exit.OK
+
+
+def confirm_missing(guards: Iterable[GalleryGuard]) -> None:
+    """Refuse guards that deny until a package is installed, unless a person wants them all the same."""
+    for guard in guards:
+        if not guard.is_missing:
+            continue
+        install = format_install_command(str(guard.needs))
+        what = f"{guard.name} needs a package that is not installed, and until it is, each gate is denied"
+        if may_ask():
+            output.print_line(f"{what}; to install it: {install}")
+            if ask_yes(f"add {guard.name} all the same?", is_default=False):
+                continue
+        raise CommandError(Exit.FINDINGS, f"{what}; nothing was written; first: {install}; or add it as it is: --yes")
 
 
 def format_options(arguments: argparse.Namespace) -> str:
@@ -253,14 +265,15 @@ def add_test(parser: Parser) -> None:
     parser.add_argument(
         "--in", dest="folder", metavar="DIR", help="their folder (else hooks.d beside the file of hooks)"
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each case, not for each guard")
 
 
 def test_guards(arguments: argparse.Namespace) -> int:
     """Test each guard, and return the worst result."""
     folder = find_hooks_folder(arguments, arguments.folder)
     names = [name.removesuffix(".py") for name in arguments.guards] or list_tested_guards(folder)
-    codes = [test_guard_in(folder, name, is_json=arguments.json) for name in names]
-    return max(codes)
+    options = ["--json"] if arguments.json else [] if arguments.verbose else ["--quiet"]
+    return max(test_guard_in(folder, name, options) for name in names)
 
 
 def list_tested_guards(folder: str) -> list[str]:
@@ -275,19 +288,17 @@ def list_tested_guards(folder: str) -> list[str]:
     return names
 
 
-def test_guard_in(folder: str, name: str, *, is_json: bool) -> int:
+def test_guard_in(folder: str, name: str, options: list[str]) -> int:
     from hooklatch.cli.commands import build_command_line  # it finds `test` as a person would
 
     source, cases = os.path.join(folder, f"{name}.py"), os.path.join(folder, CASES, f"{name}.jsonl")
     for path in (source, cases):
         if not os.path.exists(path):
             raise CommandError(Exit.NO_INPUT, f"{path} does not exist; name a guard that `hooklatch guards add` copied")
-    if not is_json:
-        output.print_line(f"{name}:")
     with tempfile.TemporaryDirectory(prefix="hooklatch-guard-") as scratch:
         config = os.path.join(scratch, "hooks.toml")
         with open(config, "w", encoding="utf-8") as file:
             file.write(f"[[source]]\npath = {json.dumps(source)}\n")
-        words = ["test", cases, "--config", config, *(["--json"] if is_json else [])]
+        words = ["test", cases, "--config", config, *options]
         args: argparse.Namespace = build_command_line().parse_args(words)
         return int(args.run(args))

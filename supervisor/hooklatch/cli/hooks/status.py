@@ -14,6 +14,7 @@ from hooklatch.cli.terminal.requests import NobodyListensError, connect_administ
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import RequestFailedError
+from hooklatch.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,16 @@ if TYPE_CHECKING:
         SuspensionStatus,
     )
 
-__all__ = ["add_status", "format_failing_hook", "format_diagnostic_place", "format_suspension", "add_sessions"]
+__all__ = [
+    "add_status",
+    "list_warnings",
+    "name_health",
+    "shorten_status",
+    "format_failing_hook",
+    "format_diagnostic_place",
+    "format_suspension",
+    "add_sessions",
+]
 
 DRAINING = "it ends once what it decides is decided; then: hooklatch serve --detach"
 SHOWN = 3  # failing hooks whose last failure is shown
@@ -51,6 +61,7 @@ def add_status(parser: Parser) -> None:
     parser.add_argument(
         "--tree", action="store_true", help="show the daemon's own parts: their supervisors and restarts"
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="show all of it, not the first six lines")
 
 
 def run_status(arguments: argparse.Namespace) -> int:
@@ -58,7 +69,7 @@ def run_status(arguments: argparse.Namespace) -> int:
         with connect_administrator(arguments) as link:
             result: StatusAnswer = link.ask("status")
             names: list[str] = [hook["hook"] for hook in result["failing"][:SHOWN]]
-            is_for_people = not (arguments.json or arguments.tree)
+            is_for_people = arguments.verbose and not (arguments.json or arguments.tree)
             failures = {name: find_last_failure(link, name) for name in (names if is_for_people else ())}
     except NobodyListensError as error:
         return print_absent_daemon(arguments, error)
@@ -72,8 +83,10 @@ def run_status(arguments: argparse.Namespace) -> int:
             show_tree(result["tree"])
     elif arguments.json:
         output.say_json(result)
-    else:
+    elif arguments.verbose:
         show_status(result, failures)
+    else:
+        output.say_lines(*shorten_status(result), ("fired", f"{result['fired']} {format_counts(result['verdicts'])}"))
     return Exit.OK if result["health"] == "green" else Exit.FINDINGS
 
 
@@ -115,26 +128,60 @@ def format_hook_failure(failure: HookFailure) -> list[str]:
     ]
 
 
-def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]) -> None:
-    draining = ", draining" if result["draining"] else ""
-    output.say_lines(("health", look.paint_text(result["health"] + draining, "good" if is_well(result) else "bad")))
-    output.say_lines(("do", DRAINING if draining else None))
+def name_health(result: StatusAnswer) -> str:
+    """Return the daemon's health for people: yellow too, where something deserves a look."""
+    word: str = result["health"]
+    if word == "green" and (result["failing"] or any(found["reason"] != "notes" for found in list_warnings(result))):
+        word = "yellow"
+    meaning: look.Meaning = "bad" if not is_well(result) else "warning" if word == "yellow" else "good"
+    return look.paint_text(word + (", draining" if result["draining"] else ""), meaning)
+
+
+def list_trouble(
+    result: StatusAnswer, failures: Mapping[str, HookFailure | None] | None = None
+) -> list[list[tuple[str, str]]]:
+    """Return what is wrong, and what deserves a look, the worst first: each as lines with their labels."""
     in_fleet = result["fleet"] is not None
-    output.say_lines(
-        *(("SUSPENDED", format_suspension(suspension, in_fleet=in_fleet)) for suspension in result["suspended"])
-    )
-    # Suspensions have just been shown, with how to end them, and failing hooks are shown below, with their failures.
-    show_findings("wrong", [fault for fault in result["wrong"] if fault["reason"] not in ("suspended", "failing")])
+    trouble = [[("SUSPENDED", format_suspension(each, in_fleet=in_fleet))] for each in result["suspended"]]
+    # Suspensions are there already, with how to end them, and failing hooks are below, with their failures.
+    found = [fault for fault in result["wrong"] if fault["reason"] not in ("suspended", "failing")]
+    trouble += group_findings("wrong", found)
     red = {fault["what"].partition(" failed in ")[0] for fault in result["wrong"] if fault["reason"] == "failing"}
     for hook in result["failing"]:
-        output.say_lines(("wrong" if hook["hook"] in red else "warning", format_failing_hook(hook)))
-        failure = failures.get(hook["hook"])
-        for index, line in enumerate(format_hook_failure(failure) if failure is not None else ()):
-            output.say_lines(("" if index else "last", look.paint_text(line, "quiet")))
-        output.say_lines(("do", f"see why: hooklatch hooks show {quote(hook['hook'])}"))
-    show_findings("warning", result["warned"])
+        failure = (failures or {}).get(hook["hook"])
+        last: list[str] = format_hook_failure(failure) if failure is not None else []
+        shown = [("" if index else "last", look.paint_text(line, "quiet")) for index, line in enumerate(last)]
+        do = f"see why: hooklatch hooks show {quote(hook['hook'])}"
+        label = "wrong" if hook["hook"] in red else "warning"
+        trouble.append([(label, format_failing_hook(hook)), *shown, ("do", do)])
+    return trouble + group_findings("warning", list_warnings(result))
+
+
+def shorten_status(result: StatusAnswer) -> list[tuple[str, str]]:
+    """Return the health, the worst of what is wrong, and the daemon, in at most five lines."""
+    trouble = list_trouble(result)
+    first = [line for line in (trouble[0] if trouble else []) if line[0] != "do"]
+    remedies = [line for line in (trouble[0] if trouble else []) if line[0] == "do"]
+    more = len(first) - 1 + sum(label != "do" for group in trouble[1:] for label, _ in group)
+    sessions, asks = format_count(result["sessions"], "session"), format_ask_count(result["asks"])
+    counts = f"{format_count(result['hooks'], 'hook')}, {sessions}{f', {asks}' if asks else ''}"
+    return [
+        ("health", name_health(result)),
+        *([("do", DRAINING)] if result["draining"] else [*first[:1], *remedies[:1]]),
+        ("", f"and {more} more: hooklatch status -v" if more > 0 else ""),
+        ("daemon", f"{format_daemon(result)}; {counts}"),
+    ]
+
+
+def format_daemon(result: StatusAnswer) -> str:
+    return f"{result['version']}, pid {result['pid']}, up {format_duration(result['uptime_s'])}"
+
+
+def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]) -> None:
+    output.say_lines(("health", name_health(result)), ("do", DRAINING if result["draining"] else None))
+    output.say_lines(*(line for group in list_trouble(result, failures) for line in group))
     output.say_lines(
-        ("daemon", f"{result['version']}, pid {result['pid']}, up {format_duration(result['uptime_s'])}"),
+        ("daemon", format_daemon(result)),
         ("revision", f"{look.shorten_revision(result['revision'])}, digest {result['digest'][:12]}"),
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
@@ -169,10 +216,19 @@ def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]
     output.say_lines(*((name, look.shorten_path(path)) for name, path in result["places"].items()))
 
 
-def show_findings(label: str, findings: Iterable[HealthFinding | HealthWarning]) -> None:
-    """Print findings; those in a row that have the same remedy share its line."""
-    for do, group in groupby(findings, key=lambda finding: finding["do"]):
-        output.say_lines(*((label, finding["what"]) for finding in group), ("do", do))
+def group_findings(label: str, findings: Iterable[HealthFinding | HealthWarning]) -> list[list[tuple[str, str]]]:
+    """Return findings as lines; those in a row that have the same remedy share its line."""
+    groups = groupby(findings, key=lambda finding: finding["do"])
+    return [[*((label, finding["what"]) for finding in group), ("do", do)] for do, group in groups]
+
+
+def list_warnings(result: StatusAnswer) -> list[HealthWarning]:
+    """Return the warnings of a daemon, and that it is not of the version of this command, unless it says so itself."""
+    warnings = result["warned"]
+    if result["version"] == VERSION or any(warning["reason"] == "version" for warning in warnings):
+        return warnings
+    what = f"{result['version']} runs, of another installation, and this command is {VERSION}"
+    return [{"reason": "version", "what": what, "do": "to run this one: hooklatch restart"}, *warnings]
 
 
 def is_well(result: StatusAnswer) -> bool:

@@ -10,8 +10,9 @@ import os
 import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from hooklatch.cli.hosts import adopting, codex_trust, install_record, managed
 from hooklatch.cli.hosts.changing import (
@@ -27,7 +28,7 @@ from hooklatch.cli.hosts.editing import find_beyond_json
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
 from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_unaccepted, read_documents
 from hooklatch.cli.hosts.plugin import make_plugin
-from hooklatch.cli.hosts.programs import find_program, list_more_programs, read_program_version
+from hooklatch.cli.hosts.programs import find_program, is_service_installed, list_more_programs, read_program_version
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.hosts.text_forms import add_tables, make_script, remove_tables
 from hooklatch.cli.terminal import look, output
@@ -40,7 +41,10 @@ from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.hosts.host import Host, HostEventSpec
 from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 
-__all__ = ["add_install", "add_uninstall", "list_settings_files", "find_layout", "describe_unread_part"]
+__all__ = [
+    "HostInstall", "add_install", "add_uninstall", "apply_host", "count_changes", "describe_unread_part", "find_layout",
+    "list_host_notes", "list_settings_files", "plan_host",
+]  # fmt: skip
 
 NAMES = ", ".join(LAYOUTS)
 SCOPES: tuple[Scope, Scope] = ("user", "project")
@@ -109,30 +113,68 @@ def add_common(parser: Parser) -> None:
         "--managed", action="store_true", help="the settings that only root can write, for every user of this machine"
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
+    parser.add_argument("--diff", action="store_true", help="show each line that changes, as --dry-run does")
+
+
+@dataclass(frozen=True, slots=True)
+class HostInstall:
+    """An installation for one host: the edits of its files, that of its settings first, and what is to be noted."""
+
+    host: Host
+    layout: SettingsLayout
+    scope: Scope
+    program: str | None
+    version: Version | None
+    why: str  # the version is not known
+    no_program: str  # why the entry is not a C program
+    others: list[OtherHook]
+    plans: list[FileEdit]
 
 
 def run_install(arguments: argparse.Namespace) -> int:
     host, layout = find_layout(arguments.host)
     if arguments.accept:
         return accept_others(host, layout, arguments)
-    scope: Scope = "project" if arguments.project else "user"
-    path = find_settings_file(host, layout, scope)
-    program = find_program(layout, arguments.program, os.environ)
-    if arguments.program is not None and program is None:
-        raise CommandError(Exit.NO_INPUT, f"{arguments.program} is not a program; name the path of {host.title}")
-    version, why = read_program_version(program, os.environ) if program is not None else (None, "")
+    if arguments.managed:
+        return install_managed(host, layout, arguments)
+    install = plan_host(arguments)
+    backups: list[str | None] = [None for _ in install.plans]
+    if not arguments.dry_run:
+        backups = apply_host(install, arguments)
+    notes = list_host_notes(install, backups, arguments)
+    print_settings_change(host, install.plans[0], backups[0], notes, arguments, done="installed")
+    return Exit.OK
+
+
+def draft_entries(
+    host: Host, layout: SettingsLayout, version: Version | None, arguments: argparse.Namespace
+) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]], str, str]:
+    """Return the commands and handlers by event, the text of a plugin, and why the program is not the C form."""
     events = dict(list_installed_events(host, layout, version, arguments.also))
     started, no_program = choose_program(arguments)
     commands = {event: entry_arguments(host, event, spec, started, arguments) for event, spec in events.items()}
-    others = [other for other in list_others_here(host, layout) if arguments.adopt]
     handlers = {event: make_handler(layout, event, spec, commands[event], version) for event, spec in events.items()}
     plugin = make_plugin(commands, events[layout.gate].limit) if layout.is_plugin else ""
-    if arguments.managed and not layout.managed:
-        raise CommandError(
-            Exit.NO_INPUT, f"{host.title} has no settings that only root can write: install it for users"
-        )
-    if arguments.managed:
-        return install_managed(host, layout, managed.make_managed_texts(layout, handlers, plugin), commands, arguments)
+    return commands, handlers, plugin, no_program
+
+
+def find_version(host: Host, layout: SettingsLayout, named: str | None) -> tuple[str | None, Version | None, str]:
+    """Return the host's program, its version, and why that is not known."""
+    program = find_program(layout, named, os.environ)
+    if named is not None and program is None:
+        raise CommandError(Exit.NO_INPUT, f"{named} is not a program; name the path of {host.title}")
+    version, why = read_program_version(program, os.environ) if program is not None else (None, "")
+    return program, version, why
+
+
+def plan_host(arguments: argparse.Namespace) -> HostInstall:
+    """Return what `install` would write for a host."""
+    host, layout = find_layout(arguments.host)
+    scope: Scope = "project" if arguments.project else "user"
+    path = find_settings_file(host, layout, scope)
+    program, version, why = find_version(host, layout, arguments.program)
+    commands, handlers, plugin, no_program = draft_entries(host, layout, version, arguments)
+    others = [other for other in list_others_here(host, layout) if arguments.adopt]
     with convert_file_errors():
         if layout.is_plugin:
             plans = [plan_plugin_install(path, plugin, os.environ)]
@@ -145,28 +187,45 @@ def run_install(arguments: argparse.Namespace) -> int:
             plans = [plan_edit(path, edit, partial(remove_tables, path), os.environ)]
         else:
             plans = adopting.plan_adoption(layout, path, handlers, others, find_project_here())
-        change = plans[0]
-        if arguments.adopt and layout.form == "json" and not arguments.dry_run:
-            adopting.adopt_handlers(layout, [each for plan in plans for each in plan.adopted], arguments)
-        is_made = not arguments.dry_run
-        backups = [apply_edit(plan, host.name, os.environ) if is_made and not plan.is_none else None for plan in plans]
-        backup = backups[0]
-        if arguments.start and not arguments.dry_run:
+    return HostInstall(host, layout, scope, program, version, why, no_program, others, plans)
+
+
+def apply_host(install: HostInstall, arguments: argparse.Namespace) -> list[str | None]:
+    """Make the edits; return the backups that are now beside the files."""
+    _, fault = choose_program(arguments)  # which builds it, where the edits were only planned so far
+    if fault and not install.no_program:
+        raise CommandError(Exit.CANNOT_CREATE, f"the program that the entries start cannot be built: {fault}")
+    with convert_file_errors():
+        if arguments.adopt and install.layout.form == "json":
+            adopting.adopt_handlers(
+                install.layout, [each for plan in install.plans for each in plan.adopted], arguments
+            )
+        backups = [None if plan.is_none else apply_edit(plan, install.host.name, os.environ) for plan in install.plans]
+        if arguments.start:
             install_record.remember_environment(os.environ)
+    return backups
+
+
+def list_host_notes(
+    install: HostInstall, backups: list[str | None], arguments: argparse.Namespace
+) -> list[str]:  # fmt: skip
+    """Return what a person should know of an installation; for Codex, settle its trust."""
+    host, layout, change = install.host, install.layout, install.plans[0]
     notes = [
-        *list_install_notes(host, layout, scope, program, version, why),
-        *list_left_out_events(host, layout, version, arguments.also),
+        *list_install_notes(host, layout, install.scope, install.program, install.version, install.why),
+        *list_left_out_events(host, layout, install.version, arguments.also),
     ]
     with convert_file_errors():
-        notes += adopting.list_adoption_notes(layout, others, plans[1:], backups[1:])
-        notes += list_other_notes(host, layout, {other.digest for other in others if arguments.dry_run})
-    if no_program:
+        notes += adopting.list_adoption_notes(layout, install.others, install.plans[1:], backups[1:])
+        notes += list_other_notes(host, layout, {other.digest for other in install.others if arguments.dry_run})
+    if install.no_program:
         notes.append(
-            f"the entry is the Python form, so each event starts an interpreter; the C form cannot be had: {no_program}"
+            "the entry is the Python form, so each event starts an interpreter; the C form cannot be had: "
+            f"{install.no_program}"
         )
     if layout.name == "codex":
-        notes += codex_trust.settle_codex_trust(path, program, arguments)
-    if layout.form == "json" and (fault := describe_unread_part(host, layout, path, change.new)) is not None:
+        notes += codex_trust.settle_codex_trust(change.path, install.program, arguments)
+    if layout.form == "json" and (fault := describe_unread_part(host, layout, change.path, change.new)) is not None:
         notes.insert(0, f"NOT ACTIVE{'?' if layout.has_comments is None else ''}: {fault}")
     if arguments.start:
         notes += list_start_notes(arguments)
@@ -174,15 +233,18 @@ def run_install(arguments: argparse.Namespace) -> int:
         notes.append(
             f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
         )
-    print_settings_change(host, change, backup, notes, arguments, done="installed")
-    return Exit.OK
+    return notes
 
 
-def install_managed(
-    host: Host, layout: SettingsLayout, texts: Mapping[str, str], commands: Mapping[str, list[str]],
-    arguments: argparse.Namespace,
-) -> int:  # fmt: skip
+def install_managed(host: Host, layout: SettingsLayout, arguments: argparse.Namespace) -> int:
     """Write the files of the layer that only root can write."""
+    if not layout.managed:
+        raise CommandError(
+            Exit.NO_INPUT, f"{host.title} has no settings that only root can write: install it for users"
+        )
+    _, version, _ = find_version(host, layout, arguments.program)
+    commands, handlers, plugin, _ = draft_entries(host, layout, version, arguments)
+    texts = managed.make_managed_texts(layout, handlers, plugin)
     config = os.path.abspath(find_config_file(arguments.config, os.environ))
     runtime_dir = os.path.abspath(list_runtime_dirs(arguments.runtime_dir, os.environ)[0])
     with convert_file_errors():
@@ -511,10 +573,11 @@ def print_settings_change(
     if change.is_none:
         output.print_line(f"{change.path} is as it should be; nothing was changed")
     else:
-        output.say_diff(diff_edit(change).splitlines())
+        if arguments.diff or arguments.dry_run:
+            output.say_diff(diff_edit(change).splitlines())
         would = " (dry run: nothing was written)" if arguments.dry_run else ""
         gone = ", which is gone now" if change.new is None and done == "uninstalled" else ""
-        output.print_line(f"{done} for {host.title}: {change.path}{gone}{would}")
+        output.print_line(f"{done} for {host.title}: {change.path}{gone}{would} ({count_changes(change)})")
     if backup is not None:
         output.print_line(f"backup: {backup}")
     for note in notes:
@@ -524,3 +587,15 @@ def print_settings_change(
         output.print_line(
             "next: hooklatch doctor   # sends each installed program's entry a call that has to be denied"
         )
+        if not arguments.start and not is_service_installed():
+            output.print_line(
+                "after a reboot no daemon runs: have systemd start it (hooklatch service install), or the entries "
+                f"themselves (hooklatch install {host.name} --start)"
+            )
+
+
+def count_changes(change: FileEdit) -> str:
+    """Return how many lines an edit adds and takes away."""
+    lines = diff_edit(change).splitlines()[2:]
+    added, gone = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return f"+{added} -{gone} lines"

@@ -17,7 +17,10 @@ from hooklatch.cli.hosts.layouts import SettingsLayout, Version, read_version
 from hooklatch.errors import explain_error
 from hooklatch_worker.sandbox import children
 
-__all__ = ["ProgramExit", "LateError", "find_program", "list_more_programs", "run_host_program", "read_program_version"]
+__all__ = [
+    "ProgramExit", "LateError", "find_program", "is_service_installed", "list_more_programs", "run_host_program",
+    "read_program_version", "units_folder",
+]  # fmt: skip
 
 VERSION_LIMIT = 30.0  # seconds; a program in JavaScript may take ten on a busy machine
 
@@ -85,3 +88,14 @@ def read_program_version(path: str, environ: Mapping[str, str]) -> tuple[Version
     if done.exit_code != 0 or version is None:
         return None, f"{path} --version did not print one (exit code {done.exit_code})"
     return version, ""
+
+
+def units_folder() -> str:
+    """Return the folder of the units that systemd runs for this user."""
+    config = os.environ.get("XDG_CONFIG_HOME", "")
+    return os.path.join(config if config.startswith("/") else os.path.expanduser("~/.config"), "systemd", "user")
+
+
+def is_service_installed() -> bool:
+    """Return whether systemd is to start the daemon at each login."""
+    return os.path.lexists(os.path.join(units_folder(), "hooklatch.service"))

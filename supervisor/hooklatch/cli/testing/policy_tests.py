@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from hooklatch import paths
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.look import paint_text
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
@@ -58,6 +58,7 @@ def add_test(parser: Parser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="run Python hooks at this terminal, without time limits"
     )
+    parser.add_argument("-q", "--quiet", action="store_true", help="one line for each file of cases; failures in full")
     parser.add_argument("--pdb", action="store_true", help="with --in-process: a debugger where a hook raises")
 
 
@@ -69,7 +70,8 @@ def run_test(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.NO_INPUT, f"{config} does not exist; name the file of hooks with --config")
     files = arguments.files or [os.path.join(folder, DEFAULT_FILE)]
     cases = select_cases([case for name in files for case in read_cases(name)], arguments)
-    report: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else print_case_result
+    show = partial(print_case_result, is_quiet=arguments.quiet)
+    report: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else show
     opener = make_dispatcher_opener(arguments) if arguments.in_process else None
     run = CaseRunner(cases, report, open_dispatcher=opener)
     with make_own_folder() as scratch:
@@ -78,7 +80,7 @@ def run_test(arguments: argparse.Namespace) -> int:
         run_async(run.fire_all, make_daemon_options(config, scratch))
     for diagnostic in run.diagnostics:
         output.print_error(f"wrong with the hooks: {diagnostic}")
-    for warning in run.warnings:
+    for warning in run.warnings if not arguments.quiet else ():
         output.print_error(f"warning: {warning}")
     if arguments.junit is not None:
         write_junit(arguments.junit, run)
@@ -93,13 +95,19 @@ def run_test(arguments: argparse.Namespace) -> int:
         wrong = ", and the hooks do not load as they should" if run.diagnostics else ""
         if coverages is not None:
             show_coverage(coverages)
-        output.print_line(
-            f"{format_count(len(run.results), 'case')}, {len(run.results) - run.failed} passed, {run.failed} "
-            f"failed{wrong}"
-        )
+        for file in dict.fromkeys(result.case.file for result in run.results) if arguments.quiet else ():
+            of_file = [result for result in run.results if result.case.file == file]
+            failed = sum(bool(result.differences) for result in of_file)
+            output.print_line(f"{look.shorten_path(file)}: ", format_sum(len(of_file), failed, wrong))
+        if not arguments.quiet:
+            output.print_line(format_sum(len(run.results), run.failed, wrong))
     lacking = [hook for hook in coverages or [] if hook.missing and not is_excepted(hook, arguments.excepted)]
     is_uncovered = arguments.fail_uncovered and bool(lacking)
     return Exit.FINDINGS if run.failed or run.diagnostics or is_uncovered else Exit.OK
+
+
+def format_sum(count: int, failed: int, wrong: str) -> str:
+    return f"{format_count(count, 'case')}, {count - failed} passed, {failed} failed{wrong}"
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
@@ -194,8 +202,10 @@ def read_cases(name: str) -> list[Case]:
     return read_cases(name, data, os.path.dirname(os.path.abspath(name)))
 
 
-def print_case_result(result: CaseResult) -> None:
+def print_case_result(result: CaseResult, *, is_quiet: bool) -> None:
     """Print the result of a case: one line, and for a failure the differences and what its hooks printed."""
+    if is_quiet and not result.differences:
+        return
     from hooklatch.testing.results import list_printed_output
 
     decision, case = result.decision, result.case

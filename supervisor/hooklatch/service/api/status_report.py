@@ -54,8 +54,8 @@ from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.registry.visibility import list_allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
-from hooklatch.threads import look_in_thread
-from hooklatch.version import VERSION
+from hooklatch.threads import in_thread, look_in_thread
+from hooklatch.version import VERSION, read_installed_version
 from hooklatch_worker.sandbox.children import OWN
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         PluginStatus,
         ProjectStatus,
         RecordStatus,
+        StartOptions,
         StatusAnswer,
     )
 
@@ -99,6 +100,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     products: Sequence[ContributionSlot[Any]]  # the others
     supervisors: Sequence[Supervisor]
     places: Mapping[str, str]
+    start: StartOptions | None
     started: float
 
     @property
@@ -133,7 +135,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {}
 
     async def _health(self, connection: Connection, raw: msgspec.Raw) -> HealthAnswer:
-        return self.report_health()
+        return {**self.report_health(), "installed": (await look_in_thread(look_up_installed))[0]}
 
     def _health_inputs(self) -> HealthInputs:
         """Return everything that makes the daemon green or red, at this moment."""
@@ -206,11 +208,12 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         session, is_admin = connection.session, connection.is_admin
         # First, since it waits for disks: the rest of the answer is of one moment.
         projects, missing, absent = await self._look_at_files(session, is_admin=is_admin)
+        _, versions = await look_in_thread(look_up_installed)
         inputs = self._health_inputs()
         findings = health_findings(inputs)
         view, record = self.registries.view, self.record.status()
         faults = [*inputs.faults, *inputs.listeners, *inputs.parts, *inputs.record, *inputs.state, *inputs.fleet]
-        warnings = self._find_warnings(record, projects, missing, is_admin=is_admin)
+        warnings = self._find_warnings(record, projects, missing, versions, is_admin=is_admin)
         status: AgentStatus = {
             "version": VERSION,
             "pid": os.getpid(),
@@ -252,7 +255,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return project_warnings, self._warn_if_missing(main, folder), absent
 
     def _find_warnings(
-        self, record: RecordStatus, projects: list[str], missing: list[str], *, is_admin: bool
+        self, record: RecordStatus, projects: list[str], missing: list[str], versions: list[str], *, is_admin: bool
     ) -> list[HealthWarning]:
         inputs = WarningInputs(
             record=record["warnings"],
@@ -265,6 +268,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             commands=self._dangers() if is_admin else [],
             files=list(map(str, self.files.active.unread.warnings)) if is_admin else [],
             notes=[*map(str, self.files.active.unread.notes), *self._unknown_tools()] if is_admin else [],
+            version=versions,
         )
         return health_warnings(inputs)
 
@@ -334,6 +338,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
             "path": OWN.of(os.environ).get("PATH") or os.defpath,
             "places": dict(self.places),
+            "start": self.start,
         }
 
     def _describe_plugin(self, plugin: Plugin) -> PluginStatus:
@@ -354,6 +359,15 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "hooks": [hook.id for hook in self.registries.project_hooks(folder)],
             "sessions": sum(folder in self.projects.nearest(session.places) for session in self.sessions),
         }
+
+
+def look_up_installed() -> tuple[str | None, list[str]]:
+    """Return the version that the next start would run, if it can be read, and a warning if it is not this one."""
+    try:
+        installed = read_installed_version()
+    except (OSError, ValueError) as error:
+        return None, [f"{VERSION} runs, and what is installed in its place cannot be read: {error}"]
+    return installed, [] if installed == VERSION else [f"{VERSION} runs, and {installed} is installed"]
 
 
 def describe_session(session: AgentSession, view: Snapshot, fires: int) -> SessionStatus:
