@@ -26,9 +26,9 @@ import msgspec
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
-from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.hosts.fitting import decode_patch, explain_decision, fit_decision
 from hooklatch_worker.author.ambiguity import decode_checked
+from hooklatch_worker.author.tools import UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = [
     "CONTEXT_WAIT", "Call", "GATE_LIMIT", "HookOutput", "Host", "HostEvent", "HostEventSpec", "HostFire", "HostTool",
