@@ -84,7 +84,7 @@ class Payload(msgspec.Struct, eq=False):
         Raises:
             PayloadError: the tool's input could be read in two ways.
         """
-        if "tool_name" not in self.fields or {"tool_kind", "tool_args"} <= self.fields.keys():
+        if not self.fields.keys() >= TOOL_KEYS or self.fields.keys() >= {"tool_kind", "tool_args"}:
             return self.data
         try:
             plain = decode(self.data)

@@ -125,7 +125,7 @@ def make_canonical_form(event: Event) -> dict[str, Any]:
     document: dict[str, Any] = {"event": event.event}
     document.update((key, getattr(event, key)) for key in ENVELOPE_KEYS)
     document.update(event.payload)
-    if isinstance(event, ToolEvent):
+    if isinstance(event, ToolEvent) and "tool_input" in event.payload:
         document.update((key, getattr(event, key)) for key in ("tool_kind", "tool_args"))
     document.update(event=event.event, config=find_own_config(event))
     for key in ("merged", "reinvoked"):

@@ -11,6 +11,7 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
+from hooklatch.core.hooks.names import make_hook_id
 from hooklatch.core.text import format_duration, suggest_name
 from hooklatch.errors import DaemonUnreachableError
 
@@ -188,7 +189,7 @@ def describe_unknown_event(event: str, names: Sequence[str]) -> str:
 def add_show(parser: Parser) -> None:
     parser.runs(show_hook, example="hooklatch hooks show guards:no_force_push", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.prints("core.answers:ShownHooks")
-    parser.add_argument("id", metavar="ID", help="its id, or layer/id, as `hooklatch hooks` shows it")
+    parser.add_argument("id", metavar="ID", help="its name, or a part that only it has: its file or its function")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees it")
 
 
@@ -266,7 +267,7 @@ def add_explain(parser: Parser) -> None:
     parser.prints("core.answers:ExplainAnswer")
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument(
-        "--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in, else {})"
+        "--payload", metavar="JSON|FILE", help="a JSON object, a file with one, or - (default: what is piped in)"
     )
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees them")
 
@@ -350,7 +351,7 @@ def add_disable(parser: Parser) -> None:
 
 
 def add_id(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="its id if that is unambiguous; else its full name, such as global/ID")
+    parser.add_argument("id", metavar="ID", help="its name, or a part that only it has: its file or its function")
 
 
 def run_hooks_add(arguments: argparse.Namespace) -> int:
@@ -385,7 +386,7 @@ def make_target_absolute(run: str) -> str:
 
 def derive_target_id(run: str) -> str:
     source, _, function = run.rpartition(":")
-    return f"{os.path.basename(source).removesuffix('.py')}:{function}"
+    return make_hook_id(os.path.basename(source).removesuffix(".py"), function)
 
 
 def read_match(arguments: argparse.Namespace) -> object:

@@ -21,7 +21,7 @@ from hooklatch.core.health import (
     health_word,
     is_vital_well,
 )
-from hooklatch.core.hooks.registry import Hook, HookState
+from hooklatch.core.hooks.registry import Hook, HookState, PythonTarget
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find_suspension
 from hooklatch.core.protocol import ErrorCode, RpcError, convert_params
@@ -161,7 +161,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             record=self.record.faults,
             is_record_sound=self.record.is_sound,
             isolation=self.sources.shortfalls(),
-            files=[*self.files.active.diagnostics, *self.sources.faults()],
+            files=[found for found in self._list_file_faults() if not self._list_switched_off(found)],
             hooks=list_inactive_hooks(self.registries.api_and_own_hooks()),
             faults=[
                 *self.faults,
@@ -174,6 +174,28 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             fleet=self.fleet.problems,
             calls=self.record.mismatches,
         )
+
+    def _list_file_faults(self) -> list[Diagnostic]:
+        return [*self.files.active.diagnostics, *self.sources.faults()]
+
+    def _list_switched_off(self, fault: Diagnostic) -> list[str]:
+        """Return the names of the hooks that a fault is about, if all of them are disabled: then it denies nothing."""
+        places = {fault.file, *(place for place, other in self.files.active.built.faults.items() if other == fault)}
+        about = [
+            hook
+            for hook in self.registries.all_hooks()
+            if hook.problem is not None
+            and (
+                (isinstance(hook.target, PythonTarget) and hook.target.source.location in places)
+                or (hook.origin is not None and (hook.origin.file, hook.origin.line) == (fault.file, fault.line))
+            )
+        ]
+        return [hook.name for hook in about] if not any(hook.enabled for hook in about) else []
+
+    def _list_disabled_faults(self) -> Iterator[str]:
+        for fault in self._list_file_faults():
+            if names := self._list_switched_off(fault):
+                yield f"{', '.join(names)}: disabled, and broken: {fault}"
 
     def state_of(self, hook: Hook) -> HookState:
         """Return whether a hook is called, and if not, why."""
@@ -269,6 +291,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             projects=projects,
             configuration=missing,
             watch=self.file_watch.warnings,
+            disabled=list(self._list_disabled_faults()) if is_admin else [],
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
             files=list(map(str, self.files.active.unread.warnings)) if is_admin else [],
