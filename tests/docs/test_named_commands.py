@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hooklatch.cli.commands import build_command_line
+from support.repository import ROOT
 from support.tables import table
 from test_docs import PAGES
 
 ROOT_PARSER = build_command_line().declared()
+SUPERVISOR = ROOT / "supervisor" / "hooklatch"
+OFFERED = re.compile(r"hooklatch ([a-z-]+(?: (?:--)?[a-z][a-z-]*)*)")
 NAMED = re.compile(r"`hooklatch ([a-z][^`]*)`")
 
 
@@ -34,6 +38,19 @@ def fault(words: Sequence[str]) -> str | None:
 @table("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_commands_that_there_are(page: Path) -> None:
     named = [text.split() for text in NAMED.findall(page.read_text())]
+
+    assert [f"{' '.join(words)}: {wrong}" for words in named if (wrong := fault(words))] == []
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+@table("path", sorted(SUPERVISOR.rglob("*.py")), ids=lambda path: path.name)
+def test_a_text_of_the_product_names_commands_that_there_are(path: Path) -> None:
+    named = [words.split() for text in texts_of(path) for words in OFFERED.findall(text)]
+    named = [words for words in named if words[0] in ROOT_PARSER.commands]
 
     assert [f"{' '.join(words)}: {wrong}" for words in named if (wrong := fault(words))] == []
 

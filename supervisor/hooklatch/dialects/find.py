@@ -67,9 +67,8 @@ def describe_undefined_event(catalogue: Catalogue, event: str) -> str:
     for host in map(load_host, HOSTS):
         if event in host.events and host.events[event].event != event:
             own = (host.events[event].after or host.events[event]).event
-            return f"there is no event {event!r}; {host.title}'s {event} is " + (
-                f"{own!r} here" if own else "never fired"
-            )
+            where = f"{own!r} here" if own else "never fired"
+            return f"there is no event {event!r}; {host.title}'s {event} is {where}"
     for dialect in map(load_built_in, BUILT_IN):
         if dialect.has_event(event):
             own = dialect.event(event).feeds[0].event

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -93,9 +94,10 @@ def test_an_agents_name_of_an_event_is_told_as_that_agents(guarded: Daemon) -> N
     assert "there is no event 'PreToolUse'; Claude Code's PreToolUse is 'pre_tool_use' here" in done.stderr
 
 
-def test_hooks_of_a_project_that_is_not_trusted_are_told(guarded: Daemon) -> None:
-    project = guarded.place.home / "project"
+def test_hooks_of_a_project_that_is_not_trusted_are_told(guarded: Daemon, tmp_path: Path) -> None:
+    project = tmp_path / "project"
     (project / ".hooklatch").mkdir(parents=True)
+    (project / ".hooklatch" / "hooks.toml").touch()
     (project / "below").mkdir()
 
     untrusted = guarded.place.run("try", "ls", "--cwd", str(project / "below"))
@@ -113,13 +115,13 @@ def test_an_unknown_option_is_named_and_not_its_value(guarded: Daemon) -> None:
 
 @pytest.mark.parametrize("short", ["commands", "guards:commands", "global/guards:commands"])
 def test_a_short_name_is_enough(guarded: Daemon, short: str) -> None:
-    assert "global/guards:commands" in guarded.place.run("hooks", "show", short).stdout
-    assert guarded.place.run("suspend", short, "--reason", "a test").stdout.startswith(
-        "suspended global/guards:commands"
-    )
-    assert guarded.place.run("resume", short).returncode == 0
-    assert guarded.place.run("hooks", "disable", short).returncode == 0
-    assert guarded.place.run("hooks", "enable", short).returncode == 0
+    run = guarded.place.run
+
+    assert "global/guards:commands" in run("hooks", "show", short).stdout
+    assert run("suspend", short, "--reason", "a test").stdout.startswith("suspended global/guards:commands")
+    assert run("resume", short).returncode == 0
+    assert run("hooks", "disable", short).returncode == 0
+    assert run("hooks", "enable", short).returncode == 0
 
 
 def test_a_short_name_of_several_lists_them(guarded: Daemon) -> None:

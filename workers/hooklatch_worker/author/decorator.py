@@ -31,11 +31,8 @@ __all__ = ["hook"]
 
 OPTIONS = tuple(name for name in MarkedEvent.__struct_fields__ if name != "event")
 
-CO_VARARGS, CO_GENERATOR, CO_ASYNC_GENERATOR = (
-    0x04,
-    0x20,
-    0x200,
-)  # from inspect, whose import would take longer than this whole module
+# From inspect, whose import would take longer than this whole module.
+CO_VARARGS, CO_GENERATOR, CO_ASYNC_GENERATOR = 0x04, 0x20, 0x200
 
 
 def hook(
@@ -114,11 +111,9 @@ def hook(
 def find_parameter_fault(function: FunctionType) -> str:
     """Return why a function cannot be called with one event; empty if it can."""
     code, defaults, of_names = function.__code__, function.__defaults__ or (), function.__kwdefaults__ or {}
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    needed = [
-        *names[: code.co_argcount - len(defaults)][1:],
-        *(n for n in names[code.co_argcount :] if n not in of_names),
-    ]
+    by_place = code.co_varnames[: code.co_argcount]
+    by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    needed = [*by_place[1 : len(by_place) - len(defaults)], *(name for name in by_name if name not in of_names)]
     if not code.co_argcount and not code.co_flags & CO_VARARGS:
         return "takes no parameter, and a hook is called with the event"
     return f"takes {', '.join(needed)} too, and a hook is called with the event alone" if needed else ""
