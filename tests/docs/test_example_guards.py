@@ -39,15 +39,13 @@ def failures(decision: dict[str, Any]) -> list[str]:
 
 async def fire_each_way(daemon: Daemon, event: str, payload: dict[str, Any]) -> list[str]:
     folder = str(daemon.folder)
-    alone = daemon.connect()
-    async with daemon.session(cwd=folder) as client, alone.stream:
+    document = {"hook_event_name": CLAUDE[event], "cwd": folder, **payload}
+    once, agent = daemon.connect(), daemon.connect()
+    async with daemon.session(cwd=folder) as client, once.stream, agent.stream:
         found = failures(await client.fire(event, **payload))
-        found += failures(await alone.call("fire", event=event, payload=payload, envelope={"cwd": folder}))
-        if event in CLAUDE:
-            document = {"hook_event_name": CLAUDE[event], "cwd": folder, **payload}
-            answer = await alone.call("host", host="claude-code", event=CLAUDE[event], document=document)
-            found += [text for text in [json.dumps(answer)] if "crash" in text or "failed" in text]
-    return found
+        found += failures(await once.call("fire", event=event, payload=payload, envelope={"cwd": folder}))
+        answer = json.dumps(await agent.call("host", host="claude-code", event=CLAUDE[event], document=document))
+    return found + [answer for word in ("crash", "failed") if word in answer]
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in blocks("python") if "@hook" in text])

@@ -22,8 +22,9 @@ MEASURED = {
 
 
 def cells(text: str, first: str) -> list[str]:
-    (row,) = re.findall(rf"^\| {re.escape(first)} \| (.*) \|$", text, re.MULTILINE)
-    return row.split(" | ")
+    row = re.search(rf"^\| {re.escape(first)} \| (.*) \|$", text, re.MULTILINE)
+    assert row is not None, first
+    return row[1].split(" | ")
 
 
 def test_the_comparison_counts_what_was_measured() -> None:
