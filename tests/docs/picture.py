@@ -30,7 +30,8 @@ TRIES = ("rm -rf ~", "rm -rf build", "git push --force origin main", "git push -
 WIDTH, LINE, LEFT, COLUMNS = 860, 22, 20, 96
 STYLE = """
   text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #24292f; white-space: pre }
-  rect { fill: #f6f8fa; stroke: #d0d7de } .no { fill: #b42318; font-weight: 600 } .yes { fill: #11703b; font-weight: 600 }
+  rect { fill: #f6f8fa; stroke: #d0d7de } .no { fill: #b42318; font-weight: 600 }
+  .yes { fill: #11703b; font-weight: 600 }
   .quiet { fill: #57606a }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } rect { fill: #161b22; stroke: #30363d } .no { fill: #ff7b72 } .yes { fill: #56d364 }

@@ -55,6 +55,13 @@ def test_a_text_of_the_product_names_commands_that_there_are(path: Path) -> None
     assert [f"{' '.join(words)}: {wrong}" for words in named if (wrong := fault(words))] == []
 
 
+@table("path", sorted(SUPERVISOR.rglob("*.py")), ids=lambda path: path.name)
+def test_no_text_sends_a_person_to_a_page_that_an_installation_lacks(path: Path) -> None:
+    texts = [text for text in texts_of(path) if not text.startswith(text.strip()) or "\n" not in text]
+
+    assert [text for text in texts if re.search(r"see docs/|: docs/[a-z]+/", text)] == []
+
+
 def test_a_command_that_there_is_not_is_found() -> None:
     assert fault(["hooks", "show", "--jsno"]) == "--jsno"
     assert fault(["hook", "show"]) == "hook"

@@ -6,6 +6,7 @@ Slow: each command is a process of its own, and so is the daemon.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +137,26 @@ def test_a_suspension_without_a_reason_says_what_to_type(guarded: Daemon) -> Non
 
     assert done.returncode == 64
     assert 'hooklatch suspend commands --reason "…"' in done.stderr
+
+
+def test_a_new_guard_is_in_force_and_its_cases_pass(guarded: Daemon, tmp_path: Path) -> None:
+    created = guarded.place.json("new", "guard", "stay-on", "--to", str(tmp_path / "guards"))
+    again = guarded.place.run("new", "guard", "stay-on", "--to", str(tmp_path / "guards"))
+    tested = guarded.place.run("guards", "test", "stay_on", "--in", str(tmp_path / "guards"))
+    bad = guarded.place.run("new", "guard", "class")
+
+    assert created["created"] == [
+        str(tmp_path / "guards" / name) for name in ("policy-tests/stay_on.jsonl", "stay_on.py")
+    ]
+    assert (again.returncode, bad.returncode) == (73, 64)
+    assert (tested.returncode, "2 passed" in tested.stdout) == (0, True), tested.stdout + tested.stderr
+
+
+@pytest.mark.parametrize("event", ["pre_tool_use", "user_prompt_submit", "stop"])
+def test_the_example_of_an_event_can_be_fired(guarded: Daemon, event: str) -> None:
+    line = guarded.place.run("events", event).stdout.splitlines()[-1]
+
+    done = guarded.place.run(*shlex.split(line)[1:])
+
+    assert line.startswith(f"  hooklatch fire {event} --payload ")
+    assert (done.returncode, done.stderr) == (0, "")

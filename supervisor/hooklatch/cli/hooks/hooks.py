@@ -436,8 +436,8 @@ def print_change(arguments: argparse.Namespace, result: ChangeAnswer, text: str)
         output.print_error(warning)
 
 
-EVENT_DROP = ("PATCH", "OUTPUTS", "TIMEOUT", "MATCH")
-EVENT_TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
+EVENT_DROP = ("PATCH", "OUTPUTS", "TIMEOUT", "MATCH", "VERDICTS", "MODEL", "FIRED", "HOOKS", "FAILS")
+EVENT_TITLES = ("EVENT", "WHEN", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
 
 
 def add_events(parser: Parser) -> None:
@@ -487,8 +487,8 @@ def describe_event(spec: EventSpec) -> EventStatus:
 def event_row(event: EventStatus) -> tuple[object, ...]:
     words = (" ".join(event[key]) or None for key in ("verdicts", "outputs", "patch"))
     return (
-        event["name"], event["model"], event["fails"], *words, event["match"], format_duration(event["timeout"]),
-        event["hooks"], event["fired"],
+        event["name"], clip_cell(event["when"]), event["model"], event["fails"], *words, event["match"],
+        format_duration(event["timeout"]), event["hooks"], event["fired"],
     )  # fmt: skip
 
 
@@ -509,3 +509,16 @@ def show_event(event: EventStatus) -> None:
     output.print_line("fields")
     for field in event["fields"]:
         output.print_line(f"  {field['name']}: {field['type']}")
+    example = quote(output.format_json(make_example(event)))
+    output.print_line("example")
+    output.print_line(f"  hooklatch fire {event['name']} --payload {example}")
+
+
+def make_example(event: EventStatus) -> dict[str, object]:
+    """Return a payload with the fields that hosts always send, or with all fields of an event of one's own."""
+    from hooklatch.testing.events import STANDARD
+    from hooklatch.testing.events import event as make_event
+
+    if event["name"] in STANDARD:
+        return dict(make_event(event["name"]).payload)
+    return {field["name"]: "x" for field in event["fields"]}
