@@ -3,7 +3,7 @@
 There are three forms, each one JSON object on one line.
 
 canonical   `event`, the envelope's keys (null if unknown) and the payload's fields, all at the top level, so that
-            `jq -r .tool_args.command` works, whoever fired.  Payload fields override envelope keys.  `event`, `config`,
+            `jq -r .tool_args.command` works in every fire.  Payload fields override envelope keys.  `event`, `config`,
             `merged` and `reinvoked` are ours and cannot be overridden; the last two are omitted if empty.
 claude      Claude Code's own names.  Fields unknown to it keep their canonical names.
 reasonix    event, cwd, sessionId and Reasonix's keys for the event; nothing else, and no unknown values.
