@@ -39,11 +39,12 @@ def failures(decision: dict[str, Any]) -> list[str]:
 
 async def fire_each_way(daemon: Daemon, event: str, payload: dict[str, Any]) -> list[str]:
     folder = str(daemon.folder)
-    document = {"hook_event_name": CLAUDE[event], "cwd": folder, **payload}
+    envelope = {"cwd": folder, "session_id": "tried"}
+    document = {"hook_event_name": CLAUDE[event], **envelope, **payload}
     once, agent = daemon.connect(), daemon.connect()
     async with daemon.session(cwd=folder) as client, once.stream, agent.stream:
         found = failures(await client.fire(event, **payload))
-        found += failures(await once.call("fire", event=event, payload=payload, envelope={"cwd": folder}))
+        found += failures(await once.call("fire", event=event, payload=payload, envelope=envelope))
         answer = json.dumps(await agent.call("host", host="claude-code", event=CLAUDE[event], document=document))
     return found + [answer for word in ("crash", "failed") if word in answer]
 
