@@ -29,6 +29,7 @@ def cells(text: str, first: str) -> list[str]:
 
 def test_the_comparison_counts_what_was_measured() -> None:
     page = (ROOT / "docs" / "reference" / "hosts.md").read_text()
+    page = page[page.index("| a guard that |") :]
     title = cells(page, "a guard that")
     for ours, theirs in MEASURED.items():
         alone = [

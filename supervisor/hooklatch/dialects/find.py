@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import suggest_name
 from hooklatch.dialects import BUILT_IN
-from hooklatch.hosts.find import HOSTS, load_host
 
 if TYPE_CHECKING:
     from hooklatch.dialects.dialect import Dialect
@@ -64,6 +63,8 @@ def describe_undefined_event(catalogue: Catalogue, event: str) -> str:
 
     An agent's name for one of our events comes first, and then that of another system.
     """
+    from hooklatch.hosts.find import HOSTS, load_host  # only a mistake needs them
+
     for host in map(load_host, HOSTS):
         if event in host.events and host.events[event].event != event:
             own = (host.events[event].after or host.events[event]).event

@@ -69,7 +69,7 @@ def run_fire(arguments: argparse.Namespace) -> int:
 
 def add_try(parser: Parser) -> None:
     exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED)
-    parser.runs(run_try, example="hooklatch try 'rm -rf ~'", exits=exits)
+    parser.runs(run_try, example="hooklatch try 'git status'", exits=exits)
     parser.prints("client.protocol.decisions:Decision")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("text", metavar="COMMAND", nargs="?", help="a command as an agent would run it, in quotes")

@@ -4,7 +4,7 @@
     project:/srv/app/no-rm   session:s1/mine                                                       one hook each
     plugin:acme/*                                                              every hook of a plugin
 
-A bare id, a plugin's name, and a short name (the file or the function of `guards:no_rm`) are accepted where they are
+A bare id, a plugin's name, and a short name (the file or the function of guards:no_rm) are accepted where they are
 unambiguous.  A directory and a session id may contain slashes, so in
 names that begin with one, a slash in the hook's id is written %2F, and a percent sign %25.  No id may look like a full
 name.
@@ -31,7 +31,7 @@ def make_hook_id(stem: str, function: str) -> str:
 
 
 def is_short_name(text: str, hook_id: str) -> bool:
-    """Return whether a text is the file, the function or another end of an id: `git` or `push` for `git:push`."""
+    """Return whether a text is the file, the function or another end of an id: "git" or "push" for "git:push"."""
     bare = hook_id.partition("@")[0]
     return f"{bare.removesuffix('.py')}:".startswith(f"{text.removesuffix('.py')}:") or bare.endswith(
         (f":{text}", f".{text}", f"/{text}")

@@ -18,7 +18,6 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.api.methods import ApiMethod, MethodTable, select_viewed_session
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
-from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.registry.registries import find_named_hook
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
@@ -180,6 +179,8 @@ class HookReports(msgspec.Struct, frozen=True):
     async def _explain(self, connection: Connection, params: ExplainParams) -> ExplainAnswer:
         """Return the hooks that a fire of this payload would call, in order, and why it would not call the others."""
         spec = self.parts.registries.find_event(self._canonical_name(connection, params.event))
+        from hooklatch.service.loading.tool_names import list_unknown_tools  # most daemons are never asked
+
         session = select_viewed_session(self.parts.sessions, connection, params.session)
         view = self.parts.registries.view_of(session)
         payload, folder = Payload(bytes(params.payload)), params.cwd or (session.cwd if session is not None else None)

@@ -45,7 +45,6 @@ from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
-from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.registries import Registries
@@ -196,6 +195,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         for fault in self._list_file_faults():
             if names := self._list_switched_off(fault):
                 yield f"{', '.join(names)}: disabled, and broken: {fault}"
+        for hook in list_inactive_hooks(self.registries.api_and_own_hooks(), enabled=False):
+            yield f"disabled, and broken: {hook}"
 
     def state_of(self, hook: Hook) -> HookState:
         """Return whether a hook is called, and if not, why."""
@@ -319,6 +320,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _unknown_tools(self) -> list[str]:
         """Note each tool that a hook names and no known host has: most likely the hook is never called."""
+        from hooklatch.service.loading.tool_names import list_unknown_tools  # most daemons are never asked
+
         hooks, catalogue = (hook for hook in self.registries.all_hooks() if hook.enabled), self.registries.catalogue
         return [
             f"{hook.name}: {text}" for hook in hooks for text in list_unknown_tools(hook, catalogue.get(hook.event))
@@ -415,10 +418,10 @@ def list_marks(hook: Hook) -> Iterator[Literal["observe", "optional", "disabled"
         yield "disabled"
 
 
-def list_inactive_hooks(hooks: Iterable[Hook]) -> list[Diagnostic]:
+def list_inactive_hooks(hooks: Iterable[Hook], *, enabled: bool = True) -> list[Diagnostic]:
     """Return clients' hooks that cannot be called.  Those of files have diagnostics, these only show here."""
     # By name, since a child session has the gates of its parent too.
-    by_name = {hook.name: hook for hook in hooks if hook.problem is not None}
+    by_name = {hook.name: hook for hook in hooks if hook.problem is not None and hook.enabled is enabled}
     return [
         Diagnostic(f"hook {name if hook.owner else hook.id!r}", 0, str(hook.problem)) for name, hook in by_name.items()
     ]
