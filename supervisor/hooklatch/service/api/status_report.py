@@ -320,9 +320,12 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _unknown_tools(self) -> list[str]:
         """Note each tool that a hook names and no known host has: most likely the hook is never called."""
-        from hooklatch.service.loading.tool_names import list_unknown_tools  # most daemons are never asked
+        hooks = [hook for hook in self.registries.all_hooks() if hook.enabled]
+        if not any(hook.where is not None or not hook.matcher.matches_all for hook in hooks):
+            return []
+        from hooklatch.service.loading.tool_names import list_unknown_tools  # its tables are not loaded for nothing
 
-        hooks, catalogue = (hook for hook in self.registries.all_hooks() if hook.enabled), self.registries.catalogue
+        catalogue = self.registries.catalogue
         return [
             f"{hook.name}: {text}" for hook in hooks for text in list_unknown_tools(hook, catalogue.get(hook.event))
         ]
