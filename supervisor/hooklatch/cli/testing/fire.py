@@ -103,7 +103,8 @@ def list_answer(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "guard", find_decision_name(decision)
     yield "reason", decision.get("reason")
     yield "cause", None if (cause := decision.get("cause")) == "policy" else cause
-    changed = (decision.get("patch") or {}).get("tool_input")
+    patch: object = decision.get("patch")
+    changed = patch.get("tool_input") if is_object(patch) else None
     texts = [changed[key] for key in ("command", "file_path", "url") if key in changed] if is_object(changed) else []
     yield "instead", format_json_value(texts[0] if texts else changed)
     for warning in decision.get("warnings", ()):

@@ -32,7 +32,7 @@ SECONDS = 10.0
 
 @hook("post_tool_use", match=["write", "edit"], timeout=25.0, description="formats what was written")
 def format_after_edit(event: Any) -> Any:
-    paths = event.paths
+    paths: list[str] = event.paths
     changed: list[str] = []
     problems: list[str] = []
     for path in paths[:2] if event.cwd else []:
