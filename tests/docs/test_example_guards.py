@@ -33,7 +33,7 @@ FILES = {"rules.json": '{"never": []}'}  # that an example names
 
 def failures(decision: dict[str, Any]) -> list[str]:
     """Return what a decision says of hooks that did not answer."""
-    outcomes = [one for one in decision.get("outcomes", ()) if one["outcome"] not in ("answered", "unread")]
+    outcomes = [one for one in decision.get("outcomes", ()) if one["outcome"] in ("failed", "dropped")]
     return [f"{decision['event']}: {one}" for one in outcomes]
 
 
