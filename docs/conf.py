@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 project = "hooklatch"
 author = copyright = "The hooklatch authors"  # noqa: A001  (Sphinx's name)
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "index"
 exclude_patterns = ["pictures"]
 
@@ -27,7 +27,6 @@ html_show_sphinx = False
 html_copy_source = False
 
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]  # drawn in the reader's browser; without a network their text is shown
 suppress_warnings = ["myst.header"]  # a page's own choice
 
 default_role = "code"  # docstrings write `name` as Markdown does
@@ -37,6 +36,10 @@ autodoc_default_options = {"members": True, "undoc-members": False}
 add_module_names = False
 
 SECTION = re.compile(r"^## (.+)\n\n((?:- \[.*\n)+)", re.MULTILINE)
+DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NODE = r"(\w+)(?:\[\(?\"(.*?)\"\)?\])?"
+EDGE = re.compile(rf'{NODE} (<-->|-->|---)(?:\|"?(.*?)"?\|)? {NODE}')
+ARROWS = {"<-->": "<->", "-->": "->", "---": "--"}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!\w+:|#)([^)\s]*)\)")
 
 
@@ -49,8 +52,20 @@ def read(app: Sphinx, page: str, text: list[str]) -> None:
             text[0] = text[0].replace(f"SECTION {title}\n", "\n".join(pages) + "\n")
     if page == "decisions/index":
         text[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
+    text[0] = DIAGRAM.sub(lambda diagram: f"```text\n{list_edges(diagram[1])}```", text[0])
     folder = (HERE / page).parent
     text[0] = LINK.sub(lambda link: within(link, folder), text[0])
+
+
+def list_edges(diagram: str) -> str:
+    """Return a diagram as text, an edge a line: a forge draws it, and this site needs no script from elsewhere."""
+    edges = EDGE.findall(diagram)
+    names = {name: title for edge in edges for name, title in (edge[:2], edge[4:]) if title}
+    lines = [
+        f"{names.get(one, one)} {ARROWS[arrow]} {names.get(other, other)}" + (f": {label}" if label else "")
+        for one, _, arrow, label, other, _ in edges
+    ]
+    return "\n".join(lines) + "\n" if lines else diagram
 
 
 def within(link: re.Match[str], folder: Path) -> str:

@@ -89,10 +89,8 @@ def say(text: str = "") -> None:
 
 def title(event: dict[str, Any]) -> str:
     tool_input = event.get("tool_input", {})
-    detail = tool_input.get("command") or tool_input.get("file_path") or event.get("prompt") or ""
-    return f"{event['hook_event_name']} {event.get('tool_name', '')} {Path(detail).name if '/' in detail else detail}"[
-        :38
-    ]
+    detail = tool_input.get("command") or Path(tool_input.get("file_path", "")).name or event.get("prompt") or ""
+    return f"{event['hook_event_name']} {event.get('tool_name', '')} {detail}"[:38]
 
 
 def told(stdout: str, stderr: str, code: int) -> str:

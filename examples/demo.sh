@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 case "${1:-}" in
-"") script=demo.py what=. packages="the five packages that it needs" venv=${VENV:-build/venv-demo} ;;
+"") script=demo.py what=. packages="the packages that it needs" venv=${VENV:-build/venv-demo} ;;
 fleet) script=demo_fleet.py what=".[fleet]" packages="the packages that a fleet needs" venv=${VENV:-build/venv-demo-fleet} ;;
 *) echo "usage: demo.sh [fleet]" >&2 && exit 64 ;;
 esac

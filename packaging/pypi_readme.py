@@ -14,6 +14,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 __all__ = ["Readme", "for_pypi"]
 
+IMAGE = re.compile(r"!\[[^\]]*\]\((?!https?:)([^)\s]+)\)\n*")
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\((?!https?:|#)([^)\s]+)\)")
 
 
@@ -29,5 +30,6 @@ class Readme(MetadataHookInterface):
 def for_pypi(text: str, source: str | None) -> str:
     """Return the text with no link that is relative; `source` is the address of a repository on a forge."""
     if source is None:
-        return LINK.sub(lambda link: link[1], text)
+        return LINK.sub(lambda link: link[1], IMAGE.sub("", text))
+    text = IMAGE.sub(lambda image: image[0].replace(image[1], f"{source.rstrip('/')}/raw/HEAD/{image[1]}"), text)
     return LINK.sub(lambda link: f"[{link[1]}]({source.rstrip('/')}/blob/HEAD/{link[2]})", text)

@@ -30,7 +30,7 @@ BELOW = {
     "core": {"errors", "shelltext"},
     "processes": {"core", *GROUND},
     "record": {"core", *GROUND},
-    "service": {"processes", "record", "dialects", "hosts", "core", *GROUND},
+    "service": {"processes", "record", "dialects", "hosts", "core", "shelltext", *GROUND},  # the names of tools
     "client": {"core", *GROUND},
     "fleet": {"service", "processes", "client", "record", "core", *GROUND},
     "environments": {"processes", "core", *GROUND},

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.bridges.guard import Guard, label_tool, open_guard, open_guard_sync
+from hooklatch.bridges.guard import Guard, open_guard, open_guard_sync
 from hooklatch.bridges.rulings import ProceedRuling, RefuseRuling, Ruling, SdkAbilities
 from support.bridged import REFUSALS, Bridged
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
@@ -268,17 +268,3 @@ def test_without_its_sdk_a_bridge_says_what_to_install(bridge: str, extra: str) 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert f"pip install 'hooklatch[{extra}]'" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "said"),
-    [
-        ("Bash", {"command": "ls"}, {"tool_kind": "shell", "tool_args": {"command": "ls"}}),
-        ("read_file", {"file_path": "a"}, {"tool_kind": "read", "tool_args": {"path": "a"}}),
-        ("weather", {"town": "Bern"}, {"tool_kind": "other", "tool_args": {"town": "Bern"}}),
-        ("read_file", {"file_path": "a", "path": "b"}, {"tool_kind": "read"}),
-        ("Bash", {"text": "no command that we know"}, {"tool_kind": "shell"}),
-    ],
-)
-def test_a_tool_is_shown_in_the_words_of_every_agent(name: str, given: dict[str, Any], said: dict[str, Any]) -> None:
-    assert label_tool(name, given) == said

@@ -41,9 +41,10 @@ def answers_to(name: str, case: Case) -> list[dict[str, Any]]:
     for hook in vars(module).values():
         for marker in getattr(hook, "__hooklatch_markers__", ()):
             names = [marker.match] if isinstance(marker.match, str) else marker.match
-            is_matching = names is None or {payload["tool_name"], payload["tool_kind"]} & set(names)
+            event = build_event(case.params.event, payload, envelope, None, None, False)
+            is_matching = names is None or {event.tool_name, event.tool_kind} & set(names)
             if marker.event != case.params.event or not is_matching:
                 continue
-            answer = hook(build_event(case.params.event, payload, envelope, None, None, False))
+            answer = hook(event)
             found += [msgspec.json.decode(encode_verdict(answer))] if answer is not None else []
     return found

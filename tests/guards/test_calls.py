@@ -18,7 +18,8 @@ from hooklatch.guards.gallery import (
     package_installs,
     protected_paths,
 )
-from hooklatch.shelltext.tools import HARMLESS, KINDS_OF, OTHER, UNCLEAR, find_tool_kind_by_name
+from hooklatch.shelltext.tools import HARMLESS, UNCLEAR
+from hooklatch_worker.author.tools import KINDS_OF, OTHER, find_tool_kind_by_name
 from support.tables import table
 
 GUARDS = {

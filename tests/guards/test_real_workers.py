@@ -151,6 +151,6 @@ async def test_shell_text_is_read_at_the_strictest_level_and_its_crash_denies(tm
         harmless = await client.fire_tool("Bash", command="ls")
         crashed = await client.fire_tool("Bash", command="true")
 
-    assert (removal["verdict"], removal["hook"]) == ("deny", "destructive_commands:destructive_commands")
+    assert (removal["verdict"], removal["hook"]) == ("deny", "destructive_commands")
     assert harmless["verdict"] == "pass"
     assert (crashed["verdict"], crashed["cause"]) == ("deny", "crash")

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from hooklatch.core.payload import Payload, PayloadError
-from hooklatch.core.tools import KINDS
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import HostFire, UnreadableError
+from hooklatch_worker.author.tools import KINDS
 from support.repository import RECORDED, TESTS
 from support.tables import table
 

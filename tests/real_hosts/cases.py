@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hooklatch.shelltext.tools import KIND_OF, NAMES
+from hooklatch.shelltext.tools import NAMES
+from hooklatch_worker.author.tools import KIND_OF
 from real_hosts.guarded import guarded
 from real_hosts.hosts.host import Host
 from real_hosts.page import column_of, read_page

@@ -34,7 +34,7 @@ def test_sockets_of_another_process_are_left_alone_and_the_variables_are_forgott
 
 @pytest.mark.parametrize(
     ("count", "names"),
-    [("1", "agent"), ("2", "agent:agent"), ("2", "hooklatch.socket:hooklatch.socket"), ("3", "agent:admin"), ("2", "")],
+    [("1", "agent"), ("2", "agent"), ("2", "hooklatch.socket:hooklatch.socket"), ("3", "agent:admin"), ("2", "")],
 )
 def test_other_sockets_than_the_two_are_refused(count: str, names: str) -> None:
     environ = {"LISTEN_PID": "7", "LISTEN_FDS": count, "LISTEN_FDNAMES": names}

@@ -34,7 +34,6 @@ from hooklatch.client.protocol.options import SessionOptions
 from hooklatch.client.protocol.tool_calls import make_plain_result, print_value_as_text
 from hooklatch.client.sync_client import SyncSession, connect_sync
 from hooklatch.core.refusal_texts import NOT_RUN, STATUS, UNJUDGED, frame_for_model
-from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = ["make_missing_sdk_error", "Guard", "open_guard", "open_guard_sync"]
 
@@ -122,9 +121,6 @@ class Guard:
     def _make_result_request(self, result: object, payload: Mapping[str, Any]) -> Callable[[], GateRequest]:
         def make_request() -> GateRequest:
             fields = drop_empty_fields(payload)
-            name, tool_input = fields.get("tool_name"), fields.get("tool_input")
-            if isinstance(name, str) and isinstance(tool_input, dict) and "tool_kind" not in fields:
-                fields |= label_tool(name, cast("dict[str, Any]", tool_input))
             shown = make_plain_result(result)
             return GateRequest("tool_result", "tool_response", shown, {**fields, "tool_response": shown})
 
@@ -156,7 +152,7 @@ class Guard:
     ) -> Callable[[], GateRequest]:
         def make_request() -> GateRequest:
             value = read_object(tool_input)
-            payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **(kind or label_tool(name, value))}
+            payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **(kind or {})}
             if tool_use_id:
                 payload["tool_use_id"] = tool_use_id
             return GateRequest("pre_tool_use", "tool_input", value, payload, {k: v for k, v in envelope.items() if v})
@@ -325,15 +321,3 @@ def open_guard_sync(
             yield guard
         finally:
             guard.tell_blocking("session_end")
-
-
-def label_tool(name: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool's kind and arguments by its name, in the words that are the same for every agent.
-
-    A program's own tool may have a known name and other arguments: then a guard that reads them fails, and denies.
-    """
-    kind = find_tool_kind_by_name(name)
-    try:
-        return {"tool_kind": kind, "tool_args": arguments(kind, tool_input)}
-    except UnclearToolError:
-        return {"tool_kind": kind}

@@ -60,6 +60,8 @@ COMMANDS = {
         ("dashboard", "daemon.dashboard", "show it all as pages in a browser; needs hooklatch[dashboard]"),
     ),
     "write and try": (
+        ("new", "hooks.new", "write a guard of your own to begin with, and its cases"),
+        ("try", "testing.fire", "say what your guards think of a command, a path or a URL; nothing is run"),
         ("fire", "testing.fire", "fire one event and print the decision; the exit code says it"),
         ("dev", "testing.dev", "run the hooks of a file against payloads, again on each save"),
         ("check", "testing.check", "load configurations and sources, and say what is wrong with them"),

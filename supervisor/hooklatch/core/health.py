@@ -72,6 +72,7 @@ class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     projects: Sequence[str]
     configuration: Sequence[str]
     watch: Sequence[str]  # why changes of files are noticed late
+    disabled: Sequence[str]  # hooks that cannot be loaded, and are disabled
     hooks: Sequence[str]  # a text if there are none
     commands: Sequence[str]  # shell hooks that run files which an agent can write
     files: Sequence[str]  # in a folder of hooks, that nothing reads
@@ -87,9 +88,10 @@ DO_ABOUT = {
     "projects": "look at its hooks, then trust them; what is trusted now: hooklatch trust --list",
     "configuration": "to write a first one: hooklatch init --config FILE; or start the daemon with another --config",
     "watch": "raise fs.inotify.max_user_watches or max_user_instances (sysctl); it is tried again by itself",
-    "commands": "do as it says; what protects a command there, and what does not: docs/reference/hooks.md, Shell hooks",
-    "files": "do as it says; what is read in a folder of hooks, and what is known to be none: docs/reference/hooks.md",
+    "commands": "do as it says; what an agent cannot write protects a command",
+    "files": "do as it says; of a folder of hooks .toml, .py and .json are read, and policy-tests and README are not",
     "notes": "nothing, if it is meant so; whether a hook is called: hooklatch test --coverage",
+    "disabled": "nothing, if it is meant so; else fix it, and then: hooklatch hooks enable NAME",
     "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",
 }
 

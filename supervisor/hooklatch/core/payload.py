@@ -8,8 +8,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
+from hooklatch_worker.author.events import read_tool_arguments
 from hooklatch_worker.author.failures import clip_error_text
+from hooklatch_worker.author.tools import UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonicalize_json"]
 
@@ -76,6 +77,22 @@ class Payload(msgspec.Struct, eq=False):
         if changed.keys() & TOOL_KEYS:
             fields |= translate_changes(fields, changed)
         return Payload(msgspec.json.encode(fields), self.version + 1, decoded=fields)
+
+    def with_tool_words(self) -> bytes:
+        """Return the data with `tool_kind` and `tool_args`, for a hook whose event does not read them itself.
+
+        Raises:
+            PayloadError: the tool's input could be read in two ways.
+        """
+        if not self.fields.keys() >= TOOL_KEYS or self.fields.keys() >= {"tool_kind", "tool_args"}:
+            return self.data
+        try:
+            plain = decode(self.data)
+            kind = plain.get("tool_kind") or find_tool_kind_by_name(str(plain["tool_name"]))
+            words = {"tool_kind": kind, "tool_args": read_tool_arguments(plain)}
+            return msgspec.json.encode({**self.fields, **words})
+        except (*NOT_PLAIN, UnclearToolError) as error:
+            raise PayloadError(f"the hook could not judge the tool: {error}") from None
 
     def digest(self) -> str:
         """Return the sha256 of the exact bytes, in hexadecimal."""

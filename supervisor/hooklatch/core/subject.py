@@ -12,7 +12,7 @@ from typing import cast
 
 from hooklatch.core.light_json import parse_own_object, quote_unicode, serialize_json
 from hooklatch.core.text import escape_text
-from hooklatch.core.tools import KINDS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
+from hooklatch_worker.author.tools import KINDS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = ["MAX_SUBJECT", "describe_subject", "read_subject", "read_tool_name"]
 

@@ -61,8 +61,15 @@ def list_dialects(more: Mapping[str, Dialect] | None = None) -> tuple[str, ...]:
 def describe_undefined_event(catalogue: Catalogue, event: str) -> str:
     """Return the message for an event that is not defined, with the event that was probably meant.
 
-    Another system's name for one of our events comes first.
+    An agent's name for one of our events comes first, and then that of another system.
     """
+    from hooklatch.hosts.find import HOSTS, load_host  # only a mistake needs them
+
+    for host in map(load_host, HOSTS):
+        if event in host.events and host.events[event].event != event:
+            own = (host.events[event].after or host.events[event]).event
+            where = f"{own!r} here" if own else "never fired"
+            return f"there is no event {event!r}; {host.title}'s {event} is {where}"
     for dialect in map(load_built_in, BUILT_IN):
         if dialect.has_event(event):
             own = dialect.event(event).feeds[0].event

@@ -119,7 +119,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidTableError(f"labels has {len(self.labels)} labels; the most is {MAX_LABELS}", ("labels",))
         for field in self.fields:
             if field not in RECORD_FIELDS:
-                suggestion = suggest_name(field, RECORD_FIELDS) or "; docs/reference/record.md has those that there are"
+                suggestion = suggest_name(field, RECORD_FIELDS) or f"; there are {', '.join(RECORD_FIELDS)}"
                 raise InvalidTableError(f"fields: a record has no field {field!r}{suggestion}", ("fields",))
 
     def settings(self, machine: str, absolute: Callable[[str], str]) -> FleetSettings:

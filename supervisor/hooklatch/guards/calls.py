@@ -21,8 +21,9 @@ from urllib.parse import unquote
 import msgspec
 
 from hooklatch.shelltext.commands import commands
-from hooklatch.shelltext.tools import OF_HOSTS, OTHER, find_tool_kind_by_name, split_names_text
+from hooklatch.shelltext.tools import OF_HOSTS, split_names_text
 from hooklatch.shelltext.words import UnreadableCommandError, is_no_path
+from hooklatch_worker.author.tools import OTHER, UnclearToolError, find_tool_kind_by_name
 
 __all__ = ["ToolCallTexts", "CommandText", "call_of", "is_harmless", "strictest"]
 
@@ -147,10 +148,13 @@ def strictest(answers: Iterable[Any]) -> Any:
 def call_of(event: Any, harmless: Sequence[str] = ()) -> ToolCallTexts:
     """Return the texts of a call to judge: none for a tool that is harmless by its host's table or by these globs."""
     begin, name = event.cwd or os.sep, str(event.tool_name)
-    kinds = {event.tool_kind or OTHER, find_tool_kind_by_name(name)}
+    kinds = {event.tool_kind, find_tool_kind_by_name(name)}
     kind = next((kind for kind in STRICTEST if kind in kinds), OTHER)
     if kind not in ("mcp", OTHER):
-        return read_known_call(kind, event.tool_args or event.tool_input, begin)
+        try:
+            return read_known_call(kind, event.tool_args, begin)
+        except UnclearToolError as error:
+            return ToolCallTexts(begin, fault=f"{error}, so it is unknown what it would do")
     if is_harmless(event, harmless):
         return ToolCallTexts(begin)
     return read_unknown_call(strip_server(event, name), name, event.tool_input or {}, begin)
@@ -164,17 +168,17 @@ def is_harmless(event: Any, harmless: Sequence[str] = ()) -> bool:
 
 def strip_server(event: Any, name: str) -> str:
     """Return a tool's name without its server's."""
-    tool = event.tool_args.get("tool") if event.tool_kind == "mcp" and event.tool_args else None
+    tool = event.tool_args.get("tool") if event.tool_kind == "mcp" else None
     return tool if isinstance(tool, str) and tool else name.rpartition("__")[2]
 
 
 def read_known_call(kind: str, table: Mapping[str, Any], begin: str) -> ToolCallTexts:
-    cwd = table.get("cwd", table.get("workdir"))
+    cwd = table.get("cwd")
     if cwd is not None and (not isinstance(cwd, str) or is_no_path(cwd)):
         return ToolCallTexts(begin, fault=NO_FOLDER)
     folder = os.path.join(begin, os.path.expanduser(cwd or ""))
     if kind == "shell":
-        text = table.get("command", table.get("cmd"))
+        text = table.get("command")
         if not isinstance(text, str):
             return ToolCallTexts(
                 begin, fault="the shell tool was called without a command, so it is unknown what it would do"
@@ -189,8 +193,7 @@ def read_known_call(kind: str, table: Mapping[str, Any], begin: str) -> ToolCall
         return ToolCallTexts(folder, addresses=(url,) if isinstance(url, str) else ())
     if kind not in ("write", "edit"):
         return ToolCallTexts(begin)
-    values = [table.get(key) for key in ("path", "file_path", "notebook_path")]
-    paths = [path for path in (*values, *table.get("paths", ())) if path is not None]
+    paths = [path for path in (table.get("path"), *table.get("paths", ())) if path is not None]
     if not paths or not all(isinstance(path, str) for path in paths):
         return ToolCallTexts(
             begin, fault="the tool that writes was called without a path, so it is unknown what it would write"

@@ -12,8 +12,8 @@ from typing import Final
 
 from hooklatch.guards.git_commands import list_files_written
 from hooklatch.shelltext.command import Command
-from hooklatch.shelltext.patches import list_patched_files
 from hooklatch.shelltext.words import Word
+from hooklatch_worker.author.tools import list_patched_files
 
 __all__ = ["BEHIND", "MARKED", "READING", "VALUED", "paths_written"]
 

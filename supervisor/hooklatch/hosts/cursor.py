@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.core.messages import FireDecision
-from hooklatch.core.tools import find_tool_kind_by_name
 from hooklatch.hosts.fitting import decode_patch, explain_decision, explain_to_person, format_model_text
 from hooklatch.hosts.host import (
     HookOutput,
@@ -32,6 +31,7 @@ from hooklatch.hosts.host import (
     make_result_event_spec,
     print_result,
 )
+from hooklatch_worker.author.tools import find_tool_kind_by_name
 
 __all__ = ["CursorHost"]
 

@@ -15,7 +15,6 @@ from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.hosts.fitting import explain_decision
 from hooklatch.hosts.host import (
     GATE_LIMIT,
@@ -27,6 +26,7 @@ from hooklatch.hosts.host import (
     UnreadableError,
     make_denied_decision,
 )
+from hooklatch_worker.author.tools import UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = ["GenericHost", "list_added_words"]
 

@@ -27,7 +27,6 @@ from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.refusal_texts import NOT_RUN
-from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.hosts.fitting import (
     decode_patch,
     explain_decision,
@@ -36,6 +35,7 @@ from hooklatch.hosts.fitting import (
     turn_into_deny,
 )
 from hooklatch_worker.author.ambiguity import decode_checked
+from hooklatch_worker.author.tools import UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = [
     "CONTEXT_WAIT", "Call", "GATE_LIMIT", "HookOutput", "Host", "HostEvent", "HostEventSpec", "HostFire", "HostTool",

@@ -14,7 +14,6 @@ import msgspec
 
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.refusal_texts import ASKED
-from hooklatch.core.tools import UnclearToolError
 from hooklatch.hosts.claude_form import ClaudeForm, rename_keys
 from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text, turn_into_deny
 from hooklatch.hosts.host import (
@@ -28,6 +27,7 @@ from hooklatch.hosts.host import (
     make_gate_event_spec,
     make_notice_event_spec,
 )
+from hooklatch_worker.author.tools import UnclearToolError
 
 __all__ = ["Auggie", "Cline", "Droid", "Goose", "Grok", "Kimi", "Letta", "Qwen"]
 

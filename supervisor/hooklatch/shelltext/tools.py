@@ -1,6 +1,5 @@
-"""The tools that hosts bring, by their own names: tools that have a kind, and tools that touch nothing outside.
+"""The tools that hosts bring beside those that have a kind, by their own names.
 
-    KINDS_OF     a kind, and its tools
     HARMLESS     a host, and its tools that run no command, write no file of a project and reach nothing
     UNCLEAR      a host, and its tools that may do either: guards judge each of their texts
 
@@ -15,36 +14,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["HARMLESS", "KINDS_OF", "NAMES", "OF_HOSTS", "OTHER", "find_tool_kind_by_name", "split_names_text"]
+from hooklatch_worker.author.tools import KIND_OF
 
-OTHER: Final = "other"  # the kind of an unknown tool
-# `mcp` has no names, since a prefix decides, nor has `other`, which is for names that no table has.
-KINDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "shell": (
-        "Bash", "PowerShell", "Shell", "bash", "powershell", "shell", "exec_command", "local_shell", "unified_exec",
-        "run_shell_command", "write_bash", "write_powershell", "write_stdin", "Monitor", "execute_bash",
-        "execute_command", "run_in_terminal", "run_terminal_cmd", "run_terminal_command", "shell_command", "monitor",
-        "Execute", "launch-process", "run_commands",
-    ),
-    "read": ("Read", "read", "read_file", "view", "view_image", "NotebookRead"),
-    "write": ("Write", "write", "write_file", "create", "write_to_file", "Create", "save-file"),
-    "edit": (
-        "Edit", "MultiEdit", "NotebookEdit", "edit", "multiedit", "patch", "replace", "apply_patch", "str_replace",
-        "insert", "Delete", "replace_in_file", "replace_string_in_file", "notebook_edit", "search_replace",
-        "editor", "ApplyPatch", "str-replace-editor",
-    ),
-    "search": (
-        "Grep", "Glob", "LS", "grep", "glob", "list", "ls", "rg", "search_file_content", "grep_search",
-        "list_directory", "list_dir", "SemanticSearch", "codesearch", "tree",
-        "analyze",
-    ),
-    "fetch": (
-        "WebFetch", "WebSearch", "webfetch", "websearch", "web_fetch", "web_search", "google_web_search", "fetch",
-        "fetch_url", "FetchURL", "FetchUrl", "web-fetch", "web-search",
-    ),
-    "subagent": ("Agent", "Task", "agent", "task", "spawn_agent", "invoke_agent", "spawn_subagent", "delegate",
-                 "AgentSwarm"),
-}  # fmt: skip
+__all__ = ["HARMLESS", "NAMES", "OF_HOSTS", "split_names_text"]
 
 
 def split_names_text(text: str) -> frozenset[str]:
@@ -108,12 +80,4 @@ UNCLEAR: Final = split_names_text("""
     tool_call
 """) | {"write-process"}
 OF_HOSTS: Final = frozenset[str]().union(*HARMLESS.values())
-KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in KINDS_OF.items() for name in names}
 NAMES: Final = OF_HOSTS | UNCLEAR | KIND_OF.keys()
-
-
-def find_tool_kind_by_name(name: str) -> str:
-    """Return the kind of a tool by its name alone; "other" if the name is not known."""
-    if name.startswith("mcp__"):
-        return "mcp"
-    return KIND_OF.get(name, OTHER)

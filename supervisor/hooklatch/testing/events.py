@@ -8,7 +8,6 @@ up, for calls that guards are written for and no recorded session has tried.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
@@ -18,8 +17,6 @@ import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec
 from hooklatch.core.tables import InvalidTableError, read_table
-from hooklatch.core.tools import UnclearToolError
-from hooklatch.hosts.generic import list_added_words
 from hooklatch.testing.memory import Memory, MemoryLine
 from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.event import ENVELOPE, EVENT_CLASSES, Event
@@ -137,8 +134,6 @@ def event(
         check_plain(in_payload, "the payload")
     except GarbageError as error:
         raise NotAnEventError(f"{title}: {error}") from None
-    with suppress(UnclearToolError):  # a tool without what its kind always has: that is what is tested
-        in_payload.update(list_added_words(in_payload))
     call = CallContext(0, line=MemoryLine(memory or Memory(), "", in_envelope.get("session_id"), call_id=0))
     made = build_event(title, in_payload, in_envelope, config, None, reinvoked=False, call=call)
     made.__dict__["_spec"] = spec

@@ -25,7 +25,7 @@ def first() -> Iterator[Daemon]:
 
 def test_the_first_guard_loads_cleanly(first: Daemon) -> None:
     assert first.place.run("status").returncode == 0
-    assert [hook["id"] for hook in first.place.json("hooks")["hooks"]] == ["destructive_commands:destructive_commands"]
+    assert [hook["id"] for hook in first.place.json("hooks")["hooks"]] == ["destructive_commands"]
 
 
 @pytest.mark.parametrize(

@@ -161,16 +161,16 @@ def test_a_hangup_takes_nothing_away_that_has_vanished_or_was_emptied(place: Pla
         denied, status = place.fire_tool("Bash", command="rm"), place.json("status", code=1)
         after = [hook["id"] for hook in place.json("hooks")["hooks"]]
         place.config.touch()
-        removed = place.run("hooks", "remove", "extra:extra")
+        removed = place.run("hooks", "remove", "extra")
         left = [hook["id"] for hook in place.json("hooks")["hooks"]]
         (place.folder / "away").rename(place.config)
 
-    assert before == after == ["guards:judge", "extra:extra", "more:more"]
+    assert before == after == ["guards:judge", "extra", "more"]
     assert denied.returncode == 2
     named = [one["file"] for one in status["problems"] if "--accept-removed" in one["message"]]
     assert sorted(named) == sorted([str(place.config), str(extra)])
-    assert removed.stdout.startswith(f"removed extra:extra; {extra} is gone (revision ")
-    assert left == ["guards:judge", "more:more"]
+    assert removed.stdout.startswith(f"removed extra; {extra} is gone (revision ")
+    assert left == ["guards:judge", "more"]
 
 
 def test_a_gate_that_runs_is_answered_before_the_end_and_new_ones_are_denied(place: Place) -> None:

@@ -171,7 +171,7 @@ def test_the_catalogue_is_shown_whole_and_one_by_one(shared: Daemon) -> None:
     one = shared.place.run("events", "pre_tool_use").stdout
     data = shared.place.json("events", "pre_tool_use")
 
-    assert table.splitlines()[0].split()[:3] == ["EVENT", "MODEL", "FAILS"]
+    assert table.splitlines()[0].split()[:3] == ["EVENT", "WHEN", "MODEL"]
     assert one.startswith("pre_tool_use: A tool is about to run")
     assert "  tool_name: str" in one
     assert data["live"] is True

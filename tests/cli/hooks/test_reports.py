@@ -81,7 +81,7 @@ def test_reload_shows_what_changed_and_then_that_nothing_did(place: Place) -> No
     )
     assert "nothing changed\nwrong" in plain.stdout
     assert "nothing changed\nwrong" in one.stdout
-    assert "removed     extra:extra\n" in first.stdout
+    assert "removed     extra\n" in first.stdout
     assert f"accepted    {extra} is gone\n" in first.stdout
     assert second.stdout.endswith("nothing changed\n")
     assert "did you mean 'guards:judge'" in unknown.stderr

@@ -60,7 +60,7 @@ def test_what_a_hook_printed_before_it_failed_is_shown(place: Place) -> None:
 
     with serving(place):
         place.fire_tool("Bash")
-        shown = place.run("hooks", "show", "prints:prints")
+        shown = place.run("hooks", "show", "prints")
 
     assert "    to one stream\n    to the other\n    Traceback (most recent call last):\n" in shown.stdout
     assert "    KeyError: 'oops'\n" in shown.stdout

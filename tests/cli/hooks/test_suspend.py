@@ -61,7 +61,7 @@ def test_all_hooks_are_suspended_by_saying_so(place: Place) -> None:
             64,
             "at most 24 h, and more than 0 s, not 25 h;",
         ),
-        (("suspend", "nobody", "--for", "15m", "--reason", "x"), 66, "there is no hook and no plugin 'nobody'"),
+        (("suspend", "nobody", "--for", "15m", "--reason", "x"), 66, "there is no hook 'nobody'"),
         (("suspend", "guards:juge", "--for", "15m", "--reason", "x"), 66, "did you mean 'guards:judge'?"),
         (("resume", "guards:judge"), 66, "guards:judge was not suspended"),
     ],

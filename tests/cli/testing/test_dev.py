@@ -76,7 +76,7 @@ def test_recorded_payloads_are_fired_and_shown_with_what_was_printed(place: Plac
     assert "hooks.toml: 2 hooks, loaded in" in done.stdout
     assert "pass   pre_tool_use Bash: ls | wc -l" in done.stdout
     assert "stdout   looking at ls | wc -l" in done.stdout
-    assert "deny   pre_tool_use Bash: git push --force origin main  by guard:guard" in done.stdout
+    assert "deny   pre_tool_use Bash: git push --force origin main  by guard" in done.stdout
     assert "reason   no push" in done.stdout
     assert "no hook matches: pre_tool_use Read" in done.stdout
 
@@ -114,7 +114,7 @@ def test_a_save_runs_it_again_and_ctrl_c_ends_it(place: Place) -> None:
         (["broken.py"], "", 1, "broken.py:2: SyntaxError"),
         (["crash.py", "--payload", "-"], PUSH, 1, "deny   pre_tool_use Bash: git push  (crash)"),
         (["hooks.toml:guard", "--cases", "cases.jsonl"], "", 1, "FAIL     verdict is deny, not pass"),
-        (["hooks.toml:gone"], "", 66, "there is no hook 'gone'; there are: guard:guard, guard:other"),
+        (["hooks.toml:gone"], "", 66, "there is no hook 'gone'; there are: guard, guard:other"),
         (["gone.py"], "", 66, "gone.py is not there"),
         (["none.py"], "", 1, "it marks no function with @hook, so it guards nothing"),
         (["crash.py", "--payload", "-"], "[" * 100_000, 65, "neither JSON nor JSON lines: maximum recursion depth"),

@@ -10,8 +10,8 @@ import pytest
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
 from hooklatch.core.payload import Payload
-from hooklatch.core.tools import KINDS, UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch_worker import amend, deny
+from hooklatch_worker.author.tools import KINDS, UnclearToolError, arguments, find_tool_kind_by_name
 from support.plays import hook, play
 from support.tables import table
 

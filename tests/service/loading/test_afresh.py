@@ -133,7 +133,7 @@ async def test_one_source_that_does_not_load_any_more_holds_no_other_up(daemon: 
 @pytest.mark.parametrize(
     ("params", "text"),
     [
-        ({"id": "nobody"}, "there is no hook and no plugin 'nobody'"),
+        ({"id": "nobody"}, "there is no hook 'nobody'"),
         ({"id": "served"}, "is served by its client, so there is nothing to reload"),
         ({"id": "one:no", "accept_removed": True}, 'give an "id" or "accept_removed"'),
     ],

@@ -156,7 +156,7 @@ async def test_after_the_clock_was_set_back_it_says_when_it_will_end(tmp_path: P
 @pytest.mark.parametrize(
     ("params", "error"),
     [
-        ({"id": "guards:nobody", "seconds": 1, "reason": "x"}, "not_found: there is no hook and no plugin"),
+        ({"id": "guards:nobody", "seconds": 1, "reason": "x"}, "not_found: there is no hook"),
         ({"id": "guards:no_bash", "seconds": 0, "reason": "x"}, "invalid_params: a suspension lasts at most 24 h"),
         ({"id": "guards:no_bash", "seconds": MAX_SUSPENSION + 1, "reason": "x"}, "for longer, disable the hook"),
         ({"id": "guards:no_bash", "seconds": 1, "reason": " "}, "a suspension needs a reason"),

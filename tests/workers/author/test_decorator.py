@@ -130,6 +130,24 @@ def test_a_setting_that_cannot_stand_is_refused_at_decoration(
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda: None, r"takes no parameter, and a hook is called with the event; write: def .*\(event\)"),
+        (lambda event, call: None, "takes call too, and a hook is called with the event alone"),
+        (lambda event, *, call: None, "takes call too"),
+    ],
+)
+def test_a_function_that_cannot_be_called_with_one_event_cannot_be_marked(function: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        hook("stop")(function)
+
+
+@pytest.mark.parametrize("function", [lambda *events: None, lambda event, more=1, *, key=2, **rest: None])
+def test_a_function_with_other_parameters_may_have_their_defaults(function: Any) -> None:
+    assert hook("stop")(function) is function
+
+
 def test_a_class_cannot_be_marked() -> None:
     decorate: Callable[[Any], Any] = hook("stop")
 

@@ -112,7 +112,7 @@ def test_an_argument_of_the_wrong_type_is_refused_where_it_is_written(say: Any, 
 @table(
     ("returned", "text"),
     [
-        ("deny", "returned a 'str', expected a verdict or None"),
+        ("deny", 'returned a \'str\'; return deny("why"), ask("why"), allow() or None'),
         (True, "returned a 'bool'"),
         ({"verdict": "allow"}, "returned a 'dict'"),
         (deny, "returned a 'method'"),

@@ -60,6 +60,8 @@ def test_canonical_has_envelope_and_payload_at_the_top() -> None:
         "session_id": "s1",
         "turn": None,
         **TOOL,
+        "tool_kind": "other",
+        "tool_args": {"path": "a.ts"},
         "config": {"patterns": [".env"]},
     }
 

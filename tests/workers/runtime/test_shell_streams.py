@@ -12,7 +12,7 @@ from workers.runtime.shell_driven import Driven
 
 PYTHON = shlex.quote(sys.executable)
 KEPT = 256 * 1024
-BIG = {"tool_name": "Write", "tool_input": {"content": "x" * 4 * 2**20}}
+BIG = {"tool_name": "Write", "tool_input": {"path": "a", "content": "x" * 4 * 2**20}}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 from hooklatch_worker.author import events
 from hooklatch_worker.author.event import Event, find_call
-from hooklatch_worker.author.verdicts import GarbageError, Verdict, Word
+from hooklatch_worker.author.verdicts import WRITE, GarbageError, Verdict, Word
 
 __all__ = ["Function", "chain", "composite", "when"]
 
@@ -69,7 +69,7 @@ def call_member(function: Function, event: Event) -> Answer:
     if answer is None or is_verdict(answer):
         return answer
     name = getattr(function, "__name__", "a function")
-    raise GarbageError(f"{name} returned a {type(answer).__name__!r}, expected a verdict or None")
+    raise GarbageError(f"{name} returned a {type(answer).__name__!r}; {WRITE}")
 
 
 def is_verdict(value: object) -> TypeGuard[Verdict[Any]]:

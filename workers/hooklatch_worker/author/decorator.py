@@ -31,7 +31,8 @@ __all__ = ["hook"]
 
 OPTIONS = tuple(name for name in MarkedEvent.__struct_fields__ if name != "event")
 
-CO_GENERATOR, CO_ASYNC_GENERATOR = 0x20, 0x200  # from inspect, whose import would take longer than this whole module
+# From inspect, whose import would take longer than this whole module.
+CO_VARARGS, CO_GENERATOR, CO_ASYNC_GENERATOR = 0x04, 0x20, 0x200
 
 
 def hook(
@@ -92,6 +93,8 @@ def hook(
             raise TypeError(f"@hook marks a def or an async def, not a {type(function).__name__!r}")
         if function.__code__.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR):
             raise TypeError(f"{function.__name__} yields, so it cannot return a verdict")
+        if fault := find_parameter_fault(function):
+            raise TypeError(f"{function.__name__} {fault}; write: def {function.__name__}(event)")
         own = tuple(replace(marker) for marker in markers)  # separate markers for each use of one @hook(...)
         ledger.note_mark(function, own)
         # Decorators apply from the bottom up, but markers are listed from the top down.
@@ -103,6 +106,17 @@ def hook(
 
     decorator = ledger.expect_decorator(mark)
     return mark
+
+
+def find_parameter_fault(function: FunctionType) -> str:
+    """Return why a function cannot be called with one event; empty if it can."""
+    code, defaults, of_names = function.__code__, function.__defaults__ or (), function.__kwdefaults__ or {}
+    by_place = code.co_varnames[: code.co_argcount]
+    by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    needed = [*by_place[1 : len(by_place) - len(defaults)], *(name for name in by_name if name not in of_names)]
+    if not code.co_argcount and not code.co_flags & CO_VARARGS:
+        return "takes no parameter, and a hook is called with the event"
+    return f"takes {', '.join(needed)} too, and a hook is called with the event alone" if needed else ""
 
 
 def suggest_option(option: str) -> str:

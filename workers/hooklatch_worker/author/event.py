@@ -45,9 +45,10 @@ class Event:
     __payload_fields__: ClassVar[dict[str, str]] = {}
 
     def __init_subclass__(cls, event: str | None = None) -> None:
-        own = {_payload_key(name): text for name, text in cls.__annotations__.items()}
+        fields = {name: text for name, text in cls.__annotations__.items() if name != "__payload_fields__"}
+        own = {_payload_key(name): text for name, text in fields.items()}
         cls.__payload_fields__ = {**cls.__payload_fields__, **own}
-        for name in {*cls.__annotations__, *own}:
+        for name in {*fields, *own}:
             setattr(cls, name, _make_property(_payload_key(name)))
         if event is not None:
             EVENT_CLASSES[event] = cls

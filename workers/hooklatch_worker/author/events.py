@@ -6,12 +6,13 @@ how the answers of its hooks are combined.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.event import EVENT_CLASSES as EVENT_CLASSES
 from hooklatch_worker.author.event import CustomEvent as CustomEvent
 from hooklatch_worker.author.event import Event as Event
+from hooklatch_worker.author.tools import OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 
 
 def build_event(
@@ -31,13 +32,77 @@ def build_event(
     return event_class(event_name, payload, envelope, config, merged, reinvoked, call)
 
 
+def read_tool_arguments(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a payload's tool: those that its host's adapter has read, or else by the tool's name.
+
+    Raises:
+        UnclearToolError: they could be read in two ways, or lack what a tool of its kind needs.
+    """
+    given: object = payload.get("tool_args")
+    if isinstance(given, dict):
+        return cast("dict[str, Any]", given)
+    tool_input: object = payload.get("tool_input") or {}
+    if not isinstance(tool_input, dict):
+        raise UnclearToolError("the input of the tool is not an object")
+    kind: object = payload.get("tool_kind")
+    if not isinstance(kind, str) or kind == OTHER:
+        kind = find_tool_kind_by_name(str(payload.get("tool_name")))
+    return arguments(kind, cast("dict[str, Any]", tool_input))
+
+
 class ToolEvent(Event):
-    """Common fields of events about one tool call."""
+    """Common fields of events about one tool call.
+
+    `command`, `path`, `paths` and `url` are read from `tool_args`; None, or no path, where the tool has none.  What
+    could be read in two ways raises: then the hook fails, and a gate denies.
+    """
+
+    __payload_fields__: ClassVar[dict[str, str]] = {
+        "tool_name": "str",
+        "tool_input": "dict[str, Any]",
+        "tool_kind": "str",
+        "tool_args": "dict[str, Any]",
+    }
 
     tool_name: str
     tool_input: dict[str, Any]
-    tool_kind: str | None
-    tool_args: dict[str, Any] | None
+
+    @property
+    def tool_kind(self) -> str:
+        """The kind of the tool, such as "shell"; "other" if no table has it."""
+        kind: object = self.payload.get("tool_kind")
+        return kind if isinstance(kind, str) else find_tool_kind_by_name(str(self.payload.get("tool_name")))
+
+    @property
+    def tool_args(self) -> dict[str, Any]:
+        """The input of the tool with the keys that all hosts share."""
+        return read_tool_arguments(self.payload)
+
+    @property
+    def command(self) -> str | None:
+        return self._read_text("command")
+
+    @property
+    def url(self) -> str | None:
+        return self._read_text("url")
+
+    @property
+    def path(self) -> str | None:
+        if self.tool_args.get("paths") and "path" not in self.tool_args:
+            raise UnclearToolError("the tool names several files: read event.paths")
+        return self._read_text("path")
+
+    @property
+    def paths(self) -> list[str]:
+        """All files that the tool names."""
+        paths: list[str] | None = self.tool_args.get("paths")
+        return paths if paths is not None else [] if (path := self.path) is None else [path]
+
+    def _read_text(self, key: str) -> str | None:
+        value = self.tool_args.get(key)
+        if value is not None and not isinstance(value, str):
+            raise UnclearToolError(f"the {key} of the tool is not text")
+        return value
 
 
 class ModelEvent(Event):

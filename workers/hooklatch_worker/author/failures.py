@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from types import CodeType, FunctionType, TracebackType
 from typing import Literal, cast
 
 __all__ = [
     "MAX_MESSAGE", "MAX_TRACEBACK", "AuthorFrames", "CallFailed", "FailureCause", "clip_error_text",
-    "explain_exception", "format_error", "find_innermost", "make_printable",
+    "explain_exception", "format_error", "find_innermost", "make_printable", "suggest_whole_save",
 ]  # fmt: skip
 
 FailureCause = Literal["crash", "timeout", "protocol", "load", "overload"]
+JUST_NOW = 10.0  # seconds since a save
 MAX_ERROR_TEXT = 2000  # characters of an error message, which may quote a document of megabytes
 MAX_MESSAGE = 4096  # characters of an exception's text in its outcome; all of it goes to standard error
 MAX_TRACEBACK = 16 * 2**10  # characters of a traceback sent to the daemon
@@ -19,6 +21,15 @@ PACKAGES = frozenset({"site-packages", "dist-packages"})  # packages installed b
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 NO_ASYNCIO = ("no running event loop", "There is no current event loop", "trio.run received unrecognized yield")
 NO_TRIO = ("must be called from async context",)
+
+
+def suggest_whole_save(path: str, *, is_at_end: bool) -> str:
+    """Return what to do about a file that was saved just now and cannot be read at its end; "" for any other."""
+    try:
+        is_fresh = is_at_end and abs(time.time() - os.stat(path).st_mtime) < JUST_NOW
+    except (OSError, ValueError):
+        return ""
+    return "; it looks half-written: finish it, or write it elsewhere and mv it here in one step" if is_fresh else ""
 
 
 def clip_error_text(text: str) -> str:

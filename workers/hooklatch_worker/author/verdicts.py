@@ -16,13 +16,16 @@ from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
-    "Answer", "GarbageError", "Verdict", "Word", "check_plain", "decode_answer", "encode_verdict", "allow", "amend",
-    "append", "ask", "claim", "context", "deny", "halt", "inject", "last", "resume", "warn",
+    "WRITE", "Answer", "GarbageError", "Verdict", "Word", "check_plain", "decode_answer", "encode_verdict", "allow",
+    "amend", "append", "ask", "claim", "context", "deny", "halt", "inject", "last", "resume", "warn",
 ]  # fmt: skip
 
 Word: TypeAlias = Literal["allow", "deny", "ask", "halt", "claim"]
 
 C_co = TypeVar("C_co", covariant=True)
+
+
+WRITE = 'return deny("why"), ask("why"), allow() or None'  # what may take the place of another answer
 
 
 class GarbageError(Exception):
@@ -181,7 +184,7 @@ def encode_verdict(verdict: object) -> bytes:
     if verdict is None:
         return b""
     if not isinstance(verdict, Verdict):
-        raise GarbageError(f"returned a {type(verdict).__name__!r}, expected a verdict or None")
+        raise GarbageError(f"returned a {type(verdict).__name__!r}; {WRITE}")
     answer: Verdict[Any] = verdict  # pyright: ignore[reportUnknownVariableType] - isinstance sees no parameter
     if answer.verdict != "claim" and answer.value is not UNSET:
         answer = replace(answer, value=UNSET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import linecache
 import os
 import sys
 import types
@@ -10,7 +11,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from hooklatch_worker.author import ledger
-from hooklatch_worker.author.failures import AuthorFrames, find_innermost, format_exception, make_printable
+from hooklatch_worker.author.failures import (
+    AuthorFrames,
+    find_innermost,
+    format_exception,
+    make_printable,
+    suggest_whole_save,
+)
 from hooklatch_worker.author.ledger import HookMark, Ledger
 from hooklatch_worker.author.marker import MarkedEvent
 from hooklatch_worker.runtime.build import ImportedBuild
@@ -222,7 +229,10 @@ def find_failed_file(error: BaseException) -> str | None:
 def make_source_error(error: BaseException, path: str) -> SourceError:
     """Name the file and line to look at: that of the syntax error, or the author's innermost line."""
     if isinstance(error, SyntaxError) and error.filename:
-        return SourceError(f"SyntaxError: {error.msg}", error.filename, error.lineno or 0)
+        lines = "".join(linecache.getlines(error.filename)).rstrip().count("\n") + 1
+        is_at_end = (error.lineno or 0) >= lines or error.msg.endswith("was never closed")
+        hint = suggest_whole_save(error.filename, is_at_end=is_at_end)
+        return SourceError(f"SyntaxError: {error.msg}{hint}", error.filename, error.lineno or 0)
     file, line = AuthorFrames(path).place_of(error) or (path, 0)
     return SourceError(f"{type(error).__name__}: {format_exception(error)}{suggest_package(error)}", file, line)
 

@@ -3,8 +3,8 @@
 There are three forms, each one JSON object on one line.
 
 canonical   `event`, the envelope's keys (null if unknown) and the payload's fields, all at the top level, so that
-            `jq -r .tool_input.command` works.  Payload fields override envelope keys.  `event`, `config`, `merged` and
-            `reinvoked` are ours and cannot be overridden; the last two are omitted if empty.
+            `jq -r .tool_args.command` works in every fire.  Payload fields override envelope keys.  `event`, `config`,
+            `merged` and `reinvoked` are ours and cannot be overridden; the last two are omitted if empty.
 claude      Claude Code's own names.  Fields unknown to it keep their canonical names.
 reasonix    event, cwd, sessionId and Reasonix's keys for the event; nothing else, and no unknown values.
 
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hooklatch_worker.author.event import ENVELOPE, Event
+from hooklatch_worker.author.events import ToolEvent
 
 __all__ = ["CLAUDE_FIELDS", "CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "UnsupportedFormatError", "encode_form_payload"]
 
@@ -115,6 +116,7 @@ def encode_form_payload(form: str, event: Event) -> bytes:
 
     Raises:
         UnsupportedFormatError: the event does not exist in that system.
+        UnclearToolError: the input of the event's tool could be read in two ways.
     """
     return msgspec.json.encode(FORMS[form](event)) + b"\n"
 
@@ -123,6 +125,8 @@ def make_canonical_form(event: Event) -> dict[str, Any]:
     document: dict[str, Any] = {"event": event.event}
     document.update((key, getattr(event, key)) for key in ENVELOPE_KEYS)
     document.update(event.payload)
+    if isinstance(event, ToolEvent) and "tool_input" in event.payload:
+        document.update((key, getattr(event, key)) for key in ("tool_kind", "tool_args"))
     document.update(event=event.event, config=find_own_config(event))
     for key in ("merged", "reinvoked"):
         document.pop(key, None)

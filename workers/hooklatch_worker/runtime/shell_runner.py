@@ -178,7 +178,7 @@ def judge_result(hook: ShellHook, event: str, result: CommandResult) -> Verdict[
     if code == REFUSED:
         text = message or "refused with exit code 2 and without a reason"
         return verdicts.deny(text) if hook.fails_closed else verdicts.warn(text)
-    text = f"the command ended with exit code {code}" + (f": {message}" if message else "")
+    text = f"the command ended with exit code {code} (2 refuses, 0 passes)" + (f": {message}" if message else "")
     if hook.fails_closed and hook.exit_codes == "strict":
         raise CallFailed("crash", text)
     return find_printed_refusal(hook, event, result) or verdicts.warn(text)

@@ -54,7 +54,7 @@ def run_link(arguments: argparse.Namespace) -> int:
     settings = read_fleet(config)
     if settings is None:
         raise CommandError(
-            Exit.NO_INPUT, f"{config} has no [fleet] table, which says what to follow; see docs/guides/fleet.md"
+            Exit.NO_INPUT, f"{config} has no [fleet] table to follow; its keys: hooklatch schema hooks.toml"
         )
     check_link_settings(settings)
     fd = lock_link(state)  # two links of one host would both ship the record

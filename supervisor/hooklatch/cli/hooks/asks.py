@@ -27,8 +27,8 @@ from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, format_duration
-from hooklatch.core.tools import KINDS, UnclearToolError, arguments
 from hooklatch.errors import RequestFailedError
+from hooklatch_worker.author.tools import KINDS, UnclearToolError, arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

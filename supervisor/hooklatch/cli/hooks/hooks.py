@@ -11,6 +11,7 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
+from hooklatch.core.hooks.names import make_hook_id
 from hooklatch.core.text import format_duration, suggest_name
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
@@ -237,7 +238,7 @@ def describe_unknown_event(event: str, names: Sequence[str]) -> str:
 def add_show(parser: Parser) -> None:
     parser.runs(show_hook, example="hooklatch hooks show guards:no_force_push", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.prints("core.answers:ShownHooks")
-    parser.add_argument("id", metavar="ID", help="its id, or layer/id, as `hooklatch hooks` shows it")
+    parser.add_argument("id", metavar="ID", help="its name, or a part that only it has: its file or its function")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees it")
 
 
@@ -316,7 +317,7 @@ def add_explain(parser: Parser) -> None:
     parser.prints("core.answers:ExplainAnswer")
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument(
-        "--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in, else {})"
+        "--payload", metavar="JSON|FILE", help="a JSON object, a file with one, or - (default: what is piped in)"
     )
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees them")
 
@@ -400,7 +401,7 @@ def add_disable(parser: Parser) -> None:
 
 
 def add_id(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="its id if that is unambiguous; else its full name, such as global/ID")
+    parser.add_argument("id", metavar="ID", help="its name, or a part that only it has: its file or its function")
 
 
 def run_hooks_add(arguments: argparse.Namespace) -> int:
@@ -435,7 +436,7 @@ def make_target_absolute(run: str) -> str:
 
 def derive_target_id(run: str) -> str:
     source, _, function = run.rpartition(":")
-    return f"{os.path.basename(source).removesuffix('.py')}:{function}"
+    return make_hook_id(os.path.basename(source).removesuffix(".py"), function)
 
 
 def read_match(arguments: argparse.Namespace) -> object:
@@ -485,8 +486,8 @@ def print_change(arguments: argparse.Namespace, result: ChangeAnswer, text: str)
         output.print_error(warning)
 
 
-EVENT_DROP = ("PATCH", "OUTPUTS", "TIMEOUT", "MATCH")
-EVENT_TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
+EVENT_DROP = ("PATCH", "OUTPUTS", "TIMEOUT", "MATCH", "VERDICTS", "MODEL", "FIRED", "HOOKS", "FAILS")
+EVENT_TITLES = ("EVENT", "WHEN", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
 
 
 def add_events(parser: Parser) -> None:
@@ -536,8 +537,8 @@ def describe_event(spec: EventSpec) -> EventStatus:
 def event_row(event: EventStatus) -> tuple[object, ...]:
     words = (" ".join(event[key]) or None for key in ("verdicts", "outputs", "patch"))
     return (
-        event["name"], event["model"], event["fails"], *words, event["match"], format_duration(event["timeout"]),
-        event["hooks"], event["fired"],
+        event["name"], clip_cell(event["when"]), event["model"], event["fails"], *words, event["match"],
+        format_duration(event["timeout"]), event["hooks"], event["fired"],
     )  # fmt: skip
 
 
@@ -558,3 +559,16 @@ def show_event(event: EventStatus) -> None:
     output.print_line("fields")
     for field in event["fields"]:
         output.print_line(f"  {field['name']}: {field['type']}")
+    example = quote(output.format_json(make_example(event)))
+    output.print_line("example")
+    output.print_line(f"  hooklatch fire {event['name']} --payload {example}")
+
+
+def make_example(event: EventStatus) -> dict[str, object]:
+    """Return a payload with the fields that hosts always send, or with all fields of an event of one's own."""
+    from hooklatch.testing.events import STANDARD
+    from hooklatch.testing.events import event as make_event
+
+    if event["name"] in STANDARD:
+        return dict(make_event(event["name"]).payload)
+    return {field["name"]: "x" for field in event["fields"]}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import sys
 
 from hooklatch.cli.hooks.status import format_diagnostic_place, format_suspension
 from hooklatch.cli.terminal import look, output
@@ -26,14 +28,15 @@ EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
 
 
 def add_suspend(parser: Parser) -> None:
-    example = 'hooklatch suspend guards:no_force_push --for 15m --reason "cleaning up the build host"'
+    example = 'hooklatch suspend no_force_push --for 15m --reason "cleaning up the build host"'
     parser.runs(run_suspend, example=example, exits=EXITS)
     parser.prints("core.answers:SuspendAnswer")
     add_target(parser, "suspend")
     parser.add_argument(
-        "--for", dest="seconds", metavar="TIME", type=parse_duration, required=True, help="90s, 15m, 2h; at most 24h"
-    )
-    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
+        "--for", dest="seconds", metavar="TIME", type=parse_duration, default=600.0,
+        help="90s, 15m, 2h; at most 24h (default: 10m)",
+    )  # fmt: skip
+    parser.add_argument("--reason", metavar="TEXT", help="why; it stays in the record (default: asked for)")
 
 
 def add_resume(parser: Parser) -> None:
@@ -49,9 +52,10 @@ def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run_suspend(arguments: argparse.Namespace) -> int:
+    reason = arguments.reason if arguments.reason is not None else ask_reason(arguments)
     with connect_administrator(arguments) as link:
         result: SuspendAnswer = link.ask(
-            "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=arguments.reason
+            "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=reason
         )
     if arguments.json:
         output.say_json(result)
@@ -61,6 +65,16 @@ def run_suspend(arguments: argparse.Namespace) -> int:
         for warning in result.get("warnings", []):  # such as hooks of a fleet, which fire on
             output.print_error(warning)
     return Exit.OK
+
+
+def ask_reason(arguments: argparse.Namespace) -> str:
+    """Return the reason that a person types; without a terminal, say what to type instead."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        what = "--all" if arguments.all else shlex.quote(arguments.id)
+        text = f'give a reason, which stays in the record: hooklatch suspend {what} --reason "…"'
+        raise CommandError(Exit.USAGE, text)
+    output.print_error("why is it suspended? (the answer stays in the record)")
+    return sys.stdin.readline().strip()
 
 
 def run_resume(arguments: argparse.Namespace) -> int:

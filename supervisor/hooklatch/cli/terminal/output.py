@@ -185,7 +185,7 @@ def format_json(value: object) -> str:
 def make_plain_value(value: object) -> Any:
     import msgspec  # only for those commands that print structs, which have it
 
-    return msgspec.to_builtins(value)
+    return msgspec.to_builtins(value, enc_hook=lambda part: msgspec.json.decode(part))  # a part of a patch is JSON
 
 
 def order_failures_first(things: Iterable[T], is_wrong: Callable[[T], object]) -> list[T]:

@@ -153,6 +153,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         if action is self._subcommands:
+            self._check_options_before(value)
             suggestion = self._suggest(value, self.commands) or self._suggest_below(value)
             if (option := f"--{value}") in self._option_string_actions:  # `help`, `version`
                 suggestion = f"; did you mean {option!r}?"
@@ -160,6 +161,12 @@ class Parser(argparse.ArgumentParser):
         choices = [str(choice) for choice in action.choices]
         suggestion = self._suggest(str(value), choices)
         raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}{suggestion}")
+
+    def _check_options_before(self, value: str) -> None:
+        """Reject an unknown option whose value was taken for a command."""
+        for word in self._words[: self._words.index(value)] if value in self._words else ():
+            if word.startswith("-") and word.partition("=")[0] not in self._option_string_actions:
+                raise argparse.ArgumentError(None, f"there is no option {word!r}{self._suggest_option(word)}")
 
     def _suggest(self, word: str, known: Iterable[str]) -> str:
         from hooklatch.core.text import suggest_name  # only a misspelt command line pays for it

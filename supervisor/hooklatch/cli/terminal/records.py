@@ -49,7 +49,7 @@ FILTERS = (
 )
 CHOICES = (
     ("verdict", "V", "pass, allow, deny, ask, halt or claim"),
-    ("cause", "C", "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)"),
+    ("cause", "C", "policy, or the failure: crash, timeout, load, overload, payload, no_daemon ..."),
 )
 TIMED = ("decision_id", "project", "since", "until")  # options that a command without a past does not have
 NAMES = (
@@ -81,7 +81,7 @@ def add_choices(parser: Parser, kinds: Sequence[str]) -> None:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
     for name, metavar, help_text in CHOICES:
         parser.add_argument(f"--{name}", metavar=metavar, type=make_choice_type(name), help=help_text)
-    some = f"{', '.join(kinds[:3])}, ... (see docs/reference/record.md)"
+    some = f"{', '.join(kinds[:3])} ...; a wrong one lists all"
     parser.add_argument("--kind", metavar="K", type=make_choice_type("kind", kinds), help=some)
 
 

@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -30,10 +30,8 @@ from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.tables import InvalidTableError, read_table
-from hooklatch.core.tools import UnclearToolError
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.hosts.find import UnknownHostError, find_host
-from hooklatch.hosts.generic import list_added_words
 from hooklatch.hosts.host import Host, UnreadableError
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, decode_toml_text
 from hooklatch_worker.author.ambiguity import find_ambiguity
@@ -290,8 +288,6 @@ def make_case_params(table: CaseTable, folder: str) -> FireParams:
             return read_native_params(find_host(table.host), table, payload, cwd)
         except UnknownHostError as error:
             raise InvalidTableError(str(error), ("host",)) from None
-    if table.dialect is None:
-        payload = add_tool_words(payload)
     envelope = EnvelopeParams(SESSION, cwd or os.getcwd())
     return FireParams(table.event or "", msgspec.Raw(payload), dialect=table.dialect, envelope=envelope)
 
@@ -316,18 +312,6 @@ def read_native_params(host: Host, table: CaseTable, payload: bytes, cwd: str | 
         raise InvalidTableError(reason, ("event",))
     envelope = msgspec.structs.replace(params.envelope, cwd=cwd or params.envelope.cwd)
     return msgspec.structs.replace(params, envelope=envelope)
-
-
-def add_tool_words(payload: bytes) -> bytes:
-    """Return a canonical payload with the words for its tool that a host's adapter adds, if it lacks them."""
-    if find_ambiguity(payload) is not None:
-        return payload  # the daemon refuses it, and says why
-    plain: object = msgspec.json.decode(payload)
-    try:
-        added = list_added_words(cast("dict[str, Any]", plain)) if isinstance(plain, dict) else {}
-    except UnclearToolError:
-        return payload
-    return payload.rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:] if added else payload
 
 
 def read_case_payload(table: CaseTable, folder: str) -> bytes:

@@ -1,29 +1,34 @@
-"""The command `fire`: one event, one decision, one exit code.  Without a response it denies by itself."""
+"""The commands `fire` and `try`: one event, one decision, one exit code.  Without a response they deny by themselves.
+
+`try` asks what the guards say of a command, a path or a URL; `fire` fires any event with any payload.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import select
+import shlex
 import stat
 import sys
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
-from hooklatch.cli.terminal.requests import connect_agent_once
+from hooklatch.cli.terminal.requests import connect_administrator, connect_agent_once
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.client.protocol.decision_table import DecisionTable, format_decision_table
 from hooklatch.core.light_json import RepeatedKeyError, is_object, parse_json, serialize_json
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
+GATE = "pre_tool_use"
 PIPE_TIMEOUT = 1.0  # seconds for the first byte of a pipe: a parent may leave one open to which no process writes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["add_fire", "read_piped_payload", "read_payload", "add_payload"]
+__all__ = ["add_fire", "add_try", "read_piped_payload", "read_payload", "add_payload"]
 
 # Errors by which the daemon reports an unknown event or invalid parameters: the command line is wrong.
 MISUSES = ("unknown_event", "invalid_params")
@@ -35,9 +40,12 @@ def add_fire(parser: Parser) -> None:
     parser.runs(run_fire, example=example, exits=exits)
     parser.prints("client.protocol.decisions:Decision")
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
-    parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in)")
+    parser.add_argument(
+        "--payload", metavar="JSON|FILE", help="a JSON object, a file with one, or - (default: what is piped in)"
+    )
     parser.add_argument("--session", metavar="ID", help="the host's session id, visible to hooks; opens no session")
     parser.add_argument("--cwd", metavar="DIR", help="the agent's working directory (default: this one)")
+    parser.add_argument("--host", metavar="HOST", help="the payload is this agent's own document, as of claude-code")
     parser.add_argument(
         "--dialect", metavar="NAME", help="EVENT and payload are in this system's dialect, such as reasonix"
     )
@@ -46,24 +54,131 @@ def add_fire(parser: Parser) -> None:
 
 def run_fire(arguments: argparse.Namespace) -> int:
     """Fire an event once; the exit code is the verdict."""
-    event: str = arguments.event
     payload = read_payload(arguments.payload) if arguments.payload is not None else read_piped_payload(PIPE_TIMEOUT)
-    try:
+    if arguments.host is not None or is_host(arguments.dialect):
+        params = encode_host_params(arguments, payload or b"{}")
+    else:
         params = encode_fire_params(arguments, payload)
+    decision = ask_once(arguments, params, arguments.event, is_native=bool(arguments.host or arguments.dialect))
+    if arguments.json:
+        output.say_json(decision)
+    else:
+        output.say_lines(*list_decision_details(decision), width=9)
+    return find_verdict_exit(decision)
+
+
+def add_try(parser: Parser) -> None:
+    exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED)
+    parser.runs(run_try, example="hooklatch try 'git status'", exits=exits)
+    parser.prints("client.protocol.decisions:Decision")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("text", metavar="COMMAND", nargs="?", help="a command as an agent would run it, in quotes")
+    what.add_argument("--write", metavar="PATH", help="what they say of a file that is written")
+    what.add_argument("--fetch", metavar="URL", help="what they say of a page that is fetched")
+    parser.add_argument("--cwd", metavar="DIR", help="the agent's working directory (default: this one)")
+
+
+def run_try(arguments: argparse.Namespace) -> int:
+    """Say what the guards would answer; nothing is run, written or fetched."""
+    name, tool_input = "Bash", {"command": arguments.text}
+    if arguments.write is not None:
+        name, tool_input = "Write", {"file_path": arguments.write, "content": ""}
+    elif arguments.fetch is not None:
+        name, tool_input = "WebFetch", {"url": arguments.fetch}
+    cwd = os.path.abspath(arguments.cwd) if arguments.cwd is not None else find_working_directory()
+    payload = serialize_json(encode_argument({"tool_name": name, "tool_input": tool_input})).encode()
+    params = add_payload(encode_argument({"event": GATE, "envelope": {"cwd": cwd}}), payload)
+    decision = ask_once(arguments, params, GATE)
+    if arguments.json:
+        output.say_json(decision)
+    else:
+        output.say_lines(*list_answer(decision), width=8)
+    return find_verdict_exit(decision)
+
+
+def list_answer(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield what a person wants to know of a decision: the verdict, whose it is, why, and what would run instead."""
+    verdict, asked = decision["verdict"], decision.get("outcomes", ())
+    yield "verdict", look.paint_text(verdict, look.VERDICTS.get(verdict, "good"))
+    yield "guard", find_decision_name(decision)
+    yield "reason", decision.get("reason")
+    yield "cause", None if (cause := decision.get("cause")) == "policy" else cause
+    patch: object = decision.get("patch")
+    changed = patch.get("tool_input") if is_object(patch) else None
+    texts = [changed[key] for key in ("command", "file_path", "url") if key in changed] if is_object(changed) else []
+    yield "instead", format_json_value(texts[0] if texts else changed)
+    for warning in decision.get("warnings", ()):
+        yield "warning", warning
+    if verdict == "pass":
+        names = ", ".join(dict.fromkeys(str(find_decision_name(outcome)) for outcome in asked))
+        yield "asked", names or "no guard: none of yours is for this tool; see: hooklatch hooks --event pre_tool_use"
+
+
+def ask_once(arguments: argparse.Namespace, params: bytes, event: str, *, is_native: bool = False) -> dict[str, Any]:
+    """Return the daemon's decision, or the one of a client that got none."""
+    try:
         with connect_agent_once(arguments) as link:
             response = link.ask_encoded("fire", params)
-        decision = read_decision(response, None if arguments.dialect is not None else event)
+        decision = read_decision(response, None if is_native else event)
     except HooklatchError as error:
         if isinstance(error, RequestFailedError) and error.name in MISUSES:
             raise CommandError(Exit.USAGE, error.message) from None
         decision = decide_without(event, error)
         for warning in decision["warnings"]:
             output.print_error(warning)
-    if arguments.json:
-        output.say_json(decision)
     else:
-        output.say_lines(*list_decision_details(decision), width=9)
-    return find_verdict_exit(decision)
+        warn_if_untrusted(arguments)
+    return decision
+
+
+def warn_if_untrusted(arguments: argparse.Namespace) -> None:
+    """Say that the project around the agent's folder has hooks that were not asked, since it is not trusted."""
+    folder = os.path.realpath(arguments.cwd or find_working_directory() or os.sep)
+    while not os.path.isdir(hooks := os.path.join(folder, ".hooklatch")):
+        if folder == (folder := os.path.dirname(folder)):
+            return
+    try:
+        with connect_administrator(arguments) as link:
+            trusted = [project["folder"] for project in link.ask("status")["projects"]]
+    except HooklatchError as error:
+        output.print_error(f"whether {hooks} is trusted is not known: {error}")
+        return
+    if folder not in trusted:
+        text = "is not trusted, so its hooks were not asked; look at them, then: hooklatch trust"
+        output.print_error(f"{hooks} {text} {shlex.quote(folder)}")
+
+
+def is_host(name: str | None) -> bool:
+    """Return whether a dialect's name is that of an agent: then its documents are meant."""
+    if name is None:
+        return False
+    from hooklatch.hosts.find import NAMES
+
+    return name in NAMES
+
+
+def encode_host_params(arguments: argparse.Namespace, payload: bytes) -> bytes:
+    """Return the params of the event that an agent's own document means."""
+    import msgspec
+
+    from hooklatch.hosts.find import UnknownHostError, find_host
+    from hooklatch.hosts.host import UnreadableError
+
+    event: str = arguments.event
+    try:
+        host = find_host(arguments.host or arguments.dialect)
+        named = next((name for name, spec in host.events.items() if event in (name, spec.event)), None)
+        if named is None:
+            raise CommandError(Exit.USAGE, f"{host.title} has no event {event!r}; it has {', '.join(host.events)}")
+        params = host.make_fire(host.read(named, payload, {})).params
+    except UnknownHostError as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    except UnreadableError as error:
+        raise CommandError(Exit.BAD_DATA, str(error)) from None
+    given = params.envelope
+    cwd = os.path.abspath(arguments.cwd) if arguments.cwd is not None else given.cwd or find_working_directory()
+    envelope = msgspec.structs.replace(given, cwd=cwd, session_id=arguments.session or given.session_id)
+    return msgspec.json.encode(msgspec.structs.replace(params, envelope=envelope, timeout=arguments.timeout))
 
 
 def encode_fire_params(arguments: argparse.Namespace, payload: bytes | None) -> bytes:
@@ -126,7 +241,9 @@ def find_working_directory() -> str:
 
 
 def read_payload(name: str) -> bytes:
-    """Return the JSON object in a file, or in standard input for "-", on one line."""
+    """Return a JSON object, the one in a file, or the one in standard input for "-", on one line."""
+    if name.lstrip().startswith("{"):
+        return compact_json(name.encode("utf-8", "surrogateescape"), "--payload")
     where = "standard input" if name == "-" else name
     try:
         if name == "-":
@@ -135,8 +252,7 @@ def read_payload(name: str) -> bytes:
             with open(name, "rb") as file:
                 data = file.read()
     except OSError as error:
-        hint = "; to give JSON itself, pipe it in: --payload -" if where.lstrip().startswith("{") else ""
-        raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}{hint}") from None
+        raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}") from None
     return compact_json(data, where)
 
 

@@ -248,11 +248,12 @@ def read_payload_case(payload: dict[str, Any], event_name: str | None, host: str
 
 
 def list_recorded_payloads(events: Iterable[str]) -> list[PayloadCase]:
-    names = set(events)
-    cases = [
-        read_payload_case(recorded_event.payload, None, recorded_event.host, "a recorded payload")
-        for recorded_event in list_recorded_events()
-    ]
+    """Return the recorded payloads of these events, as of an agent in this folder: hooks look at what is there."""
+    names, here = set(events), json.dumps(os.getcwd())[1:-1]
+    cases: list[PayloadCase] = []
+    for recorded in list_recorded_events():
+        moved = json.dumps(recorded.payload).replace(str(recorded.payload.get("cwd") or here), here)
+        cases.append(read_payload_case(json.loads(moved), None, recorded.host, "a recorded payload"))
     return [case for case in cases if case.params.event in names]
 
 

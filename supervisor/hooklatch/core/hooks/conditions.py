@@ -33,9 +33,9 @@ from hooklatch.core.hooks.comparisons import (
 from hooklatch.core.hooks.matchers import InvalidConditionError, MatcherError, UnreadableFieldError
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import suggest_name
-from hooklatch.core.tools import ARGUMENTS, KEYS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.shelltext.command import Command
 from hooklatch.shelltext.prefixes import show_programs
+from hooklatch_worker.author.tools import ARGUMENTS, KEYS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = ["PayloadFacts", "CompiledWhere", "compile_where"]
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from hooklatch.core.hooks.matchers import InvalidConditionError, Matcher, MatcherError, compile_matcher
-from hooklatch.core.hooks.names import LIKE_A_NAME
+from hooklatch.core.hooks.names import LIKE_A_NAME, make_hook_id
 from hooklatch.core.hooks.shell_definitions import ARGV, ShellCommand
 from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clip_error_text
@@ -261,7 +261,7 @@ def define_marked_hook(
     """
     if marker.id and (fault := find_id_fault(marker.id)) is not None:
         raise InvalidHookError(function, fault)
-    hook_id = marker.id or f"{stem}:{function}"
+    hook_id = marker.id or make_hook_id(stem, function)
     if has_siblings:
         hook_id = f"{hook_id}@{marker.event}"
     matcher, problem = read_matcher(marker.match, hook_id, is_lenient=True)
@@ -319,7 +319,7 @@ def read_where(source: object, name: str, *, is_lenient: bool) -> tuple[Compiled
 
 def derive_hook_id(run: str) -> str:
     place, _, function = run.partition(":")
-    return f"{place.rsplit('/', 1)[-1].removesuffix('.py')}:{function}"
+    return make_hook_id(place.rsplit("/", 1)[-1].removesuffix(".py"), function)
 
 
 def is_id(value: str) -> bool:

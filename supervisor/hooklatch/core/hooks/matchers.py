@@ -241,8 +241,7 @@ def compile_re2(pattern: str) -> CompiledPattern:
     except re2.error as error:
         reason = explain_pattern_error(error)
         raise MatcherError(
-            f"{clip_repr(pattern)} is not a pattern that RE2 can run: {reason} ({suggest_pattern(reason)};"
-            " see docs/reference/hooks.md, Matching)"
+            f"{clip_repr(pattern)} is not a pattern that RE2 can run: {reason} ({suggest_pattern(reason)})"
         ) from None
 
 

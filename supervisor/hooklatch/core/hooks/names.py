@@ -4,7 +4,8 @@
     project:/srv/app/no-rm   session:s1/mine                                                       one hook each
     plugin:acme/*                                                              every hook of a plugin
 
-A bare id or plugin name is accepted where it is unambiguous.  A directory and a session id may contain slashes, so in
+A bare id, a plugin's name, and a short name (the file or the function of guards:no_rm) are accepted where they are
+unambiguous.  A directory and a session id may contain slashes, so in
 names that begin with one, a slash in the hook's id is written %2F, and a percent sign %25.  No id may look like a full
 name.
 """
@@ -15,12 +16,26 @@ import re
 import shlex
 
 __all__ = [
-    "LIKE_A_NAME", "strip_scope", "is_name", "read_full_name", "full_hook_name", "quote_name", "name_whole_plugin",
+    "LIKE_A_NAME", "strip_scope", "is_name", "is_short_name", "read_full_name", "full_hook_name", "make_hook_id",
+    "quote_name", "name_whole_plugin",
 ]  # fmt: skip
 
 NAME = r"(?s:(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*)"
 # How a full name begins, as no id may.
 LIKE_A_NAME = re.compile(r"(?:fleet|builtin|plugin|global|project|parent|session)(?:/|:.*/)", re.DOTALL)
+
+
+def make_hook_id(stem: str, function: str) -> str:
+    """Return the id of a function in a file; that of a file is enough where both have one name."""
+    return stem if stem == function else f"{stem}:{function}"
+
+
+def is_short_name(text: str, hook_id: str) -> bool:
+    """Return whether a text is the file, the function or another end of an id: "git" or "push" for "git:push"."""
+    bare = hook_id.partition("@")[0]
+    return f"{bare.removesuffix('.py')}:".startswith(f"{text.removesuffix('.py')}:") or bare.endswith(
+        (f":{text}", f".{text}", f"/{text}")
+    )
 
 
 def full_hook_name(layer: str, hook_id: str, *, project: str = "", session: str = "") -> str:

@@ -1,11 +1,11 @@
-"""The meaning of a full name, an id or a plugin's name among hooks; `names` has their forms."""
+"""The meaning of a full name, an id, a plugin's name or a short name among hooks; `names` has their forms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
-from hooklatch.core.hooks.names import name_whole_plugin, quote_name
+from hooklatch.core.hooks.names import is_short_name, name_whole_plugin, quote_name
 
 __all__ = ["AmbiguousNameError", "ResolvedName", "UnknownNameError", "resolve_name"]
 
@@ -46,7 +46,7 @@ class ResolvedName(Generic[H]):
 
 
 def resolve_name(text: str, hooks: Iterable[H]) -> ResolvedName[H]:
-    """Return the meaning of a full name, an id or a plugin's name.
+    """Return the meaning of a full name, an id or a plugin's name, or else of a short name.
 
     Raises:
         UnknownNameError: no hook and no plugin has this name.
@@ -57,6 +57,8 @@ def resolve_name(text: str, hooks: Iterable[H]) -> ResolvedName[H]:
     meant = {find_meaning(hook) for hook in known if hook.name == text} | wholes.keys() & {text}
     if not meant:
         meant = {find_meaning(hook) for hook in known if hook.id == text} | wholes.keys() & {name_whole_plugin(text)}
+    if not meant:
+        meant = {find_meaning(hook) for hook in known if is_short_name(text, hook.id)}
     if not meant:
         raise UnknownNameError(text)
     if len(meant) > 1:

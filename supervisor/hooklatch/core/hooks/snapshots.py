@@ -24,7 +24,7 @@ from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import MAX_STEPS, UnreadableFieldError
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
-from hooklatch.core.tools import KINDS, OTHER, find_tool_kind_by_name
+from hooklatch_worker.author.tools import KINDS, OTHER, find_tool_kind_by_name
 
 if TYPE_CHECKING:
     from hooklatch.core.hooks.conditions import PayloadFacts

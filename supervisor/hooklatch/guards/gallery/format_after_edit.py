@@ -32,9 +32,7 @@ SECONDS = 10.0
 
 @hook("post_tool_use", match=["write", "edit"], timeout=25.0, description="formats what was written")
 def format_after_edit(event: Any) -> Any:
-    arguments = event.tool_args or event.tool_input
-    named_path = arguments.get("path") or arguments.get("file_path")
-    paths = list(dict.fromkeys([*([named_path] if named_path else []), *arguments.get("paths", ())]))
+    paths: list[str] = event.paths
     changed: list[str] = []
     problems: list[str] = []
     for path in paths[:2] if event.cwd else []:

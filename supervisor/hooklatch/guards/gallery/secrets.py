@@ -80,9 +80,9 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | None"
     description="no secrets in files, commands and requests",
 )
 def secrets(event: Any) -> Any:
-    is_edit = (event.tool_kind or "edit") == "edit" and not str(event.tool_name).startswith("mcp__")
-    texts = [*list_input_texts(event.tool_args or {}, is_edit), *list_input_texts(event.tool_input, is_edit)]
-    command = (event.tool_args or event.tool_input).get("command")
+    is_edit = event.tool_kind == "edit" and not str(event.tool_name).startswith("mcp__")
+    texts = [*list_input_texts(event.tool_args, is_edit), *list_input_texts(event.tool_input, is_edit)]
+    command = event.tool_args.get("command")
     if isinstance(command, str):
         try:  # a secret may be written in pieces: gh"p_…"
             texts += [word.text for parsed in commands(command) for word in parsed.arguments]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from hooklatch.core.hooks.names import LIKE_A_NAME, strip_scope
+from hooklatch.core.hooks.names import LIKE_A_NAME, is_short_name, strip_scope
 from hooklatch.core.light_json import is_list, is_object, parse_own_object, quote_unicode
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
@@ -108,7 +108,7 @@ def list_needles(filters: Filters) -> list[bytes]:
         needles.append(f'"host":{quote_unicode(filters.agent)}'.encode())
     if filters.hook is not None:
         hook_id = strip_scope(filters.hook) if LIKE_A_NAME.match(filters.hook) else filters.hook
-        needles.append(f'"hook":{quote_unicode(hook_id)}'.encode())
+        needles.append(quote_unicode(hook_id)[1:-1].removesuffix(".py").encode())
     return needles
 
 
@@ -152,7 +152,9 @@ def has_text(value: object, text: str) -> bool:
 
 
 def is_outcome_of_hook(hook: str, outcome: dict[str, Any]) -> bool:
-    return hook in (outcome.get("hook"), f"{outcome.get('layer')}/{outcome.get('hook')}", outcome.get("name"))
+    hook_id = outcome.get("hook")
+    is_its_name = hook in (hook_id, f"{outcome.get('layer')}/{hook_id}", outcome.get("name"))
+    return is_its_name or (isinstance(hook_id, str) and is_short_name(hook, hook_id))
 
 
 def list_record_segments(folder: str) -> list[SegmentFile]:

@@ -16,7 +16,7 @@ import trio
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
-from hooklatch.core.hooks.names import is_name
+from hooklatch.core.hooks.names import is_name, is_short_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, PythonTarget
 from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -152,6 +152,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _unregister(self, connection: Connection, params: IdParams) -> ChangeAnswer:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
+            params = msgspec.structs.replace(params, id=self._spell_out(params.id))
             declared_by = self.files.active.find_place(params.id)
             if declared_by is not None and declared_by in self.files.active.plan.vanished:
                 return await self._remove_vanished(declared_by, connection, params)
@@ -169,6 +170,15 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         self._check_own(session, params.id)
         self.registries.unregister_own(session, params.id)
         return await self._announce_change(session)
+
+    def _spell_out(self, name: str) -> str:
+        """Return the full name that a short name means; any other name as it is."""
+        hooks = self.registries.all_hooks()
+        if any(name in (hook.id, hook.name) for hook in hooks) or not any(
+            is_short_name(name, each.id) for each in hooks
+        ):
+            return name
+        return find_named_hook(name, hooks).name
 
     async def _remove_vanished(self, declared_by: str, connection: Connection, params: IdParams) -> ChangeAnswer:
         """Accept that the file or the plugin that declared a hook is gone, with all that it declared."""

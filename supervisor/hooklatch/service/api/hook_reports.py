@@ -18,7 +18,6 @@ from hooklatch.core.hooks.suspension import find_suspension, split_suspended
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.phases import order_hooks
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.text import suggest_name
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.resource_limits import UnmeasuredError, read_proportional_bytes
 from hooklatch.record.storage.querying import LogQuery, query_record
@@ -26,7 +25,7 @@ from hooklatch.record.storage.reading import NoRecordError
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
-from hooklatch.service.loading.tool_names import list_unknown_tools
+from hooklatch.service.registry.registries import find_named_hook
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
 from hooklatch.threads import in_thread
@@ -207,6 +206,8 @@ class HookReports(msgspec.Struct, frozen=True):
     async def _explain(self, connection: Connection, params: ExplainParams) -> ExplainAnswer:
         """Return the hooks that a fire of this payload would call, in order, and why it would not call the others."""
         spec = self.parts.registries.find_event(self._canonical_name(connection, params.event))
+        from hooklatch.service.loading.tool_names import list_unknown_tools  # most daemons are never asked
+
         session = select_viewed_session(self.parts.sessions, connection, params.session)
         view = self.parts.registries.view_of(session)
         payload, folder = Payload(bytes(params.payload)), params.cwd or (session.cwd if session is not None else None)
@@ -290,18 +291,16 @@ class HookReports(msgspec.Struct, frozen=True):
             raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
 
     async def _hook(self, connection: Connection, params: HookParams) -> ShownHooks:
-        """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
+        """Describe every hook of this name that the viewer sees; an admin without a session sees all.
 
         A session sees only the failures of its own hooks, since those of others may quote others' payloads.
         """
         name, registries = params.id, self.parts.registries
         viewer = select_viewed_session(self.parts.sessions, connection, params.session)
         visible = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
-        hooks = [hook for hook in dict.fromkeys(visible) if name in (hook.id, hook.name)]
+        known = list(dict.fromkeys(visible))
+        hooks = [hook for hook in known if name in (hook.id, hook.name)] or find_named_hook(name, known).hooks
         await self._measure_memory(hooks)
-        if not hooks:
-            near = suggest_name(name, {known for hook in visible for known in (hook.id, hook.name)})
-            raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{near} (see: hooklatch hooks)")
         own, failures = viewer.id if viewer is not None else None, self.parts.statistics.failures
         return {
             "revision": registries.view_of(viewer).revision,

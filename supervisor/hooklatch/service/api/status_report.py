@@ -21,7 +21,7 @@ from hooklatch.core.health import (
     health_word,
     is_vital_well,
 )
-from hooklatch.core.hooks.registry import Hook, HookState
+from hooklatch.core.hooks.registry import Hook, HookState, PythonTarget
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find_suspension
 from hooklatch.processes.supervisor import Supervisor
@@ -43,7 +43,6 @@ from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader
 from hooklatch.service.loading.sources import Sources
-from hooklatch.service.loading.tool_names import list_unknown_tools
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.failure_log import STREAK
@@ -54,7 +53,7 @@ from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.registry.visibility import list_allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
-from hooklatch.threads import in_thread, look_in_thread
+from hooklatch.threads import look_in_thread
 from hooklatch.version import VERSION, read_installed_version
 from hooklatch_worker.sandbox.children import OWN
 
@@ -147,7 +146,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             record=self.record.faults,
             is_record_sound=self.record.is_sound,
             isolation=self.sources.shortfalls(),
-            files=[*self.files.active.diagnostics, *self.sources.faults()],
+            files=[found for found in self._list_file_faults() if not self._list_switched_off(found)],
             hooks=list_inactive_hooks(self.registries.api_and_own_hooks()),
             faults=[
                 *self.faults,
@@ -161,6 +160,30 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             fleet=self.fleet.problems,
             calls=self.record.mismatches,
         )
+
+    def _list_file_faults(self) -> list[Diagnostic]:
+        return [*self.files.active.diagnostics, *self.sources.faults()]
+
+    def _list_switched_off(self, fault: Diagnostic) -> list[str]:
+        """Return the names of the hooks that a fault is about, if all of them are disabled: then it denies nothing."""
+        places = {fault.file, *(place for place, other in self.files.active.built.faults.items() if other == fault)}
+        about = [
+            hook
+            for hook in self.registries.all_hooks()
+            if hook.problem is not None
+            and (
+                (isinstance(hook.target, PythonTarget) and hook.target.source.location in places)
+                or (hook.origin is not None and (hook.origin.file, hook.origin.line) == (fault.file, fault.line))
+            )
+        ]
+        return [hook.name for hook in about] if not any(hook.enabled for hook in about) else []
+
+    def _list_disabled_faults(self) -> Iterator[str]:
+        for fault in self._list_file_faults():
+            if names := self._list_switched_off(fault):
+                yield f"{', '.join(names)}: disabled, and broken: {fault}"
+        for hook in list_inactive_hooks(self.registries.api_and_own_hooks(), enabled=False):
+            yield f"disabled, and broken: {hook}"
 
     def state_of(self, hook: Hook) -> HookState:
         """Return whether a hook is called, and if not, why."""
@@ -264,6 +287,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             projects=projects,
             configuration=missing,
             watch=self.file_watch.warnings,
+            disabled=list(self._list_disabled_faults()) if is_admin else [],
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
             files=list(map(str, self.files.active.unread.warnings)) if is_admin else [],
@@ -292,7 +316,12 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _unknown_tools(self) -> list[str]:
         """Note each tool that a hook names and no known host has: most likely the hook is never called."""
-        hooks, catalogue = (hook for hook in self.registries.all_hooks() if hook.enabled), self.registries.catalogue
+        hooks = [hook for hook in self.registries.all_hooks() if hook.enabled]
+        if not any(hook.where is not None or not hook.matcher.matches_all for hook in hooks):
+            return []
+        from hooklatch.service.loading.tool_names import list_unknown_tools  # its tables are not loaded for nothing
+
+        catalogue = self.registries.catalogue
         return [
             f"{hook.name}: {text}" for hook in hooks for text in list_unknown_tools(hook, catalogue.get(hook.event))
         ]
@@ -398,10 +427,10 @@ def list_marks(hook: Hook) -> Iterator[Literal["observe", "optional", "disabled"
         yield "disabled"
 
 
-def list_inactive_hooks(hooks: Iterable[Hook]) -> list[Diagnostic]:
+def list_inactive_hooks(hooks: Iterable[Hook], *, enabled: bool = True) -> list[Diagnostic]:
     """Return clients' hooks that cannot be called.  Those of files have diagnostics, these only show here."""
     # By name, since a child session has the gates of its parent too.
-    by_name = {hook.name: hook for hook in hooks if hook.problem is not None}
+    by_name = {hook.name: hook for hook in hooks if hook.problem is not None and hook.enabled is enabled}
     return [
         Diagnostic(f"hook {name if hook.owner else hook.id!r}", 0, str(hook.problem)) for name, hook in by_name.items()
     ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 import msgspec
 
 from hooklatch.core.tables import InvalidTableError, Path, read_table
-from hooklatch_worker.author.failures import clip_error_text
+from hooklatch_worker.author.failures import clip_error_text, suggest_whole_save
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import ReportedDiagnostic
@@ -70,7 +70,8 @@ class TomlDocument:
         except tomllib.TOMLDecodeError as error:
             match = re.search(r"line (\d+)", str(error))
             line = int(match[1]) if match else text.count("\n") + 1
-            raise ConfigError(Diagnostic(path, line, f"not TOML: {clip_error_text(str(error))}")) from None
+            hint = suggest_whole_save(path, is_at_end=line > text.rstrip().count("\n"))
+            raise ConfigError(Diagnostic(path, line, f"not TOML: {clip_error_text(str(error))}{hint}")) from None
         except ValueError:  # what int() raises for a number with more digits than its limit
             raise ConfigError(Diagnostic(path, 0, "not TOML: a number has thousands of digits")) from None
         self._lines = text.splitlines()

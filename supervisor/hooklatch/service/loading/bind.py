@@ -14,7 +14,7 @@ import msgspec
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook, load_where
 from hooklatch.core.hooks.matchers import InvalidConditionError, MatcherError, compile_matcher
-from hooklatch.core.hooks.names import quote_name
+from hooklatch.core.hooks.names import make_hook_id, quote_name
 from hooklatch.core.hooks.registry import (
     EVERY_GATE,
     DeclarationSite,
@@ -172,7 +172,7 @@ class LayerBuilder:
                     has_siblings=names.count(declared.function) > 1,
                 )
             except InvalidHookError as error:  # its author meant it as a guard, so it keeps its place
-                hook_id = f"{f'{name}.' if name is not None else ''}{stem}:{declared.function}"
+                hook_id = f"{f'{name}.' if name is not None else ''}{make_hook_id(stem, declared.function)}"
                 definition = HookDefinition(
                     id=hook_id, event=declared.marker.event, matcher=compile_matcher(None), problem=error.reason
                 )

@@ -14,7 +14,8 @@ from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import suggest_name
-from hooklatch.core.tools import KINDS, NAMES
+from hooklatch.shelltext.tools import NAMES
+from hooklatch_worker.author.tools import KINDS
 
 if TYPE_CHECKING:
     from hooklatch.core.hooks.conditions import CompiledWhere

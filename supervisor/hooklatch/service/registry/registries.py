@@ -384,7 +384,7 @@ def find_named_hook(name: str, hooks: Iterable[Hook]) -> ResolvedName[Hook]:
         return resolve_name(name, known)
     except UnknownNameError:
         near = suggest_name(name, {text for hook in known for text in (hook.id, hook.name)})
-        text = f"there is no hook and no plugin {name!r}{near}; see: hooklatch hooks"
+        text = f"there is no hook {name!r}{near}; see: hooklatch hooks"
         raise RpcError(ErrorCode.NOT_FOUND, text) from None
     except AmbiguousNameError as error:
         raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from hooklatch.core.hooks.names import strip_scope
+from hooklatch.core.hooks.names import is_short_name, strip_scope
 from hooklatch.core.hooks.resolving import AmbiguousNameError
 from hooklatch.core.hooks.suspension import Suspension, validate_suspension
 from hooklatch.service.config.state_file import StateFile
@@ -81,7 +81,9 @@ class Suspensions:
         """
         ended = [end for end in self.ends if end.hook == name] if name is not None else list(self.ends)
         if name is not None and not ended:  # its hook may be gone: only the suspension itself still has the name
-            ended = [end for end in self.ends if end.hook is not None and strip_scope(end.hook) == name]
+            named = [(end, strip_scope(end.hook)) for end in self.ends if end.hook is not None]
+            ended = [end for end, hook_id in named if hook_id == name]
+            ended = ended or [end for end, hook_id in named if is_short_name(name, hook_id)]
             if len(ended) > 1:
                 raise AmbiguousNameError(name, [str(suspension.hook) for suspension in ended])
         for suspension in ended:

@@ -9,6 +9,7 @@ import trio
 
 from hooklatch.core.call import Call
 from hooklatch.core.messages import CallOutcome
+from hooklatch.core.payload import PayloadError
 from hooklatch.core.protocol import Response, encode_request
 from hooklatch.processes.fire_context import FireContext
 
@@ -31,9 +32,13 @@ class ServedCalls:
         started = trio.current_time()
         self._count += 1
         number = self._count
+        try:
+            request = encode_request(number, "call", make_call_params(call, fire))
+        except PayloadError as error:
+            return CallOutcome(cause="payload", message=str(error))
         pending = self._pending[number] = PendingCall()
         try:
-            send(encode_request(number, "call", make_call_params(call, fire)))
+            send(request)
             fire.prepare_record()
             with trio.move_on_at(deadline):
                 await pending.ended.wait()
@@ -81,11 +86,17 @@ class PendingCall:
 
 
 def make_call_params(call: Call, fire: FireContext) -> dict[str, object]:
-    """Return the params of the request `call`. In a dialect the event has that system's name."""
+    """Return the params of the request `call`. In a dialect the event has that system's name.
+
+    Raises:
+        PayloadError: the input of the event's tool could be read in two ways.
+    """
     hook, envelope = call.hook, fire.envelope.with_context(call.context)
+    is_of_tool = not hook.target.native and any(field.name == "tool_args" for field in fire.spec.fields)
+    payload = call.payload.with_tool_words() if is_of_tool else call.payload.data
     params: dict[str, object] = {
         "hook": hook.id, "call_id": f"{envelope.call_id or ''}", "event": hook.target.native or fire.spec.name,
-        "payload": msgspec.Raw(call.payload.data), "envelope": envelope,
+        "payload": msgspec.Raw(payload), "envelope": envelope,
     }  # fmt: skip
     if call.merged:
         params["merged"] = call.merged

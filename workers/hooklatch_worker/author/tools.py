@@ -16,13 +16,42 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from hooklatch.shelltext.patches import list_patched_files
-from hooklatch.shelltext.tools import KINDS_OF, NAMES, OTHER, find_tool_kind_by_name
-
-__all__ = ["ARGUMENTS", "KINDS", "NAMES", "OTHER", "UnclearToolError", "arguments", "find_tool_kind_by_name"]
+__all__ = [
+    "ARGUMENTS", "KINDS", "KIND_OF", "OTHER", "UnclearToolError", "arguments", "find_tool_kind_by_name",
+    "list_patched_files",
+]  # fmt: skip
 
 Arguments = dict[str, Any]
 
+OTHER: Final = "other"  # the kind of an unknown tool
+# `mcp` has no names, since a prefix decides, nor has `other`, which is for names that no table has.
+KINDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "shell": (
+        "Bash", "PowerShell", "Shell", "bash", "powershell", "shell", "exec_command", "local_shell", "unified_exec",
+        "run_shell_command", "write_bash", "write_powershell", "write_stdin", "Monitor", "execute_bash",
+        "execute_command", "run_in_terminal", "run_terminal_cmd", "run_terminal_command", "shell_command", "monitor",
+        "Execute", "launch-process", "run_commands",
+    ),
+    "read": ("Read", "read", "read_file", "view", "view_image", "NotebookRead"),
+    "write": ("Write", "write", "write_file", "create", "write_to_file", "Create", "save-file"),
+    "edit": (
+        "Edit", "MultiEdit", "NotebookEdit", "edit", "multiedit", "patch", "replace", "apply_patch", "str_replace",
+        "insert", "Delete", "replace_in_file", "replace_string_in_file", "notebook_edit", "search_replace",
+        "editor", "ApplyPatch", "str-replace-editor",
+    ),
+    "search": (
+        "Grep", "Glob", "LS", "grep", "glob", "list", "ls", "rg", "search_file_content", "grep_search",
+        "list_directory", "list_dir", "SemanticSearch", "codesearch", "tree",
+        "analyze",
+    ),
+    "fetch": (
+        "WebFetch", "WebSearch", "webfetch", "websearch", "web_fetch", "web_search", "google_web_search", "fetch",
+        "fetch_url", "FetchURL", "FetchUrl", "web-fetch", "web-search",
+    ),
+    "subagent": ("Agent", "Task", "agent", "task", "spawn_agent", "invoke_agent", "spawn_subagent", "delegate",
+                 "AgentSwarm"),
+}  # fmt: skip
+KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in KINDS_OF.items() for name in names}
 KINDS: Final = frozenset({*KINDS_OF, "mcp", OTHER})
 
 # Our key, and the keys of hosts.  The first of each is also the one that is written back.
@@ -70,10 +99,19 @@ KEY: Final = re.compile(
     re.IGNORECASE,
 )
 INTERRUPT: Final = re.compile(r"\A(?:\{(?:ctrl|control)[-+_ ]?[cdu]\}|[\x03\x04\x15])+", re.IGNORECASE)
+# As the most lenient program reads it: with blanks before it, or none behind the colon.
+PATCHED: Final = re.compile(r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$")
 
 
 class UnclearToolError(ValueError):
     """The input of a tool could be read in two ways, or does not say what a tool of its kind does."""
+
+
+def find_tool_kind_by_name(name: str) -> str:
+    """Return the kind of a tool by its name alone; "other" if the name is not known."""
+    if name.startswith("mcp__"):
+        return "mcp"
+    return KIND_OF.get(name, OTHER)
 
 
 def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, Any] | None = None) -> Arguments:
@@ -149,3 +187,8 @@ def add_paths(tool_args: Arguments) -> None:
         tool_args["path"] = paths[0]
     elif "path" in tool_args and len(paths) > 1:
         del tool_args["path"]  # a guard that looks at one path alone must not miss the others
+
+
+def list_patched_files(text: str) -> list[str]:
+    """Return the files that a patch adds, changes, deletes or moves to, in its order."""
+    return PATCHED.findall(text)
