@@ -59,8 +59,10 @@ def write_merged(mapped: MappedDecision) -> object:
         flag = answers.words["claim"]
         if mapped.word != "claim":
             return {flag: False}
-        value = {} if mapped.value is None else mapped.value
-        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {"value": value}
+        if mapped.value is None:
+            return {flag: True}
+        is_mapping = isinstance(mapped.value, dict)
+        fields = cast("dict[str, Any]", mapped.value) if is_mapping else {"value": mapped.value}
         return {**fields, flag: True}
     parts = {**mapped.patch, **{answers.outputs[key]: part for key, part in mapped.outputs.items()}}
     return parts if mapped.word == "pass" else {**parts, answers.words[mapped.word]: mapped.reason}
