@@ -26,7 +26,8 @@ PATHS = [
     "listdir", "lstat", "mkdir", "mknod", "open", "remove", "rmdir", "scandir", "stat", "statvfs", "unlink",
 ]  # fmt: skip
 DESCRIPTORS = [
-    "close", "fchmod", "fdatasync", "fstat", "fstatvfs", "fsync", "ftruncate", "lseek", "pread", "pwrite", "read", "write",
+    "close", "fchmod", "fdatasync", "fstat", "fstatvfs", "fsync", "ftruncate", "lseek", "pread", "pwrite", "read",
+    "write",
 ]  # fmt: skip
 TWO_PATHS = ["rename", "replace"]
 QUIET = {  # with what they answer

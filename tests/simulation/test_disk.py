@@ -220,7 +220,8 @@ def test_what_is_not_simulated_is_refused_and_never_reaches_the_real_disk(tmp_pa
             lambda: os.sendfile(1, fd, 0, 1), lambda: os.chmod("/", 0o777), lambda: os.scandir(os.fsencode(tmp_path)),
             lambda: os.lseek(fd, 0, os.SEEK_DATA), lambda: os.posix_spawn(tmp_path / "file", [], {}),
             lambda: os.symlink("file", tmp_path / "link"), lambda: os.utime(tmp_path / "file"), lambda: os.dup(fd),
-            lambda: os.rename(tmp_path, tmp_path), lambda: os.mkfifo(tmp_path / "pipe"), lambda: os.chmod(tmp_path / "file", 0),
+            lambda: os.rename(tmp_path, tmp_path), lambda: os.mkfifo(tmp_path / "pipe"),
+            lambda: os.chmod(tmp_path / "file", 0),
         ):  # fmt: skip
             with pytest.raises(UnknownCallError):
                 call()
