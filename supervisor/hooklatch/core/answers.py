@@ -387,7 +387,7 @@ class LastRefusal(TypedDict):
 
 
 class GuardCounts(TypedDict):
-    """What one hook did, by its full name: its calls, what it decided by verdict, and its failed calls.
+    """The counts of one hook, by its full name: its calls, what it decided by verdict, and its failed calls.
 
     `verdicts` are of decisions that were its own; `ask` has its asks that waited for a person too.  `would` are the
     verdicts of a hook that only observes.  `warnings` are its calls that added some.

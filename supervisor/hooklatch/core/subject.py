@@ -71,7 +71,7 @@ def clip_subject(text: str) -> str:
 
 
 def find_kind(tool: str, claimed: object) -> str:
-    """Return the kind of a tool: by its name if that is known, since anybody can claim another one."""
+    """Return the kind of a tool: by its name if that is known, since an agent can claim another one."""
     kind = find_tool_kind_by_name(tool)
     return claimed if kind == OTHER and isinstance(claimed, str) and claimed in KINDS else kind
 
@@ -129,4 +129,4 @@ def read_cut_object(text: str) -> dict[str, object] | None:
     ends = [len(text) - fewer for fewer in range(LONGEST_ESCAPE + 1)] if is_in_text else [len(text)]
     closing = ('…"' if is_in_text else "") + "".join(reversed(open_brackets))
     candidates = (*(f"{text[:end]}{closing}" for end in ends), safe)
-    return next((found for one in candidates if (found := parse_own_object(one.encode())) is not None), None)
+    return next((found for text in candidates if (found := parse_own_object(text.encode())) is not None), None)

@@ -22,6 +22,8 @@ def test_a_denial_is_followed_from_its_message_to_the_authors_line(place: Place)
             place.json("hooks", "show", "global/guards:judge")["hooks"][0]["last_failures"][0]["decision_id"]
         )
         log = place.run("log", "--decision", decision_id)
+        place.run("hooks", "disable", "guards:judge")
+        mended = place.json("status")
 
     assert f"to follow it: hooklatch log --decision {decision_id}\n" in fires[-1].stdout
     assert shown.returncode == 0
@@ -37,6 +39,7 @@ def test_a_denial_is_followed_from_its_message_to_the_authors_line(place: Place)
     assert status.returncode == 1
     assert "wrong       global/guards:judge failed in each of its last 5 calls (cause crash)" in status.stdout
     assert "hooklatch hooks show global/guards:judge\n" in status.stdout
+    assert (mended["health"], mended["failing"]) == ("green", [])
     assert doctor.returncode == 1
     assert "failed in each of its last 5 calls (cause crash)" in doctor.stdout
     assert log.returncode == 0

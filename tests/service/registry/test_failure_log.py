@@ -89,6 +89,13 @@ def test_a_version_that_has_never_answered_is_reported_from_its_first_failure_on
     assert failures.find_failing([hook]) == []
 
 
+def test_a_hook_that_was_disabled_is_not_failing_any_more() -> None:
+    failures, hook = Failures(), plays.hook("a")
+    called(failures, hook, *[CRASH] * 5)
+
+    assert failures.find_failing([plays.hook("a", enabled=False)]) == []
+
+
 def test_hooks_of_one_name_in_two_sessions_are_two_and_are_forgotten_with_them() -> None:
     failures, one, other = Failures(), plays.hook("a", owner="s1"), plays.hook("a", owner="s2")
     called(failures, one, CRASH)

@@ -43,7 +43,7 @@ EXPLAINED = {
         "hooklatch events EVENT lists the allowed answers. A shell hook ends with 0 to pass or 2 to refuse.",
     ),
     "load": (
-        "A file of hooks cannot be read or imported, or is gone. Or a project's hooks changed since you trusted them.",
+        "A file of hooks cannot be read or imported, or is gone, or a project's hooks changed after they were trusted.",
         "Gates are refused while a guard may be missing.",
         "hooklatch status names file and line. For removed files: hooklatch reload --accept-removed, for a project's "
         "change: hooklatch trust.",

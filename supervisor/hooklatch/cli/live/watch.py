@@ -59,9 +59,9 @@ def list_announcement_lines(announcement: Mapping[str, Any], width: int | None) 
     at = paint_text(format_moment(announcement.get("at"), is_brief=True), "quiet")
     kind, text = format_headline(announcement)
     wrong = [("wrong", format_diagnostic_place(diagnostic)) for diagnostic in announcement.get("diagnostics", ())]
-    for word, told in ((kind, text), *wrong):
+    for word, words in ((kind, text), *wrong):
         meaning = OPERATIONS.get(word)
-        yield [at, "  ", paint_text(f"{word:<{KIND}}", meaning) if meaning is not None else f"{word:<{KIND}}", told]
+        yield [at, "  ", paint_text(f"{word:<{KIND}}", meaning) if meaning is not None else f"{word:<{KIND}}", words]
 
 
 def format_headline(announcement: Mapping[str, Any]) -> tuple[str, str]:

@@ -213,7 +213,7 @@ PLACE = ("seq", "at", "kind", "prev", "hash")
 DECISIONS = ("decision", "abandoned")
 USUAL = "pre_tool_use"  # the event that the line of a decision does not name
 VERDICT = 5  # columns of a verdict
-LEAST_TOLD = 16  # columns for who decided and why; with less what was judged has all
+LEAST_DECIDED = 16  # columns for who decided and why; with less what was judged has all
 FACTS = (
     ("decision", "decision_id"), ("entry", "seq"), ("event", "event"), ("by", "hook"), ("layer", "layer"),
     ("revision", "revision"), ("session", "session"), ("host", "host"), ("cwd", "cwd"), ("digest", "payload_digest"),
@@ -245,16 +245,18 @@ def list_line_pieces(record: Mapping[str, Any], width: int | None, *, of: str = 
     word = str(record.get("verdict") or ("asks" if record["kind"] == "ask" else record["kind"]))
     padded = f"{word:<{VERDICT}}"
     start += [look.paint_text(padded, look.VERDICTS[word]) if word in look.VERDICTS else padded, "  "]
-    subject, told = read_subject(record), output.escape_invisible(format_decision_text(record))
+    subject, decided = read_subject(record), output.escape_invisible(format_decision_text(record))
     if width is None:
-        return [*start, subject, "  " * bool(told), told, *list_extras(record, None)]
+        return [*start, subject, "  " * bool(decided), decided, *list_extras(record, None)]
     room = width - sum(map(len, start))
-    if measure_width(subject) + measure_width(told) + 2 * bool(told) > room:
-        share = max(room * 11 // 20, room - measure_width(told) - 2)  # what was judged has somewhat more than the rest
-        subject = clip_width(subject, share if room - share >= LEAST_TOLD else room)
-        told = clip_width(told, room - measure_width(subject) - 2) if room - share >= LEAST_TOLD else ""
-    room -= measure_width(subject) + measure_width(told) + 2 * bool(told)
-    return [*start, subject, "  " * bool(told), told, *list_extras(record, room)]
+    if measure_width(subject) + measure_width(decided) + 2 * bool(decided) > room:
+        share = max(
+            room * 11 // 20, room - measure_width(decided) - 2
+        )  # what was judged has somewhat more than the rest
+        subject = clip_width(subject, share if room - share >= LEAST_DECIDED else room)
+        decided = clip_width(decided, room - measure_width(subject) - 2) if room - share >= LEAST_DECIDED else ""
+    room -= measure_width(subject) + measure_width(decided) + 2 * bool(decided)
+    return [*start, subject, "  " * bool(decided), decided, *list_extras(record, room)]
 
 
 def list_extras(record: Mapping[str, Any], room: int | None) -> Iterator[str]:

@@ -35,7 +35,7 @@ TOOL = re.compile(r'"tool_name":"([^"\\]*)"')
 
 
 class CountedOutcome(msgspec.Struct, gc=False):
-    """What is counted of one hook's call."""
+    """The counted part of one hook's call."""
 
     cause: str
     layer: str = ""
@@ -47,13 +47,13 @@ class CountedOutcome(msgspec.Struct, gc=False):
 
 
 class CountedPayload(msgspec.Struct, gc=False):
-    """What is counted of a payload."""
+    """The counted part of a payload."""
 
     tool_name: object = None
 
 
 class CountedRecord(msgspec.Struct, gc=False):
-    """What is counted of a decision, or of an ask."""
+    """The counted part of a decision, or of an ask."""
 
     at: str
     kind: str

@@ -50,7 +50,7 @@ def query_record(folder: str, query: LogQuery) -> LogAnswer:
     Raises:
         NoRecordError: there is no record.
     """
-    from hooklatch.core.subject import read_subject  # imported here: a daemon that nobody looks at needs it not
+    from hooklatch.core.subject import read_subject  # imported here: most daemons are never asked
 
     records: list[dict[str, Any]] = []
     size = 0

@@ -203,10 +203,15 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _list_failing_guards(self) -> list[tuple[str, int]]:
         """Return the hooks that keep their gate shut by failing, and how often in a row."""
-        catalogue, hooks = self.registries.catalogue, self.registries.all_hooks()
-        guards = [hook for hook in hooks if not (hook.optional or hook.observe) and catalogue[hook.event].fails_closed]
-        failing = self.statistics.failures.find_failing(guards)
-        return [(hook["hook"], hook["count"]) for hook in failing if hook["count"] >= STREAK]
+        hooks, find_spec = self.registries.all_hooks(), self.registries.catalogue.get
+        failing = self.statistics.failures.find_failing(hooks)
+        counts = {hook["hook"]: hook["count"] for hook in failing if hook["count"] >= STREAK}
+        return [
+            (hook.name, counts[hook.name])
+            for hook in (hooks if counts else ())
+            if hook.name in counts and not (hook.optional or hook.observe) and self.state_of(hook) == "active"
+            if (spec := find_spec(hook.event)) is None or spec.fails_closed  # None: on every gate
+        ]
 
     def findings(self) -> list[HealthFinding]:
         """Return the findings that make the daemon red."""

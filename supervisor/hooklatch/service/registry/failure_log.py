@@ -88,7 +88,7 @@ class Failures:
         failing: list[FailingHook] = []
         for hook in hooks if self._histories else ():
             history = self._histories.get((hook.name, hook.owner))
-            if history is None or history.target != hook.target:
+            if history is None or history.target != hook.target or not hook.enabled:
                 continue
             if history.streak >= STREAK or (history.streak and history.is_new):
                 origin = str(hook.origin) if hook.origin else None
