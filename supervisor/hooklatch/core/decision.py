@@ -269,10 +269,9 @@ def check_answer(spec: EventSpec, hook: Hook, outcome: CallOutcome) -> tuple[Ans
 def accept_answer(outcome: CallOutcome, answer: Answer | None, cause: Cause, message: str) -> CallOutcome:
     """Return an outcome with the hook's answer, or with the reason why that does not count."""
     if answer is not None:
-        warned = bool(answer.warnings)
-        return replace(
-            outcome, verdict=answer.verdict, message=message, patch=answer.patch, last=answer.last, warned=warned
-        )
+        if answer.warnings:
+            outcome = replace(outcome, warned=True)
+        return replace(outcome, verdict=answer.verdict, message=message, patch=answer.patch, last=answer.last)
     is_dropped = cause in ("overload", "quarantined", "draining")
     return replace(outcome, outcome="dropped" if is_dropped else "failed", cause=cause, message=message)
 

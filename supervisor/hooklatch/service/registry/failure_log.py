@@ -45,9 +45,13 @@ class Failures:
         self._histories: dict[tuple[str, str], FailureHistory] = {}
         self._bytes = 0
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._histories)
+
     def note_success(self, hook: Hook) -> None:
         """End the streak of a hook's failures."""
-        if self._histories and (history := self._histories.get((hook.name, hook.owner))) is not None:
+        if (history := self._histories.get((hook.name, hook.owner))) is not None:
             history.streak = 0
 
     def note_failure(

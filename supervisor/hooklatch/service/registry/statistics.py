@@ -112,6 +112,7 @@ class Statistics:
         for event, own, moment in fired:
             count_fires(event, (self._fires,) if own is None else (self._fires, own), 1, moment)
         calls, self.calls = self.calls, []
+        failures = self._failures if self._failures.has_any else None
         for hook, cause, duration_ms in calls:
             statistics = self._hooks.get((hook.owner, hook.name))
             if statistics is None:
@@ -121,7 +122,8 @@ class Statistics:
             statistics.add(cause, duration_ms)
             if cause == "policy":
                 statistics.answered = hook.target
-                self._failures.note_success(hook)
+                if failures is not None:
+                    failures.note_success(hook)
         decided, self.decided = self.decided, []
         for event, verdict, reason, duration_ms in decided:
             statistics = self._events.get(event)
