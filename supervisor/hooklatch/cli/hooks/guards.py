@@ -147,6 +147,10 @@ def copy_guards(arguments: argparse.Namespace) -> int:
         output.print_line("they are yours to edit; next:")
         for step in steps:
             output.print_line(f"  {step}")
+    for guard in guards:
+        if guard.is_missing:
+            install = format_install_command(str(guard.needs))
+            output.print_error(f"{guard.name} denies until a package is installed: {install}")
     return Exit.OK
 
 
