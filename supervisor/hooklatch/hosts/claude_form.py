@@ -75,7 +75,8 @@ class ClaudeForm(Host):
             (answer if self.context_key in TOP_KEYS else specific)[self.context_key] = for_model
         if specific:
             answer["hookSpecificOutput"] = {"hookEventName": name, **specific}
-        if self.shows_warnings and (for_person := self.make_person_text(native, decision)):
+        is_said = self.shows_warnings and (verdict != "pass" or decision.warnings)
+        if is_said and (for_person := self.make_person_text(native, decision)):
             answer["systemMessage"] = for_person
         return HookOutput(stdout=encode_document(answer))
 

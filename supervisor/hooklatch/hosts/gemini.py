@@ -104,7 +104,7 @@ class Gemini(Host):
             specific["additionalContext"] = for_model
         if specific:
             answer["hookSpecificOutput"] = {"hookEventName": native.name, **specific}
-        if for_person := self.make_person_text(native, decision):
+        if (verdict != "pass" or decision.warnings) and (for_person := self.make_person_text(native, decision)):
             answer["systemMessage"] = for_person
         return HookOutput(stdout=encode_document(answer)) if answer else EMPTY_OUTPUT
 

@@ -368,6 +368,11 @@ class Host:
             fields["cwd"] = first if isinstance(first, str) else ""
         return fields
 
+    def read_session_id(self, native: HostEvent) -> str | None:
+        """Return the id of the session of an event whose document is not kept decoded; None if it has none."""
+        values = (native.decode_value(key) for key in self.envelope_keys["session_id"])
+        return next((value for value in values if isinstance(value, str) and value), None)
+
     def find_call_stage(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
         """Return the stage of a tool call without an id, and the key that all its stages share."""
         if self.call_keys:

@@ -88,7 +88,6 @@ class HostMethods:
         self, host: Host, native: HostEvent, request: HostFire, budget: float | None, session: AgentSession | None
     ) -> HookOutput:
         adapt, spec, same_call = make_decision_adapter(host, native), native.spec, request.same_call
-        session_id = request.params.envelope.session_id
         report: CallReport = None if not host.joins_calls else "in order" if request.call_key else "by id"
         params, payload, warnings = request.params, request.payload, list[str]()
         if request.call is not None and request.call_key:  # never with an id of the host's own
@@ -123,11 +122,8 @@ class HostMethods:
             decision = msgspec.structs.replace(decision, warnings=[*decision.warnings, *warnings])
         if request.call == "begins" and decision.is_refusal:
             self._call_numbers.end_call(request.call_key)  # a refused call has no second event that would end it
-        is_ruled = decision.verdict == "deny" and decision.cause == "policy" and spec.event == "pre_tool_use"
-        if is_ruled and self._first_refusals.take(host.name, session_id):
-            from hooklatch.hosts.fitting import explain_rule
-
-            decision = explain_rule(decision)
+        if decision.verdict == "deny":
+            decision = self._explain_first(host, native, decision)
         try:
             return host.render(native, decision)
         except Exception as error:
@@ -151,6 +147,15 @@ class HostMethods:
         except Exception as error:
             logger.exception("an adapter failed on a result", extra={"host": host.name, "event": native.name})
             return self._render_failure(host, native.name, "protocol", describe_host_bug(host, error))
+
+    def _explain_first(self, host: Host, native: HostEvent, decision: FireDecision) -> FireDecision:
+        """Return a refusal, with whose rule it is if it is a guard's, of a tool, and the first one of its session."""
+        from hooklatch.hosts.fitting import explain_rule
+
+        is_ruled = decision.cause == "policy" and native.event == "pre_tool_use"
+        if is_ruled and self._first_refusals.take(host.name, host.read_session_id(native)):
+            return explain_rule(decision)
+        return decision
 
     def _is_heard(self, spec: HostEventSpec, session: AgentSession | None) -> bool:
         """Return whether a hook may be on an event; where projects are trusted, one of theirs may."""
