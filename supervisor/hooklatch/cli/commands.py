@@ -52,6 +52,8 @@ COMMANDS = {
         ("asks", "hooks.asks", "list asks of hooks that wait for a person, and answer them"),
         ("sessions", "hooks.status", "list the agents that are connected"),
         ("log", "daemon.log", "show the decision record, or verify that nobody changed it"),
+        ("stats", "daemon.stats", "count what each guard decided, and what was refused to whom"),
+        ("report", "daemon.report", "write what was decided as one HTML file; needs hooklatch[dashboard]"),
         ("dashboard", "daemon.dashboard", "show it all as pages in a browser; needs hooklatch[dashboard]"),
     ),
     "write and try": (

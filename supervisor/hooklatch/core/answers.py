@@ -24,11 +24,12 @@ from hooklatch.core.status_answers import (
 
 __all__ = [
     "AcceptedFire", "AnnouncedChange", "AnnouncedOperation", "Ask", "AskAnnounced", "AskAnswer", "AskEnd", "AskReason",
-    "AsksAnswer", "BriefHook", "CallCounts", "ChangeAnswer", "ClosedAsk", "EndedSession", "EventField", "EventStatus",
-    "EventsAnswer", "ExplainAnswer", "HelloAnswer", "HookFailure", "HookLoad", "HookStatus", "HooksAnswer",
-    "MissedLines", "ProtocolLimits", "Refusals", "RefusedDefinition", "ReportedSession", "ResumeAnswer", "ResyncLine",
-    "ServerName", "SessionAnswer", "SessionStatus", "SessionsAnswer", "SettingsAnswer", "SettingsNote", "ShownHook",
-    "ShownHooks", "SuspendAnswer", "TrustAnswer", "TrustedHook", "UntrustAnswer",
+    "AsksAnswer", "BriefHook", "CallCounts", "ChangeAnswer", "ClosedAsk", "CountedName", "CountsAnswer", "EndedSession",
+    "EventField", "EventStatus", "EventsAnswer", "ExplainAnswer", "GuardCounts", "HelloAnswer", "HookFailure",
+    "HookLoad", "HookStatus", "HooksAnswer", "HourOfDecisions", "LastRefusal", "MissedLines", "ProtocolLimits",
+    "Refusals", "RefusedDefinition", "ReportedSession", "ResumeAnswer", "ResyncLine", "ServerName", "SessionAnswer",
+    "SessionStatus", "SessionsAnswer", "SettingsAnswer", "SettingsNote", "ShownHook", "ShownHooks", "SuspendAnswer",
+    "TrustAnswer", "TrustedHook", "UntrustAnswer",
 ]  # fmt: skip
 
 
@@ -162,7 +163,7 @@ class HookLoad(TypedDict):
 class HookStatus(TypedDict):
     """A hook: its definition, where it is declared, and its calls since the daemon started.
 
-    `failing`: each of its last calls failed, five or more.
+    `failing`: each of its last calls failed, five or more.  `counts` are of the whole record, and only in `--json`.
     """
 
     id: str
@@ -190,6 +191,7 @@ class HookStatus(TypedDict):
     description: str
     timings: HookTimings
     load: HookLoad | None
+    counts: NotRequired[GuardCounts | None]
 
 
 class HooksAnswer(RevisionAnswer):
@@ -200,11 +202,12 @@ class HooksAnswer(RevisionAnswer):
 
 
 class HookFailure(TypedDict):
-    """A call that failed, with its time, its event and the details of the cause."""
+    """A call that failed, with its time, its event, what was judged and the details of the cause."""
 
     at: float
     decision_id: str
     event: str
+    subject: str
     session: str | None
     cause: Cause
     message: str
@@ -369,6 +372,71 @@ class UntrustAnswer(RevisionAnswer):
     was_trusted: bool
 
 
+# -- counts ------------------------------------------------------------------------------------------------------------
+
+
+class LastRefusal(TypedDict):
+    """The last decision by which a guard refused: its time and id, what was judged, and the reason."""
+
+    at: str
+    decision_id: str
+    subject: str
+    reason: str
+
+
+class GuardCounts(TypedDict):
+    """What one hook did, by its full name: its calls, what it decided by verdict, and its failed calls.
+
+    `verdicts` are of decisions that were its own; `ask` has its asks that waited for a person too.  `would` are the
+    verdicts of a hook that only observes.  `warnings` are its calls that added some.
+    """
+
+    name: str
+    calls: int
+    failures: int
+    warnings: int
+    verdicts: dict[str, int]
+    would: dict[str, int]
+    last_refusal: LastRefusal | None
+
+
+class CountedName(TypedDict):
+    """The decisions about one tool, of one agent, in one folder, or for one reason, in all and by verdict."""
+
+    name: str
+    decisions: int
+    verdicts: dict[str, int]
+
+
+class HourOfDecisions(TypedDict):
+    """The decisions of an hour that had some, by verdict; `at` is its beginning (UTC)."""
+
+    at: str
+    verdicts: dict[str, int]
+
+
+class CountsAnswer(TypedDict):
+    """`counts`: the decisions on record since a moment.  Those who refused or decided most come first.
+
+    `first` is the time of the oldest one, since retention may have removed those before it.  `never` are the hooks that
+    were not called (null: not known which there are).  `reasons` are of refusals and asks.  `unread` lines of the
+    record could not be read.  A name of an agent's making, such as of a tool, may be anything.
+    """
+
+    since: str | None
+    first: str | None
+    decisions: int
+    verdicts: dict[str, int]
+    guards: list[GuardCounts]
+    never: list[str] | None
+    tools: list[CountedName]
+    agents: list[CountedName]
+    projects: list[CountedName]
+    reasons: list[CountedName]
+    hours: list[HourOfDecisions]
+    unread: int
+
+
 # -- asks --------------------------------------------------------------------------------------------------------------
 
 
@@ -382,10 +450,11 @@ class AskReason(TypedDict):
 class Ask(TypedDict):
     """An open ask.  Its id is that of the decision that waits for it; times are texts as in the record.
 
-    `cwd` is the agent's folder, clipped like a reason.  `questions` are those of all hooks that ask, in firing order,
-    the agent's own last (without `questions_omitted` of them); a yes is an answer to each.  `hook` and `reason` are
-    those of the first.  `payload_digest` is that of the payload after all hooks, `excerpt` its contents without secrets
-    (`excerpt_cut`, as text, where more is missing), and `patch` (`patch_cut`) the keys that hooks have changed.
+    `subject` is what is judged.  `cwd` is the agent's folder, clipped like a reason.  `questions` are those of all
+    hooks that ask, in firing order, the agent's own last (without `questions_omitted` of them); a yes is an answer to
+    each.  `hook` and `reason` are those of the first.  `payload_digest` is that of the payload after all hooks,
+    `excerpt` its contents without secrets (`excerpt_cut`, as text, where more is missing), and `patch` (`patch_cut`)
+    the keys that hooks have changed.
     """
 
     id: str
@@ -396,6 +465,7 @@ class Ask(TypedDict):
     cwd: str | None
     event: str
     tool: str | None
+    subject: str
     hook: str
     reason: str
     questions: list[AskReason]

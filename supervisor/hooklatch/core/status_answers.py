@@ -422,7 +422,7 @@ class RecordLine(TypedDict):
 
 
 class LogAnswer(TypedDict):
-    """Records, newest last. `more` says that older ones match too."""
+    """Records, newest last; that of a decision with its `subject`: what was judged. `more`: older ones match too."""
 
     records: list[dict[str, Any]]
     more: bool

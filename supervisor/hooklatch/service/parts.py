@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DaemonComponents"]
 
-OF_OPERATORS = ("acknowledge", "trust", "untrust", "suspend", "resume", "asks", "answer_ask")
+OF_OPERATORS = ("acknowledge", "trust", "untrust", "suspend", "resume", "asks", "answer_ask", "counts")
 P = TypeVar("P", bound=Contribution)
 
 

@@ -210,7 +210,7 @@ class Waiting:
         at = "2026-01-31T12:00:00.000Z"
         return {
             "id": name, "at": at, "expires_at": at, "session_id": None, "host": None, "cwd": None, "event": "stop",
-            "tool": None, "reason": f"why {name}", "questions": [{"hook": "h", "reason": "why"}],
+            "tool": None, "subject": "stop", "reason": f"why {name}", "questions": [{"hook": "h", "reason": "why"}],
             "questions_omitted": 0, "payload_digest": "d", "excerpt": {}, "excerpt_cut": None,
             "patch": None, "patch_cut": None,
         }  # fmt: skip

@@ -162,7 +162,8 @@ def test_what_a_terminal_sends_is_keys(data: bytes, keys: list[str]) -> None:
 
 
 FAILURE = {
-    "at": 1e9, "decision_id": "d-1", "event": "stop", "session": "s-1", "cause": "crash", "message": "\x1b]0;x\x07 no",
+    "at": 1e9, "decision_id": "d-1", "event": "stop", "subject": "all is done", "session": "s-1",
+    "cause": "crash", "message": "\x1b]0;x\x07 no",
     "traceback": "Traceback:\n" + "\n".join(f"    line {number} 雪" for number in range(60)), "stderr": "",
     "duration_ms": 1.0,
 }  # fmt: skip

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from hooklatch.cli.live.watch import format_announcement, is_wanted, layout_for_width, list_titles
+from hooklatch.cli.live.watch import is_wanted, list_announcement_lines
 from hooklatch.record.storage.reading import Filters
 from support.tables import table
 
 DECISION = {
     "event": "pre_tool_use", "verdict": "deny", "cause": "policy", "reason": "no force pushes 雪 on this branch",
-    "layer": "global", "hook": "git-rules:no_force_push", "duration_ms": 12.345,
+    "layer": "global", "hook": "git-rules:no_force_push", "duration_ms": 12.345, "decision_id": "d-1",
     "outcomes": [{"layer": "global", "hook": "earlier"}],
 }  # fmt: skip
 DECIDED: dict[str, Any] = {
     "topic": "decisions", "at": "2026-01-31T12:00:00.000Z", "session_id": None, "host": "claude-code", "tool": "Bash",
-    "decision": DECISION,
+    "subject": "git push --force origin main", "decision": DECISION,
 }  # fmt: skip
 CHANGE = {"topic": "registry", "revision": 7, "added": ["a", "b"], "removed": [], "changed": ["c"]}
 
@@ -28,52 +28,44 @@ def operation(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def text_of(announcement: dict[str, Any], width: int | None = None) -> list[str]:
-    return ["".join(pieces) for pieces in format_announcement(announcement, layout_for_width(width))]
+    return ["".join(pieces) for pieces in list_announcement_lines(announcement, width)]
 
 
 def test_elsewhere_than_at_a_terminal_nothing_is_cut() -> None:
     (line,) = text_of(DECIDED | {"session_id": "1f2e3d4c-0000-4000-8000-000000000000"})
 
-    assert line.split(maxsplit=8)[1:] == [
-        "1f2e3d4c-0000-4000-8000-000000000000", "pre_tool_use", "Bash", "deny", "global/git-rules:no_force_push",
-        "policy", "12.3", "no force pushes 雪 on this branch",
-    ]  # fmt: skip
+    assert line == (
+        "2026-01-31T12:00:00.000Z  deny   git push --force origin main  by git-rules:no_force_push:"
+        " no force pushes 雪 on this branch  Bash  12.3 ms  d-1  1f2e3d4c-0000-4000-8000-000000000000"
+    )
 
 
-@table("width", [20, 40, 79, 80, 100, 119, 120, 200])
-def test_at_a_terminal_the_line_fits_and_stands_below_its_titles(width: int) -> None:
-    lines, title = text_of(DECIDED, width), "".join(list_titles(layout_for_width(width)))
-    line = lines[0]
+@table("width", [60, 79, 80, 100, 119, 120, 200])
+def test_at_a_terminal_a_decision_is_one_line_that_fits_and_begins_with_what_was_judged(width: int) -> None:
+    (line,) = text_of(DECIDED, width)
 
-    assert max(map(cell_len, lines)) <= width
-    assert cell_len(title) <= width
-    assert line.index("deny") == title.index("VERDICT")
-    if width >= 80:
-        assert line.index("Bash") == title.index("TOOL")
-        assert line.index("claude") == title.index("SESSION")
+    assert cell_len(line) <= width
+    assert line[24:].startswith("  deny   git push")
+    assert ("git push --force origin main  by git-rules:no_force_push" in line) is (width >= 100)
+    assert ("no force pushes 雪 on this branch  Bash  12.3 ms  d-1  claude-code" in line) is (width >= 200)
 
 
-@table("width", [40, 80, 120])
-def test_a_reason_that_has_no_room_beside_the_rest_is_below_it(width: int) -> None:
-    _, *below = text_of(DECIDED, width)
+def test_a_wide_command_and_a_wide_reason_share_the_line() -> None:
+    long = {**DECIDED, "subject": "echo 雪 " * 60, "decision": {**DECISION, "reason": "雪 word " * 1000}}
 
-    assert " ".join(line.strip() for line in below) == DECISION["reason"]
+    (line,) = text_of(long, 120)
 
-
-def test_a_reason_without_end_takes_three_lines() -> None:
-    _, *below = text_of({**DECIDED, "decision": {**DECISION, "reason": "word " * 10_000}}, 80)
-
-    assert len(below) == 3
-    assert below[-1].endswith("…")
+    assert cell_len(line) <= 120
+    assert line.count("…") == 2
+    assert "  by git-rules:no_force_push: 雪" in line
 
 
-def test_a_wide_terminal_has_room_for_the_reason_and_a_long_operation_is_wrapped() -> None:
-    (line,) = text_of(DECIDED, 180)
-    lines = text_of(operation("suspended", hook="global/a", until=1.0, reason="a word " * 20), 80)
+def test_another_event_than_that_before_a_tool_is_named() -> None:
+    prompt = {**DECIDED, "subject": "delete all", "tool": None, "decision": {**DECISION, "event": "user_prompt_submit"}}
 
-    assert "no force pushes" in line
-    assert max(map(len, lines)) <= 80
-    assert all(line.startswith((" " * 21 + "a word", " " * 21 + "word")) for line in lines[1:])
+    (line,) = text_of(prompt, 120)
+
+    assert "delete all  user_prompt_submit, by git-rules:no_force_push: no force" in line
 
 
 @pytest.mark.parametrize(
@@ -96,7 +88,7 @@ def test_a_wide_terminal_has_room_for_the_reason_and_a_long_operation_is_wrapped
 def test_what_is_no_decision_is_a_word_and_its_facts(announcement: dict[str, Any], text: str) -> None:
     (line,) = text_of(announcement)
 
-    assert line[9:].startswith(text)
+    assert line.partition("  ")[2].startswith(text)
 
 
 def test_a_reload_has_a_line_for_each_thing_that_is_wrong() -> None:
@@ -105,8 +97,8 @@ def test_a_reload_has_a_line_for_each_thing_that_is_wrong() -> None:
 
     first, second = text_of(reloaded)
 
-    assert first[9:] == "reloaded    revision 8: removed a; 1 wrong"
-    assert second[9:] == "wrong       /x/hooks.toml:3: it has no id"
+    assert first[26:] == "reloaded    revision 8: removed a; 1 wrong"
+    assert second[26:] == "wrong       /x/hooks.toml:3: it has no id"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +122,8 @@ def test_the_filters_are_those_of_the_record(announcement: dict[str, Any], filte
 
 
 def test_nothing_that_a_hook_says_can_command_the_terminal() -> None:
-    (line,) = text_of(DECIDED | {"tool": "Ba\x1b[31msh", "decision": DECISION | {"reason": "a\nb\x9b2J"}})
+    (line,) = text_of(
+        DECIDED | {"tool": "Ba\x1b[31msh", "subject": "\x1b[2J", "decision": DECISION | {"reason": "a\nb\x9b2J"}}
+    )
 
     assert line.isprintable()

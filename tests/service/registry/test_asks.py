@@ -127,6 +127,23 @@ async def test_a_persons_yes_lets_exactly_this_payload_run(daemon: Daemon) -> No
     assert not verify_record(str(daemon.folder / "state" / "record")).findings
 
 
+async def test_an_ask_its_decision_and_its_record_name_the_same_subject_without_secrets(daemon: Daemon) -> None:
+    command = "deploy --to prod\x1b[2J --token=ghp_" + "a1B2" * 9
+    async with person(daemon) as admin, daemon.session() as client:
+        await admin.call("subscribe", topics=["decisions"])
+        payload = {"tool_name": "Both", "tool_kind": "shell", "tool_input": {"command": command}}
+        number = await client.send("fire", event="pre_tool_use", payload=payload)
+        ask = await opened(admin)
+        await answer(admin, ask)
+        await client.answer_to(number)
+        log = (await admin.call("log", limit=100))["records"]
+        announced = [one["subject"] for one in admin.announcements if one["topic"] == "decisions"]
+
+    assert ask["subject"].startswith(r"deploy --to prod\x1b[2J --token=[redacted]")
+    assert announced == [ask["subject"]]
+    assert [one["subject"] for one in log if "subject" in one] == [ask["subject"]] * 2
+
+
 async def test_as_many_asks_as_can_wait_fit_into_one_answer(daemon: Daemon) -> None:
     """Hooks of clients ask too: what they write must neither keep a person from answering, nor hide what guards ask."""
     hook = {"event": "user_prompt_submit", "served": True, "priority": 900}

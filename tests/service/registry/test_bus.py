@@ -245,6 +245,7 @@ async def test_decisions_are_shown_to_their_own_session_and_to_administrators(da
             "at": at,
             "host": None,
             "tool": "Bash",
+            "subject": "Bash",
         }
         assert [client.announcements for client in (one, two, admin)] == [[shown], [], [shown]]
         assert abs(datetime.fromisoformat(at).timestamp() - time.time()) < 60

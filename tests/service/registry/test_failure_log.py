@@ -30,7 +30,9 @@ def called(failures: Failures, hook: Hook, *outcomes: CallOutcome) -> None:
         if outcome.cause == "policy":
             failures.note_success(hook)
         else:
-            failures.note_failure(hook, outcome, decision_id=f"d-{number}", event="pre_tool_use", session=None)
+            failures.note_failure(
+                hook, outcome, decision_id=f"d-{number}", event="pre_tool_use", subject="rm x", session=None
+            )
 
 
 CRASH = CallOutcome(cause="crash", message="it broke", traceback="Traceback ...")

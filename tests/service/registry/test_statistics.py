@@ -73,7 +73,9 @@ def test_a_success_that_is_not_added_up_yet_ends_a_streak_of_failures() -> None:
         outcome = CallOutcome(cause="policy" if cause == "policy" else "crash")
         statistics.calls.append((GUARD, outcome.cause, 1.0))
         if cause != "policy":
-            statistics.failures.note_failure(GUARD, outcome, decision_id="d", event="stop", session=None)
+            statistics.failures.note_failure(
+                GUARD, outcome, decision_id="d", event="stop", subject="stop", session=None
+            )
 
     for _ in range(4):
         called("crash")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
-OURS = ("asks", "folder", "payload", "changed", "warning")  # our own labels: a field of that name is quoted
+OURS = ("ask", "asks", "folder", "payload", "changed", "warning")  # our own labels: a field of that name is quoted
 PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 MARKS = ("", '"', "{", "[")  # a text that begins with one is shown as JSON, or it could be taken for another value
 WORDS = {"a": "allow", "allow": "allow", "y": "allow", "d": "deny", "deny": "deny"}
@@ -214,7 +214,7 @@ class AskPrompt:
                 return
             self._notices += 1  # a flood would push away the ask that is shown, so only the first ones are printed
             if self._notices <= MAX_NOTICES:
-                self._print_apart(f"{ask['id']} waits too: {ask['reason']}")
+                self._print_apart(f"{ask['subject']}: {ask['id']} waits too: {ask['reason']}")
         elif "closed" in message and self._open.pop(message["closed"]["id"], None) is not None:
             closed = message["closed"]
             if closed["id"] == self._shown or self._notices <= MAX_NOTICES:
@@ -315,9 +315,9 @@ def print_ask(ask: Ask) -> None:
     """Print all of an ask; warn if its beginning has left the screen."""
     where = [f"session {ask['session_id']}" if ask["session_id"] else "", f"in {ask['host']}" if ask["host"] else ""]
     what = " ".join(filter(None, (ask["event"], ask["tool"])))
-    title = f"  {', '.join(filter(None, (what, *where)))}; {format_ask_times(ask)}"
-    output.print_line(paint_text(ask["id"], "title"), title, is_tight=True)
-    details = [*list_ask_details(ask)]
+    output.print_line(paint_text(ask["subject"], "title"), is_tight=True)
+    title = f"{ask['id']}  {', '.join(filter(None, (what, *where)))}; {format_ask_times(ask)}"
+    details = [("ask", title), *list_ask_details(ask)]
     height = output.say_lines(*details, width=min(max(len(label) for label, _ in details), WIDEST) + 2, is_tight=True)
     if terminal_width(sys.stdout) is not None and height + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
         text = f"it takes {height} lines, more than fit here: scroll up to {ask['id']}, and read it all"

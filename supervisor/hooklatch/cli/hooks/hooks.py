@@ -12,7 +12,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_dura
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import format_duration, suggest_name
-from hooklatch.errors import DaemonUnreachableError
+from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from hooklatch.core.answers import (
         BriefHook,
         ChangeAnswer,
+        CountsAnswer,
         EventStatus,
+        GuardCounts,
         HookFailure,
         HooksAnswer,
         HookStatus,
@@ -56,8 +58,8 @@ BELOW = (
     ),
 )  # fmt: skip
 TITLES = (
-    "LAYER", "ID", "EVENT", "#", "MATCH", "STATE", "PRIORITY", "CALLS", "P50 MS", "P99 MS", "FAILURES", "ORIGIN",
-    "RUNS", "DESCRIPTION",
+    "LAYER", "ID", "EVENT", "#", "MATCH", "STATE", "PRIORITY", "CALLS", "DENIES", "ASKS", "LAST", "P50 MS", "P99 MS",
+    "FAILURES", "ORIGIN", "RUNS", "DESCRIPTION",
 )  # fmt: skip
 DROP = (
     "DESCRIPTION",
@@ -68,9 +70,11 @@ DROP = (
     "MATCH",
     "P50 MS",
     "P99 MS",
+    "LAST",
     "CALLS",
     "#",
     "EVENT",
+    "ASKS",
     "FAILURES",
 )
 STATES: dict[str, look.Meaning] = {"active": "good", "disabled": "quiet"}  # any other state is a fault, shown first
@@ -100,6 +104,7 @@ def list_hooks(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link:
         result: HooksAnswer = link.ask("hooks", event=event, session=arguments.session)
         gates = {spec["name"] for spec in link.ask("events")["events"] if spec["model"] == "gate"}
+        add_counts(link, result["hooks"])
         if event is not None and not result["hooks"]:
             check_event(link, event)
     if arguments.json:
@@ -123,6 +128,18 @@ def list_hooks(arguments: argparse.Namespace) -> int:
         output.print_line("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
     output.print_line(f"revision {look.shorten_revision(result['revision'])}")
     return Exit.OK
+
+
+def add_counts(link: AdminConnection, hooks: Sequence[HookStatus]) -> None:
+    """Add to each hook what it decided, as far as the record reaches; null if it has never been called."""
+    try:
+        counts: CountsAnswer = link.ask("counts")
+    except RequestFailedError as error:  # the hooks are to be seen all the same
+        output.print_error(f"what they decided is not known: {error.message}")
+        return
+    by_name = {guard["name"]: guard for guard in counts["guards"]}
+    for hook in hooks:
+        hook["counts"] = by_name.get(hook["name"])
 
 
 def is_wrong(hook: HookStatus) -> bool:
@@ -155,13 +172,45 @@ def hook_row(hook: HookStatus, number: int) -> Sequence[object]:
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
     state = " ".join([hook["state"], *(["failing"] if hook.get("failing") else []), *marks])
     meaning = "bad" if is_wrong(hook) else STATES[hook["state"]]
+    denies, asks, last = list_verdict_cells(hook.get("counts"))
     return (
         find_layer(hook), hook["id"], hook["event"], number, hook["match"],
         state if meaning == "good" else look.paint_text(state, meaning), hook["priority"],
-        timings["count"], timings["p50_ms"], timings["p99_ms"],
+        timings["count"], denies, asks, last, timings["p50_ms"], timings["p99_ms"],
         look.paint_text(failures, "bad") if failures else None, hook["origin"],
         clip_cell(hook["target"]), clip_cell(hook["description"]) or None,
     )  # fmt: skip
+
+
+def list_verdict_cells(counts: GuardCounts | None) -> tuple[object, object, object]:
+    """Return how often a hook refused and asked, and when it last refused; of one that observes what it would have."""
+    if counts is None:
+        return 0, 0, None
+    verdicts, would, last = counts["verdicts"], counts["would"], counts["last_refusal"]
+    cells = [
+        (f"would {unreal}" if (unreal := sum(would.get(word, 0) for word in words)) else 0)
+        if would
+        else sum(verdicts.get(word, 0) for word in words)
+        for words in (("deny", "halt"), ("ask",))
+    ]
+    return cells[0], cells[1], look.format_moment(last["at"], is_brief=True) if last else None
+
+
+def format_verdicts(counts: GuardCounts | None) -> str | None:
+    """Return what a hook decided, or would have, as far as the record reaches."""
+    if counts is None:
+        return None
+    words = [f"{word} {count}" for word, count in sorted(counts["verdicts"].items())]
+    words += [f"would {word} {count}" for word, count in sorted(counts["would"].items())]
+    if counts["warnings"]:
+        words.append(f"warnings {counts['warnings']}")
+    return f"{', '.join(words) or 'nothing'}, in {counts['calls']} calls on record"
+
+
+def format_last_refusal(counts: GuardCounts | None) -> str | None:
+    if counts is None or (last := counts["last_refusal"]) is None:
+        return None
+    return f"{last['subject']}: {last['reason']} ({look.format_moment(last['at'])}, decision {last['decision_id']})"
 
 
 def clip_cell(text: str) -> str:
@@ -196,6 +245,7 @@ def show_hook(arguments: argparse.Namespace) -> int:
     """Print every hook with this id."""
     with connect_administrator(arguments) as link:
         result: ShownHooks = link.ask("hook", id=arguments.id, session=arguments.session)
+        add_counts(link, result["hooks"])
     if arguments.json:
         output.say_json(result)
         return Exit.OK
@@ -229,6 +279,8 @@ def list_hook_details(hook: ShownHook) -> Iterator[tuple[str, object]]:
     yield "priority", hook["priority"]
     yield "timeout", format_duration(hook["timeout"]) if hook["timeout"] is not None else "the event's default"
     yield "calls", format_calls(timings)
+    yield "decided", format_verdicts(hook.get("counts"))
+    yield "last refusal", format_last_refusal(hook.get("counts"))
     digests: dict[str, str] = hook["digests"] or {}
     for path, digest in digests.items():
         yield "file", f"{look.shorten_path(path)}, sha256 {digest}"
@@ -245,12 +297,10 @@ def format_calls(timings: HookTimings) -> str:
 
 
 def show_failure(failure: HookFailure, printed: str) -> None:
-    from datetime import UTC, datetime  # imported here, and below: the list of hooks needs neither
-
-    at = datetime.fromtimestamp(failure["at"], UTC)
     output.print_line()
     output.print_line(
-        look.paint_text(f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}", "bad"),
+        f"{failure['subject']}  ",
+        look.paint_text(f"{look.format_moment(failure['at'])} {failure['cause']}", "bad"),
         f", {failure['event']}, {failure['duration_ms']:.1f} ms, decision {failure['decision_id']}"
         + (f", session {failure['session']}" if failure["session"] else ""),
     )

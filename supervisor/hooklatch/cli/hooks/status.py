@@ -109,8 +109,10 @@ def format_hook_failure(failure: HookFailure) -> list[str]:
     if printed and failure["message"].startswith(printed[-1]):
         del printed[-1]  # a traceback ends with the message
     printed = [line for line in printed if line.strip(" ^~")]  # Python 3.11 marks the place in a line with ^ and ~
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure["at"]))
-    return [f"{at} {failure['message']}", *(f"  {line}" for line in printed[-LAST_LINES:])]
+    return [
+        f"{look.format_moment(failure['at'])} {failure['message']}",
+        *(f"  {line}" for line in printed[-LAST_LINES:]),
+    ]
 
 
 def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]) -> None:

@@ -7,14 +7,13 @@ footer    the keys, and the numbers of the rows that are shown
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
 from hooklatch.cli.live.feed import TopBoard, TopDisplay, TopRow
-from hooklatch.cli.terminal.look import StyledText, paint_text, shorten_path
+from hooklatch.cli.terminal.look import StyledText, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.output import escape_invisible
 from hooklatch.cli.terminal.tables import clip_cell_text, pad_text, wrap_text
 from hooklatch.core.text import format_count, format_duration
@@ -105,7 +104,7 @@ def draw_header(board: TopBoard, view: TopDisplay, width: int, height: int) -> I
         paint_text("hooklatch top", "title"), "  ",
         paint_text(health, HEALTH.get(status["health"], "bad")) if board.fault is None else paint_text("gone", "bad"),
         *(["  ", paint_text("HELD", "warning")] if view.is_paused else []),
-        time.strftime("  %H:%M:%S", time.localtime(board.report.at)),
+        f"  {format_moment(board.report.at, is_brief=True)}",
         f"  {format_number(board.fires_per_s)} fires/s  {format_count(len(board.rows), 'hook')}"
         f"  {format_count(status['sessions'], 'session')}  up {format_duration(status['uptime_s'])}",
     ]  # fmt: skip
@@ -261,10 +260,11 @@ def draw_hook_page(board: TopBoard, view: TopDisplay, width: int) -> list[Line]:
     if not detail["last_failures"]:
         return [*lines, [], ["no failure is known"]]
     for failure in detail["last_failures"]:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(failure["at"]))
+        at = format_moment(failure["at"], is_brief=True)
         session = f"  session {failure['session']}" if failure["session"] else ""
         head = f"{failure['event']}  {format_number(failure['duration_ms'])} ms{session}"
-        lines += [[], [f"{at}  ", paint_text(failure["cause"], "bad"), f"  {head}"]]
+        subject = clip_cell_text(failure["subject"], max(width - len(at) - len(failure["cause"]) - 4, 0))
+        lines += [[], [f"{at}  ", subject, "  ", paint_text(failure["cause"], "bad")], [f"  {head}"]]
         lines += [[f"  {line}"] for text in failure["message"].splitlines() for line in break_lines(text, width - 2)]
         for text in (failure["traceback"] or failure["stderr"]).splitlines():
             lines += [[f"    {line}"] for line in break_lines(text, width - 4)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Meaning = Literal["good", "bad", "warning", "quiet", "title"]
 
 __all__ = [
-    "VERDICTS", "StyledText", "Spinner", "colour_text", "has_colour", "paint_text", "shorten_path",
+    "VERDICTS", "StyledText", "Spinner", "colour_text", "format_moment", "has_colour", "paint_text", "shorten_path",
     "shorten_revision", "terminal_width",
 ]  # fmt: skip
 
@@ -138,3 +138,24 @@ def shorten_revision(revision: object) -> str:
     """Return the last digits of a revision at a terminal, which are enough to tell two apart."""
     text = str(revision)
     return f"…{text[-REVISION_DIGITS:]}" if is_terminal(sys.stdout) and len(text) > REVISION_DIGITS + 1 else text
+
+
+def format_moment(at: object, *, is_brief: bool = False) -> str:
+    """Return a moment, given in seconds since 1970 or as the record spells it: the only form in which people read one.
+
+    At a terminal that is local time with its zone, and with `is_brief` without the date, if that is today's.  Elsewhere
+    it is UTC, as in the record.  What is not a moment stays as it is.
+    """
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromtimestamp(at, UTC) if isinstance(at, int | float) else datetime.fromisoformat(str(at))
+        if moment.tzinfo is None or not is_terminal(sys.stdout):
+            return at if isinstance(at, str) else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        local = moment.astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(at)
+    if not is_brief:
+        return f"{local:%Y-%m-%d %H:%M:%S %Z}"
+    is_today = local.date() == datetime.now().astimezone().date()
+    return f"{local:%H:%M:%S %Z}" if is_today else f"{local:%m-%d %H:%M %Z}"

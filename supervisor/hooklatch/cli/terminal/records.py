@@ -16,6 +16,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.core.hooks.names import quote_name, read_full_name
 from hooklatch.core.light_json import is_list, quote_unicode, serialize_json
+from hooklatch.core.subject import read_subject, read_tool_name
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
 from hooklatch.paths import state_dir
@@ -23,14 +24,15 @@ from hooklatch.record.storage.reading import KINDS, MOMENTS, Filters, read_momen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from hooklatch.record.findings import ChainWitness
 
 __all__ = [
-    "SUGGESTION_RECORDS", "add_filters", "add_moments", "list_asked_names", "read_filters", "parse_record_time",
-    "record_folder", "make_unknown_name_error", "parse_witness", "LABELS", "format_record", "print_record",
+    "SUGGESTION_RECORDS", "add_filters", "clip_width", "add_moments", "list_asked_names", "read_filters",
+    "parse_record_time", "record_folder", "make_unknown_name_error", "parse_witness", "LABELS", "format_record",
+    "list_line_pieces", "print_record",
 ]  # fmt: skip
 
 WITNESS = r"([1-9]\d*):([0-9a-f]{16,64})"
@@ -39,18 +41,25 @@ SUGGESTION_RECORDS = 20_000  # newest records to search for a name similar to an
 FILTERS = (
     ("session", "ID", "only fires of this session"),
     ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
+    ("by", "HOOK", "only what this hook decided"),
     ("event", "NAME", "only this event"),
+    ("tool", "NAME", "only calls of this tool, by the agent's name for it"),
+    ("agent", "NAME", "only events of this agent's program, such as claude-code"),
+    ("text", "TEXT", "only records with this text in them, such as a part of the command, in capitals or not"),
 )
 CHOICES = (
     ("verdict", "V", "pass, allow, deny, ask, halt or claim"),
     ("cause", "C", "policy, or the failure: crash, timeout, ... (see docs/reference/hooks.md)"),
 )
-TIMED = ("decision_id", "since", "until")  # options that a command without a past does not have
+TIMED = ("decision_id", "project", "since", "until")  # options that a command without a past does not have
 NAMES = (
-    ("event", "event", Exit.USAGE),
-    ("hook", "hook", Exit.NO_INPUT),
-    ("session", "session", Exit.NO_INPUT),
-    ("decision_id", "decision", Exit.NO_INPUT),
+    ("event", "event", "event", Exit.USAGE),
+    ("hook", "hook", "hook", Exit.NO_INPUT),
+    ("by", "hook", "hook", Exit.NO_INPUT),  # one that was called, and has decided nothing, is known
+    ("tool", "tool", "tool", Exit.NO_INPUT),
+    ("agent", "agent", "agent", Exit.NO_INPUT),
+    ("session", "session", "session", Exit.NO_INPUT),
+    ("decision_id", "decision_id", "decision", Exit.NO_INPUT),
 )
 
 
@@ -81,6 +90,8 @@ def add_filters(parser: Parser) -> None:
     add_choices(parser, KINDS)
     text = "only this decision, with what each hook said"
     parser.add_argument("--decision", metavar="ID", dest="decision_id", help=text)
+    where = "only of agents in this folder, or below it"
+    parser.add_argument("--project", metavar="DIR", type=os.path.abspath, help=where)
     add_moments(parser)
     parser.add_argument(
         "-n", metavar="N", dest="number", type=parse_filter_count, default=SHOWN, help="the newest N (20); 0: all"
@@ -127,8 +138,8 @@ def record_folder(arguments: argparse.Namespace) -> str:
 
 def list_asked_names(filters: Filters) -> Iterator[AskedName]:
     """Yield the names that the filters give, which some record should have."""
-    for field, label, code in NAMES:
-        name: str | None = getattr(filters, field)
+    for option, field, label, code in NAMES:
+        name: str | None = getattr(filters, option)
         if name is not None:
             yield AskedName(field, label, code, name)
 
@@ -199,6 +210,14 @@ def parse_witness(text: str) -> ChainWitness:
 
 LABELS = 10  # characters of a label beside a value
 PLACE = ("seq", "at", "kind", "prev", "hash")
+DECISIONS = ("decision", "abandoned")
+USUAL = "pre_tool_use"  # the event that the line of a decision does not name
+VERDICT = 5  # columns of a verdict
+LEAST_TOLD = 16  # columns for who decided and why; with less what was judged has all
+FACTS = (
+    ("decision", "decision_id"), ("entry", "seq"), ("event", "event"), ("by", "hook"), ("layer", "layer"),
+    ("revision", "revision"), ("session", "session"), ("host", "host"), ("cwd", "cwd"), ("digest", "payload_digest"),
+)  # fmt: skip
 REVISIONS = ("revision", "previous")
 DIGEST = "[0-9a-f]{64}"
 SHORT = 12  # digits of a digest at a terminal, as in `status`
@@ -209,22 +228,80 @@ def print_record(record: dict[str, Any], *, is_json: bool, is_whole: bool, of: s
     if is_json:
         output.say_json(record)
         return
-    output.print_line(*paint_record_line(record, format_record(record, of=of)))
+    width = look.terminal_width(sys.stdout)
+    output.print_line(*list_line_pieces(record, None if is_whole else width, of=of))
     if is_whole:
         output.say_lines(*list_record_details(record), width=LABELS)
 
 
-def paint_record_line(record: dict[str, Any], line: str) -> list[str]:
-    """Return the line of a record in pieces, with its verdict painted by its meaning."""
-    verdict = record.get("verdict")
-    if not isinstance(verdict, str) or verdict not in look.VERDICTS:
-        return [line]
-    before, _, after = line.partition(f"  {verdict}")
-    return [f"{before}  ", look.paint_text(verdict, look.VERDICTS[verdict]), after]
+def list_line_pieces(record: Mapping[str, Any], width: int | None, *, of: str = "") -> list[str]:
+    """Return the pieces of the line of a record, or of an announced decision, that fit `width` columns.
+
+    That of a decision has what was judged right behind its verdict.  Without a `width` nothing is cut.
+    """
+    start = [look.paint_text(look.format_moment(record.get("at"), is_brief=True), "quiet"), f"  {of}"]
+    if record.get("kind") not in DECISIONS and not (record.get("kind") == "ask" and "event" in record):
+        return [*start, format_facts(record)]
+    word = str(record.get("verdict") or ("asks" if record["kind"] == "ask" else record["kind"]))
+    padded = f"{word:<{VERDICT}}"
+    start += [look.paint_text(padded, look.VERDICTS[word]) if word in look.VERDICTS else padded, "  "]
+    subject, told = read_subject(record), output.escape_invisible(format_decision_text(record))
+    if width is None:
+        return [*start, subject, "  " * bool(told), told, *list_extras(record, None)]
+    room = width - sum(map(len, start))
+    if measure_width(subject) + measure_width(told) + 2 * bool(told) > room:
+        share = max(room * 11 // 20, room - measure_width(told) - 2)  # what was judged has somewhat more than the rest
+        subject = clip_width(subject, share if room - share >= LEAST_TOLD else room)
+        told = clip_width(told, room - measure_width(subject) - 2) if room - share >= LEAST_TOLD else ""
+    room -= measure_width(subject) + measure_width(told) + 2 * bool(told)
+    return [*start, subject, "  " * bool(told), told, *list_extras(record, room)]
+
+
+def list_extras(record: Mapping[str, Any], room: int | None) -> Iterator[str]:
+    """Yield the facts at the end of the line of a decision: those that fit, or all."""
+    tool, duration = read_tool_name(record), record.get("duration_ms")
+    lasted = f"{duration:.1f} ms" if isinstance(duration, int | float) else None
+    for text in (tool, lasted, record.get("decision_id"), record.get("session") or record.get("host")):
+        if isinstance(text, str) and text:
+            shown = f"  {output.escape_invisible(text)}"
+            if room is not None and (room := room - measure_width(shown)) < 0:
+                return
+            yield look.paint_text(shown, "quiet")
+
+
+def format_decision_text(record: Mapping[str, Any]) -> str:
+    """Return who decided, and why; the event, where it is not the usual one."""
+    event, cause, reason = record.get("event"), record.get("cause"), record.get("reason")
+    hook = find_hook_name(record).removeprefix("global/")
+    known = (event if event != USUAL else "", f"by {hook}" if hook else "")
+    parts = [*filter(None, known), *([f"cause {cause}"] if cause not in (None, "policy", "abandoned") else [])]
+    return ", ".join(map(str, parts)) + (f": {reason}" if reason else "")
+
+
+def measure_width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # for terminals, as below
+
+    return cell_len(text)
+
+
+def clip_width(text: str, width: int) -> str:
+    """Return a text in at most `width` columns; of a longer one the beginning, with an ellipsis."""
+    if measure_width(text) <= width:
+        return text
+    if text.isascii():
+        return f"{text[: max(width - 1, 0)].rstrip()}…"
+    from hooklatch.cli.terminal.tables import clip_cell_text
+
+    return clip_cell_text(text, width)
 
 
 def list_record_details(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the details that a decision's line has no room for."""
+    """Yield the details that a decision's line has no room for, or that few people look for."""
+    for label, field in FACTS:
+        if record.get(field) is not None:
+            yield label, format_record_value(record[field])
     for outcome in record.get("outcomes", []):
         hook, duration = find_hook_name(outcome), outcome.get("duration_ms", 0.0)
         cause = outcome.get("cause")
@@ -236,19 +313,20 @@ def list_record_details(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "see", f"hooklatch hooks show {quote_name(hook)}"
     for warning in record.get("warnings", []):
         yield "warning", warning
-    for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut"), ("cwd", "cwd"), ("host", "host")):
+    for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut")):
         if record.get(field) is not None:
             yield label, format_record_value(record[field])
 
 
-def format_record(record: dict[str, Any], *, of: str = "") -> str:
-    """Format a record as one line for people; `of` names its host where there are several."""
-    start = f"{record.get('at')}  {of}{record.get('seq'):>8}  "
-    if record.get("kind") in ("decision", "abandoned"):
-        return start + format_decision_text(record)
+def format_record(record: Mapping[str, Any]) -> str:
+    """Return the whole line of a record as text."""
+    return "".join(list_line_pieces(record, None))
+
+
+def format_facts(record: Mapping[str, Any]) -> str:
     facts = ((key, format_fact(key, value)) for key, value in record.items() if key not in PLACE)
     fields = ", ".join(f"{key} {text}" for key, text in facts if text)
-    return f"{start}{record.get('kind')}" + (f": {fields}" if fields else "")
+    return f"{record.get('kind')}" + (f": {fields}" if fields else "")
 
 
 def format_fact(key: str, value: object) -> str:
@@ -258,9 +336,7 @@ def format_fact(key: str, value: object) -> str:
     if key in REVISIONS and isinstance(value, int):
         return look.shorten_revision(value)
     if key == "until" and isinstance(value, int | float):
-        from datetime import UTC, datetime
-
-        return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return look.format_moment(value)
     if is_list(value):
         return " ".join(
             quote_name(format_record_value(name)) if isinstance(name, str) else format_record_value(name)
@@ -271,22 +347,7 @@ def format_fact(key: str, value: object) -> str:
     return look.shorten_path(format_record_value(value))
 
 
-def format_decision_text(record: dict[str, Any]) -> str:
-    parts = [f"{record.get('verdict', 'abandoned'):<6}  {record.get('event')}"]
-    excerpt: dict[str, Any] = record.get("excerpt") or {}
-    if isinstance(excerpt.get("tool_name"), str):
-        parts[0] += f" {excerpt['tool_name']}"
-    if record.get("hook"):
-        parts.append(f"by {find_hook_name(record)}")
-    if record.get("cause") not in (None, "policy", "abandoned"):
-        parts.append(f"cause {record['cause']}")
-    if record.get("session"):
-        parts.append(f"session {record['session']}")
-    reason = record.get("reason")
-    return ", ".join(parts) + (f": {reason}" if reason else "")
-
-
-def find_hook_name(table: dict[str, Any]) -> str:
+def find_hook_name(table: Mapping[str, Any]) -> str:
     """Return the full name of the hook of a decision or an outcome; empty if it has none."""
     return read_full_name(
         *(text if isinstance(text := table.get(key), str) else None for key in ("layer", "hook", "name"))

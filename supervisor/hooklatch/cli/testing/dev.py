@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.look import VERDICTS, paint_text, shorten_path
+from hooklatch.cli.terminal.look import VERDICTS, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.testing.running import make_own_folder, run_async
 from hooklatch.client.protocol.decisions import Decision
@@ -129,7 +129,7 @@ class DevLoop:
                 output.print_error(str(error))  # the next save may repair it
             return
         if not self._arguments.json:
-            clock = time.strftime("%H:%M:%S")
+            clock = format_moment(time.time(), is_brief=True)
             output.print_line(
                 paint_text(
                     f"{clock} {name}: {format_count(len(hooks), 'hook')}, loaded in {load_seconds * 1000:.0f} ms",

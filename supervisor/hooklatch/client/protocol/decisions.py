@@ -51,6 +51,7 @@ class RefusedError(HooklatchError):
 class HookOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's full name, if its layer
     and its id are ambiguous. `unneeded` says that a hook before it, called at the same time, had already decided.
+    `warned` says that it added to the warnings.
     """
 
     layer: str = ""
@@ -71,6 +72,7 @@ class HookOutcome(msgspec.Struct, frozen=True, kw_only=True):
     last: bool = False
     name: str = ""
     unneeded: bool = False
+    warned: bool = False
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,11 +272,12 @@ def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) 
 
 
 class AnnouncedDecision(TypedDict):
-    """A decision, and facts of its fire; null for those that the fire does not have."""
+    """A decision, and facts of its fire; null for those that the fire does not have. `subject` is what was judged."""
 
     topic: Literal["decisions"]
     at: str
     session_id: str | None
     host: str | None
     tool: str | None
+    subject: str
     decision: Decision

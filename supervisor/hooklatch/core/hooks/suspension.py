@@ -82,7 +82,7 @@ def format_suspension_note(suspensions: Iterable[Suspension], hook: Hook) -> str
     """Return the warning that a hook was skipped, why, and until when."""
     suspension = find_suspension(suspensions, hook)
     assert suspension is not None
-    until = datetime.fromtimestamp(suspension.until, UTC).isoformat(timespec="seconds")
+    until = datetime.fromtimestamp(suspension.until, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return f"{hook.name} is suspended until {until} and was not asked: {suspension.reason}"
 
 

@@ -6,12 +6,13 @@ incomplete.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from hooklatch.core.hooks.names import LIKE_A_NAME, strip_scope
-from hooklatch.core.light_json import parse_own_object, quote_unicode
+from hooklatch.core.light_json import is_list, is_object, parse_own_object, quote_unicode
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
 from hooklatch.record.storage.lines import read_lines_backwards
@@ -35,6 +36,8 @@ KINDS = (
     *("skipped", "fleet", "ask", "operation", "payloads"),
 )
 MOMENTS = "2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"  # how they are written
+HEAD = re.compile(rb'\{"seq":(\d{1,18}),"prev":"[0-9a-f]{64}","at":"([^"\\]{1,40})"')  # how each line of ours begins
+CHAIN = ("at", "prev", "hash")  # what is not searched for a text
 EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
 
 
@@ -46,8 +49,9 @@ class Filters:
     """A query; a record must match everything that is given.  Times are texts as in `at`, compared as strings.
 
     `run` identifies one live session, while a `session` id may be reused.  `hook` is a full name (`global/x`,
-    `project:/srv/x`) or an id, which several hooks may share; it matches every hook that was called, not just the one
-    that decided.
+    `project:/srv/x`) or an id, which several hooks may share; it matches every hook that was called, `by` only the one
+    that decided.  `project` is a folder, and matches those below it too; `text` is anywhere in the record, in any case.
+    `before` and `after` are numbers of records.
     """
 
     def __init__(
@@ -56,6 +60,11 @@ class Filters:
         session: str | None = None,
         run: str | None = None,
         hook: str | None = None,
+        by: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        text: str | None = None,
         verdict: str | None = None,
         cause: str | None = None,
         event: str | None = None,
@@ -63,13 +72,17 @@ class Filters:
         decision_id: str | None = None,
         since: str | None = None,
         until: str | None = None,
+        before: int | None = None,
+        after: int | None = None,
     ) -> None:
-        self.session, self.run, self.hook = session, run, hook
+        self.session, self.run, self.hook, self.by = session, run, hook, by
+        self.tool, self.agent, self.project, self.text = tool, agent, project, text
         self.verdict, self.cause = verdict, cause
         self.event, self.kind, self.decision_id = event, kind, decision_id
         self.since, self.until = since, until
+        self.before, self.after = before, after
 
-    def but(self, **changes: str | None) -> Filters:
+    def but(self, **changes: Any) -> Filters:
         """Return the query with other values of these fields."""
         return Filters(**{**vars(self), **changes})
 
@@ -97,10 +110,26 @@ def list_needles(filters: Filters) -> list[bytes]:
     needles = [
         f'"{key}":{quote_unicode(value)}'.encode() for key in EXACT if (value := getattr(filters, key)) is not None
     ]
+    if filters.agent is not None:
+        needles.append(f'"host":{quote_unicode(filters.agent)}'.encode())
     if filters.hook is not None:
         hook_id = strip_scope(filters.hook) if LIKE_A_NAME.match(filters.hook) else filters.hook
         needles.append(f'"hook":{quote_unicode(hook_id)}'.encode())
     return needles
+
+
+def may_match(line: bytes, filters: Filters) -> bool:
+    """Return whether a line may be of a number and a time that the filters choose, before any JSON is parsed."""
+    head = HEAD.match(line)
+    if head is None:
+        return True
+    at = head[2].decode(errors="replace")
+    return not (
+        (filters.before is not None and int(head[1]) >= filters.before)
+        or (filters.after is not None and int(head[1]) <= filters.after)
+        or (filters.since is not None and at < filters.since)
+        or (filters.until is not None and at > filters.until)
+    )
 
 
 def matches_filters(record: dict[str, Any], filters: Filters) -> bool:
@@ -110,9 +139,39 @@ def matches_filters(record: dict[str, Any], filters: Filters) -> bool:
     at = str(record.get("at"))
     if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
         return False
+    seq = number if isinstance(number := record.get("seq"), int) else 0
+    if (filters.before is not None and seq >= filters.before) or (filters.after is not None and seq <= filters.after):
+        return False
+    if not matches_facts(record, filters) or (filters.by is not None and not is_outcome_of_hook(filters.by, record)):
+        return False
     return filters.hook is None or any(
         is_outcome_of_hook(filters.hook, outcome) for outcome in [record, *record.get("outcomes", [])]
     )
+
+
+def matches_facts(record: dict[str, Any], filters: Filters) -> bool:
+    """Return whether a record has the tool, the agent, the folder and the text that filters name."""
+    if filters.agent is not None and record.get("host") != filters.agent:
+        return False
+    if filters.project is not None:
+        folder, cwd = filters.project.rstrip("/"), record.get("cwd")
+        if not isinstance(cwd, str) or (cwd != filters.project and not f"{cwd}/".startswith(f"{folder}/")):
+            return False
+    if filters.tool is not None:
+        from hooklatch.core.subject import read_tool_name  # imported here: few look for a tool
+
+        if read_tool_name(record) != filters.tool:
+            return False
+    return filters.text is None or has_text(record, filters.text.casefold())
+
+
+def has_text(value: object, text: str) -> bool:
+    """Return whether a text, in small letters, is in one of the texts of a record."""
+    if isinstance(value, str):
+        return text in value.casefold()
+    if is_object(value):
+        return any(has_text(item, text) for key, item in value.items() if key not in CHAIN)
+    return is_list(value) and any(has_text(item, text) for item in value)
 
 
 def is_outcome_of_hook(hook: str, outcome: dict[str, Any]) -> bool:
@@ -164,9 +223,12 @@ def read_newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
 
 def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any]]:
     """Yield the matching records, without a limit."""
-    needles = list_needles(filters)
+    needles, text = list_needles(filters), filters.text or ""
+    letters = text.lower().encode() if text.isascii() and text.isprintable() and not set(text) & set('"\\') else b""
     for line in lines:
-        if not all(needle in line for needle in needles):
+        if not all(needle in line for needle in needles) or not may_match(line, filters):
+            continue
+        if letters and letters not in line.lower():
             continue
         record = parse_own_object(line)
         if record is not None and matches_filters(record, filters):
@@ -200,6 +262,12 @@ def list_field_values(folder: str, field: str, maximum: int) -> set[str]:
 
 def list_entry_values(record: dict[str, Any], field: str) -> Iterator[str]:
     """Yield the values of a field in a record and its outcomes (`hook`: with and without its layer)."""
+    if field in ("agent", "tool"):
+        from hooklatch.core.subject import read_tool_name  # imported here: few look for a tool
+
+        name = record.get("host") if field == "agent" else read_tool_name(record)
+        yield from [name] if isinstance(name, str) else []
+        return
     for outcome in (record, *record.get("outcomes", [])):
         if isinstance(name := outcome.get(field), str):
             yield name

@@ -27,10 +27,18 @@ from hooklatch.service.registry.places import find_real_path, look_up_directory
 from hooklatch.service.registry.registries import FleetHookError, Registries, find_named_hook
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.connection import Connection
-from hooklatch.threads import look_in_thread
+from hooklatch.threads import in_thread, look_in_thread
 
 if TYPE_CHECKING:
-    from hooklatch.core.answers import AskAnswer, AsksAnswer, ResumeAnswer, SuspendAnswer, TrustAnswer, UntrustAnswer
+    from hooklatch.core.answers import (
+        AskAnswer,
+        AsksAnswer,
+        CountsAnswer,
+        ResumeAnswer,
+        SuspendAnswer,
+        TrustAnswer,
+        UntrustAnswer,
+    )
     from hooklatch.core.status_answers import AcknowledgeAnswer
 
 __all__ = ["OperatorMethods"]
@@ -67,6 +75,10 @@ class AnswerParams(msgspec.Struct, frozen=True):
     payload_digest: Name | None = None
 
 
+class CountsParams(msgspec.Struct, frozen=True):
+    since: str | None = None
+
+
 class SuspendParams(ResumeParams, frozen=True, kw_only=True):
     seconds: float
 
@@ -94,7 +106,17 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
             "resume": ApiMethod(ResumeParams, self._resume),
             "asks": ApiMethod(msgspec.Raw, self._asks),
             "answer_ask": ApiMethod(AnswerParams, self._answer_ask),
+            "counts": ApiMethod(CountsParams, self._counts),
         }
+
+    async def _counts(self, connection: Connection, params: CountsParams) -> CountsAnswer:
+        from hooklatch.record.storage.counting import find_counter  # few daemons are asked
+
+        known = [hook.name for hook in self.registries.all_hooks() if hook.enabled]
+        try:
+            return await in_thread(find_counter(self.record.folder).count, params.since or "", known)
+        except OSError as error:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, f"the record cannot be read: {describe_error(error)}") from None
 
     async def _acknowledge(self, connection: Connection, params: AcknowledgeParams) -> AcknowledgeAnswer:
         reason = params.reason.strip()

@@ -186,8 +186,9 @@ class HookRunners:
 
     def _record_failure(self, hook: Hook, outcome: CallOutcome, fire: Fire) -> None:
         self._statistics.failures.note_failure(
-            hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.session_id
-        )
+            hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, subject=fire.subject,
+            session=fire.session_id,
+        )  # fmt: skip
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1
         if outcome.cause != "overload":  # a flood is counted, not logged call by call

@@ -155,6 +155,17 @@ class Fire(msgspec.Struct, eq=False):
         """Return the tool that its payload names, as far as it can be read; a long name is cut."""
         return find_tool_name(self.payload)
 
+    @property
+    def subject(self) -> str:
+        """Return what is judged, as far as the record shows it."""
+        from hooklatch.core.subject import read_subject  # imported here: only watchers and reports ask for it
+
+        facts = self.prepare_record()
+        excerpt = facts.excerpt and msgspec.json.decode(facts.excerpt)
+        return read_subject(
+            {"event": self.spec.name, "tool": self.tool, "excerpt": excerpt, "excerpt_cut": facts.excerpt_cut}
+        )
+
     def take_room(self, size: int) -> bool:
         """Take room for an answer of so many bytes until the fire ends; return whether there was any."""
         if self.room is None:

@@ -29,6 +29,8 @@ OWN = "session:"  # the beginning of the full names of hooks that the agent itse
 
 def make_ask(fire: Fire, machine: Machine, decision: FireDecision, seconds: float, redactor: Redactor) -> Ask:
     """Return the ask of a fire's hooks as a person sees it: redacted and bounded."""
+    from hooklatch.core.subject import read_subject  # imported here: few daemons hold asks
+
     payload, now = machine.payload, time.time()
     # Of the amended payload, which the person judges: the record holds the payload as it came.
     reasons = machine.questions()
@@ -36,10 +38,12 @@ def make_ask(fire: Fire, machine: Machine, decision: FireDecision, seconds: floa
     patch = msgspec.json.encode(decision.patch) if decision.patch else b""
     excerpt, excerpt_cut = excerpt_object(payload.data, SHOWN, redactor)
     changes, changes_cut = excerpt_object(patch, SHOWN, redactor) if patch else (None, None)
+    shown = {"event": decision.event, "excerpt": excerpt and msgspec.json.decode(excerpt), "excerpt_cut": excerpt_cut}
+    tool = find_tool_name(payload)
     return {
         "id": decision.decision_id, "at": format_timestamp(now), "expires_at": format_timestamp(now + seconds),
         "session_id": fire.session_id, "host": fire.envelope.host, "cwd": clip_reason(fire.envelope.cwd or "") or None,
-        "event": decision.event, "tool": find_tool_name(payload),
+        "event": decision.event, "tool": tool, "subject": read_subject({**shown, "tool": tool}),
         "hook": questions[0]["hook"], "reason": questions[0]["reason"], "questions": questions,
         "questions_omitted": len(reasons) - len(questions), "payload_digest": payload.digest(),
         "payload_bytes": len(payload.data), "excerpt": excerpt, "excerpt_cut": excerpt_cut, "patch": changes,

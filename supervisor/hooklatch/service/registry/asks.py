@@ -142,7 +142,7 @@ class AskBroker:
         return waiting.resolution
 
 
-RECORDED = ("event", "tool", "hook", "reason", "questions", "host", "payload_digest", "expires_at")
+RECORDED = ("event", "tool", "subject", "hook", "reason", "questions", "host", "payload_digest", "expires_at")
 
 
 def deny_ask(ask_id: str, cause: Cause, reason: str) -> AskResolution:

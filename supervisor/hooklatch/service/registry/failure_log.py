@@ -50,7 +50,7 @@ class Failures:
             history.streak = 0
 
     def note_failure(
-        self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None
+        self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, subject: str, session: str | None
     ) -> None:
         """Keep a failed call, and drop the oldest ones beyond the bounds."""
         key = (hook.name, hook.owner)
@@ -61,10 +61,11 @@ class Failures:
         if outcome.cause in UNCALLED:
             return
         failure: HookFailure = {
-            "at": time.time(), "decision_id": decision_id, "event": event, "session": session, "cause": outcome.cause,
-            "message": outcome.message[:MAX_TEXT], "traceback": outcome.traceback[:MAX_TEXT],
-            "stdout": outcome.stdout[-MAX_TEXT:], "stderr": outcome.stderr[-MAX_TEXT:],
-            "exit_code": outcome.exit_code, "duration_ms": round(outcome.duration_ms, 3),
+            "at": time.time(), "decision_id": decision_id, "event": event, "subject": subject, "session": session,
+            "cause": outcome.cause, "message": outcome.message[:MAX_TEXT],
+            "traceback": outcome.traceback[:MAX_TEXT], "stdout": outcome.stdout[-MAX_TEXT:],
+            "stderr": outcome.stderr[-MAX_TEXT:], "exit_code": outcome.exit_code,
+            "duration_ms": round(outcome.duration_ms, 3),
         }  # fmt: skip
         history.failures.append(failure)
         self._bytes += estimate_size(failure)

@@ -23,7 +23,7 @@ __all__ = ["Bus"]
 
 
 class AnnouncedFire(Protocol):
-    """The part of a fire that is announced with its decision. `tool` is read from the payload when it is asked for."""
+    """The part of a fire that is announced with its decision. `tool` and `subject` are read when they are asked for."""
 
     @property
     def session(self) -> AgentSession | None: ...
@@ -36,6 +36,9 @@ class AnnouncedFire(Protocol):
 
     @property
     def tool(self) -> str | None: ...
+
+    @property
+    def subject(self) -> str: ...
 
 
 class Bus:
@@ -93,7 +96,7 @@ class Bus:
             envelope = fire.envelope
             self._announce("decisions", audience, {
                 "at": format_timestamp(time.time()), "session_id": fire.session_id, "host": envelope.host,
-                "tool": fire.tool, "decision": decision,
+                "tool": fire.tool, "subject": fire.subject, "decision": decision,
             })  # fmt: skip
 
     def announce_operation(self, kind: str, fields: Mapping[str, object]) -> None:
