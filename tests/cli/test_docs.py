@@ -93,4 +93,4 @@ def test_an_example_runs(initialised: Daemon, name: str, line: str) -> None:
     done = place.shell(line, place.config.parent)
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert done.stdout or " > " in line  # then a file has it

@@ -27,6 +27,8 @@ PAGES = {
     "sessions": "/sessions",
     "revisions": "/revisions",
     "record": "/record",
+    "counts": "/counts?span=7d",
+    "decisions": "/record?verdict=deny",
     "suspensions": "/suspensions",
     "asks": "/asks",
     "confirm": "/do/suspend?hook=global/guards:no_force_push",
@@ -97,6 +99,10 @@ def test_an_ask_appears_and_is_answered(entered: tuple[Any, Visitor, list[str]],
     call.write_text(payload("Deploy", target="production"))
     fired = place.begin("fire", "pre_tool_use", "--payload", str(call))
 
+    page.wait_for_selector("#waiting:not([hidden])")
+    assert page.title() == "(1) Overview · hooklatch"
+    assert page.inner_text("#waiting").startswith("1")
+    assert "production" in page.inner_text("#asks .subject")
     page.click("#asks a.button")
     page.fill("#reason", "not on a Friday")
     check(page, "ask")
@@ -149,7 +155,7 @@ def test_everything_is_reached_by_keyboard(entered: tuple[Any, Visitor, list[str
     assert place.json("status")["suspended"] == []
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 1024), ("dark", 400)])
 def test_every_page_can_be_read_by_everybody(entered: tuple[Any, Visitor, list[str]], scheme: str, width: int) -> None:
     page, visitor, _ = entered
     page.set_viewport_size({"width": width, "height": 900})
@@ -158,9 +164,51 @@ def test_every_page_can_be_read_by_everybody(entered: tuple[Any, Visitor, list[s
     for name, path in PAGES.items():
         visit(page, visitor, path)
         if name == "overview":
-            for summary in page.query_selector_all("#decisions summary")[:2]:
+            for summary in page.query_selector_all("#decisions summary, .timeline summary")[:3]:
                 summary.click()
         check(page, f"{name}, {scheme}")
+    page.set_viewport_size({"width": 1200, "height": 900})
+
+
+def test_a_click_on_the_time_line_shows_the_decisions_of_that_time(entered: tuple[Any, Visitor, list[str]]) -> None:
+    page, visitor, complaints = entered
+    visit(page, visitor, "/")
+    canvas = page.wait_for_selector(".chart .u-over")
+
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 24.4 / 26, box["y"] + box["height"] / 2)
+    with page.expect_navigation():
+        page.mouse.down()
+        page.mouse.up()
+
+    assert "since=" in page.url
+    assert "until=" in page.url
+    assert page.query_selector_all("table.records tbody tr")
+    assert complaints == []
+
+
+def test_the_time_line_is_a_table_of_links_without_a_script(browser: Any, place: Place) -> None:
+    with dashboard(place) as visitor:
+        context = browser.new_context(java_script_enabled=False)
+        page = context.new_page()
+        page.goto(visitor.url)
+        page.goto(f"{visitor.origin}{visitor.base}/")
+        page.click(".timeline summary")
+        page.click(".timeline table a >> nth=0")
+
+        assert page.query_selector_all("table.records tbody tr")
+        context.close()
+
+
+def test_no_badge_breaks_on_a_wide_screen(entered: tuple[Any, Visitor, list[str]]) -> None:
+    page, visitor, _ = entered
+    page.set_viewport_size({"width": 1440, "height": 900})
+    visit(page, visitor, "/hooks")
+
+    heights = page.evaluate("[...document.querySelectorAll('.state')].map((one) => one.getClientRects().length)")
+
+    assert heights
+    assert set(heights) == {1}
     page.set_viewport_size({"width": 1200, "height": 900})
 
 

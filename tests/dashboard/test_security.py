@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 PAGES = (
     "/", "/hooks", "/hook?name=global/guards:no_force_push", "/sessions", "/revisions", "/record", "/suspensions",
-    "/asks", "/do/reload", "/static/style.css", "/static/live.js",
+    "/asks", "/counts", "/report", "/do/reload", "/static/style.css", "/static/live.js", "/static/charts.js",
 )  # fmt: skip
 FORMS = ("/do/reload", "/do/suspend", "/ask", "/verify")
 
@@ -83,6 +83,10 @@ def test_every_answer_is_kept_nowhere_and_runs_nothing_from_elsewhere(visitor: V
     assert "frame-ancestors 'none'" in policy
     assert page.headers["x-content-type-options"] == "nosniff"
     assert "server" not in page.headers
+    if path == "/report":  # a file with its own style, which no browser shows as a page of the dashboard
+        assert page.headers["content-disposition"].startswith("attachment;")
+        assert visitor.base not in page.text
+        return
     for tag, attributes in Tags(page.text).found if path.startswith(("/static",)) is False else ():
         assert tag != "style", path
         assert tag != "script" or attributes["src"]

@@ -14,26 +14,30 @@ import trio
 
 from hooklatch.client.trio_admin import AdminConnector, TrioAdminConnection, convert_answer
 from hooklatch.core.answers import AsksAnswer, HooksAnswer
-from hooklatch.core.status_answers import HookTimings
 from hooklatch.dashboard.actions import Actions
 from hooklatch.dashboard.decisions import build_announced_row, build_record_row
 from hooklatch.dashboard.doors import Keys
-from hooklatch.dashboard.feed import LENGTH, AnnouncementBuffer, QueryResult, Samples
+from hooklatch.dashboard.feed import AnnouncementBuffer
 from hooklatch.dashboard.rendering import (
     MAX_TEXT,
     build_environment,
-    draw_columns,
-    draw_range_bar,
+    draw_bar,
     format_moment,
     format_page_json,
     isolate_text_direction,
     make_visible,
 )
-from hooklatch.dashboard.revisions import Revision, RevisionDiff, compare_revisions, list_field_changes, list_revisions
+from hooklatch.dashboard.revisions import (
+    Revision,
+    RevisionDiff,
+    compare_revisions,
+    list_field_changes,
+    list_revisions,
+    list_text_changes,
+)
 from hooklatch.dashboard.site import DashboardSite
 from hooklatch.dashboard.sources import read_source
 from hooklatch.errors import DaemonUnreachableError, UnreadableAnswerError
-from hooklatch.service.registry.statistics import UNTIMED
 from support.asked import ask
 from support.tables import table
 
@@ -158,7 +162,8 @@ def test_a_decision_that_is_not_in_the_record_says_so_and_shows_no_payload() -> 
 
 
 def revision(number: int, previous: int, **changes: list[str]) -> Revision:
-    return Revision(number, previous, "", "", *(changes.get(key, []) for key in ("added", "removed", "changed")))
+    added, removed, names = (changes.get(key, []) for key in ("added", "removed", "changed"))
+    return Revision(number, previous, "", "", added, removed, names)
 
 
 HISTORY = [
@@ -194,6 +199,22 @@ def test_what_comes_back_has_changed() -> None:
     assert compare_revisions(back, 1, 3) == RevisionDiff(changed=["a"])
 
 
+def source(place: str, digest: str, text: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {"location": place, "sha256": digest, "build": 1}
+    return {**made, "text": text} if text else made
+
+
+def test_a_text_that_changed_between_revisions_is_a_difference() -> None:
+    before = [source("/a.py", "1", "x\ny"), source("/b.py", "1", "same"), source("/long.py", "1")]
+    after = [*before, source("/a.py", "2", "x\nz"), source("/long.py", "2"), source("/new.py", "1", "n")]
+    configuration = {"location": "/hooks.toml", "sha256": "3"}
+
+    found = list_text_changes([*before, configuration], [*after, {**configuration, "sha256": "4"}])
+
+    assert lines(found) == [("/a.py", [" x", "-y", "+z"]), ("/long.py", []), ("/new.py", ["+n"])]
+    assert "does not have both texts" in found[1].note
+
+
 def test_records_of_other_kinds_or_shapes_are_no_revisions() -> None:
     good = {"kind": "registry", "revision": 2, "previous": 1, "at": "", "digest": "d"}
     good |= {"added": ["a"], "removed": [], "changed": []}
@@ -201,40 +222,28 @@ def test_records_of_other_kinds_or_shapes_are_no_revisions() -> None:
     assert [one.number for one in list_revisions([good, {"kind": "registry"}, {**good, "kind": "source"}])] == [2]
 
 
-def timed(**more: Any) -> HookTimings:
-    timings: Any = {**UNTIMED, **more}
-    return timings
+def test_a_bar_holds_numbers_and_classes_alone() -> None:
+    bar = str(draw_bar((3, "passed"), (1, "refused"), begin=2, whole=10))
+
+    assert bar.count("<rect") == 2
+    assert 'class="passed" x="32.0" width="48.0"' in bar
+    assert "style" not in bar
+    assert '"&lt;' in str(draw_bar((1, "<i>"), whole=1))
+    assert [str(draw_bar((1, "passed"), whole=whole)) for whole in (0, float("nan"), float("inf"))] == [""] * 3
 
 
-def test_a_chart_holds_numbers_alone() -> None:
-    bar = str(draw_range_bar(timed(count=4, min_ms=0.01, p50_ms=5.0, p99_ms=70.0, max_ms=1e9)))
-    tall = str(draw_columns([(0, 0), (4, 1), (2, 9)]))
-
-    assert "nan" not in bar + tall
-    assert bar.count("<rect") == 1
-    assert tall.count('class="failed"') == 2
-    assert "style" not in bar + tall
-    assert (str(draw_range_bar(UNTIMED)), str(draw_columns([(0, 0)]))) == ("", "")
-
-
-def hooks(**counts: tuple[int, int]) -> QueryResult[HooksAnswer]:
-    found: list[Any] = [
-        {"name": name, "timings": timed(count=calls, failures={"crash": failed})}
-        for name, (calls, failed) in counts.items()
-    ]
-    return QueryResult({"revision": 1, "digest": "", "hooks": found})
-
-
-def test_intervals_are_differences_of_counts() -> None:
-    samples = Samples()
-    for step, counts in enumerate([(10, 1), (14, 2), (14, 2), (3, 0), (5, 0)]):
-        samples.take(1000 + step * LENGTH, hooks(a=counts))
-    samples.take(1000 + 4 * LENGTH + 1, hooks(a=(99, 9)))  # within an interval
-    samples.take(9000, hooks(a=(200, 0)))  # nobody looked for long
-    samples.take(9010, QueryResult(fault="no daemon"))
-
-    assert samples.of("a") == [(4, 1), (0, 0), (2, 0)]
-    assert samples.of("b") == []
+@table(
+    ("path", "shown"),
+    [
+        ("/home/ann/x.py:4", "~/x.py:4"),
+        ("/home/ann", "~"),
+        ("/home/anna/x", "/home/anna/x"),
+        ("/srv/home/ann/x", "/srv/home/ann/x"),
+        (None, ""),
+    ],
+)
+def test_a_home_is_shown_as_a_tilde(path: str | None, shown: str) -> None:
+    assert build_environment("/base", "/home/ann/").from_string("{{ one | tilde }}").render(one=path) == shown
 
 
 async def test_of_many_decisions_the_newest_are_shown_and_the_others_counted() -> None:

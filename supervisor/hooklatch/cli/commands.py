@@ -57,6 +57,7 @@ COMMANDS = {
         ("log", "daemon.log", "show the decision record, or verify that nobody changed it"),
         ("why", "daemon.why", "say what a cause of a decision means, and what to do"),
         ("stats", "daemon.stats", "count what each guard decided, and what was refused to whom"),
+        ("report", "daemon.report", "write what was decided as one HTML file; needs hooklatch[dashboard]"),
         ("dashboard", "daemon.dashboard", "show it all as pages in a browser; needs hooklatch[dashboard]"),
     ),
     "write and try": (

@@ -55,6 +55,7 @@ class Machine:
     value: msgspec.Raw | None = None
     is_settled = False
     pending_calls: tuple[Call, ...] = ()  # in firing order
+    began_ms: float = 0  # when the pending calls were made, from the fire's begin
     taken = 0  # the number of pending calls whose outcome was taken
     early: dict[int, CallOutcome] | None = None  # by index: outcomes that wait for those before them
 
@@ -135,6 +136,7 @@ class Machine:
         for duration, hook in zip(durations_ms, call.following, strict=False):
             self.pending_calls = ()
             self.take(call, CallOutcome(cause="policy", duration_ms=duration))
+            self.began_ms = round(self.began_ms + duration, 3)
             (call,) = self.next_calls()
             assert call.hook is hook, "a hook without an opinion changed which hook comes next"
         return call
@@ -157,8 +159,9 @@ class Machine:
         silence = call.hook.silence
         return replace(
             outcome, layer=silence.layer, hook=silence.hook, outcome="answered" if is_awaited else "unawaited",
-            reinvoked=call.reinvoked, observed=silence.observed, command=silence.command, name=silence.name,
-            unneeded=self.is_settled, answer=b"", traceback="", is_lost=False, is_orphaned=False, earlier_ms=(),
+            began_ms=self.began_ms, reinvoked=call.reinvoked, observed=silence.observed, command=silence.command,
+            name=silence.name, unneeded=self.is_settled, answer=b"", traceback="", is_lost=False, is_orphaned=False,
+            earlier_ms=(),
         )  # fmt: skip
 
     def _list_unawaited(self) -> None:

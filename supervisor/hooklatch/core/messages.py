@@ -58,9 +58,9 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     decision that did not wait for it lists it as "unawaited".
 
     `last` says that the answer ended the chain.  `message` is then its reason.  `name` is the hook's full name, if its
-    layer and id are ambiguous.  `command` is a shell hook's.  `unneeded` says that an earlier hook in the firing order,
-    called at the same time, had already ended the chain, so this outcome has no part in the decision.  `warned` says
-    that the hook added to the warnings.
+    layer and id are ambiguous.  `command` is a shell hook's.  `began_ms` is when it was called, from the fire's begin.
+    `unneeded` says that an earlier hook in the firing order, called at the same time, had already ended the chain, so
+    this outcome has no part in the decision.  `warned` says that the hook added to the warnings.
 
     The last five fields are for the daemon alone, and are removed when the answer is read: the answer, a crash's
     `traceback`, `is_lost` (the worker died, or must), `is_orphaned` (but not because of the hook) and `earlier_ms`.
@@ -80,6 +80,7 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     exit_code: int | None = None
     truncated: bool = False
     duration_ms: float = 0.0
+    began_ms: float = 0
     reinvoked: bool = False
     observed: bool = False
     command: str = ""

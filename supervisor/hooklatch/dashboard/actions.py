@@ -136,7 +136,8 @@ class Actions:
         target = read_action_target(request.query_params)
         if action is None or not is_fit(action, target):
             return self._site.wrong(404, "there is no such action, or it does not say for which hook")
-        return self._form(request.path_params["name"], action, target, {})
+        given = {"for": length} if (length := request.query_params.get("for")) else {}
+        return self._form(request.path_params["name"], action, target, given)
 
     async def act(self, request: Request) -> Response:
         """Perform the action of a form, and go to its page, or show the form again with the fault."""

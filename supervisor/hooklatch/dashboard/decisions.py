@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.subject import read_subject
 from hooklatch.dashboard.rendering import format_page_json
 from hooklatch.dashboard.revisions import FieldChange, list_field_changes
 
@@ -31,6 +32,7 @@ class OutcomeRow(msgspec.Struct, frozen=True):
     message: str
     duration_ms: float | None
     notes: list[str]
+    began_ms: float = 0
 
     @property
     def is_failure(self) -> bool:
@@ -52,6 +54,7 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str = ""
     event: str = ""
     tool: str = ""
+    subject: str = ""
     session: str = ""
     host: str = ""
     cwd: str = ""
@@ -75,6 +78,13 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
     def is_failure(self) -> bool:
         """Return whether a failure decided, and not a policy."""
         return self.cause not in ("", "policy")
+
+    @property
+    def length_ms(self) -> float:
+        """Return the length of a waterfall of its calls."""
+        return max(
+            [self.duration_ms or 0, *(outcome.began_ms + (outcome.duration_ms or 0) for outcome in self.outcomes)]
+        )
 
 
 def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow:
@@ -101,6 +111,7 @@ def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow
         verdict=read_text_field(record, "verdict") or kind,
         event=read_text_field(record, "event"),
         tool=read_text_field(read_mapping(excerpt), "tool_name"),
+        subject=read_subject(record),
         session=read_text_field(record, "session"),
         host=read_text_field(record, "host"),
         cwd=read_text_field(record, "cwd"),
@@ -121,10 +132,11 @@ def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow
 def build_announced_row(params: Mapping[str, Any], *, fault: str) -> RecordRow:
     """Return the row of a decision that was announced and is not in the record. It has no payload."""
     decision = read_mapping(params.get("decision"))
+    tool = params.get("tool")
     record = {
         **{key: value for key, value in decision.items() if key not in ("patch", "value", "append", "inject")},
-        "kind": "decision", "at": params.get("at"), "session": params.get("session_id"),
-        "host": params.get("host"), "excerpt": {"tool_name": params["tool"]} if params.get("tool") else None,
+        "kind": "decision", "at": params.get("at"), "session": params.get("session_id"), "host": params.get("host"),
+        "subject": params.get("subject"), "excerpt": {"tool_name": tool} if tool else None,
     }  # fmt: skip
     return msgspec.structs.replace(build_record_row(record, fault=fault), payload="")
 
@@ -140,6 +152,7 @@ def build_outcome_row(table: Mapping[str, Any]) -> OutcomeRow:
         read_text_field(table, "message"),
         read_number_field(table, "duration_ms"),
         notes,
+        max(read_number_field(table, "began_ms") or 0, 0),
     )
 
 

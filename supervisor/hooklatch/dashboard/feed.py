@@ -22,13 +22,13 @@ import msgspec
 import trio
 
 from hooklatch.client.trio_admin import TIMEOUT, AdminConnector, TrioAdminConnection
-from hooklatch.core.answers import Ask, AsksAnswer, HooksAnswer
+from hooklatch.core.answers import Ask, AsksAnswer
 from hooklatch.core.status_answers import LogAnswer, StatusAnswer
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError
 
 __all__ = [
-    "QueryResult", "DaemonQueries", "open_asker", "LENGTH", "Samples", "DecisionBatch", "DashboardFeed", "Happening",
-    "StatusSample", "TooManyError", "fetch_status_sample",
+    "QueryResult", "DaemonQueries", "open_asker", "DecisionBatch", "DashboardFeed", "Happening", "StatusSample",
+    "TooManyError", "fetch_status_sample",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -73,47 +73,6 @@ async def open_asker(daemon: AdminConnector) -> AsyncGenerator[DaemonQueries]:
         return
     async with link:
         yield DaemonQueries(link)
-
-
-LENGTH = 5.0  # seconds of an interval
-MAX_INTERVALS = 60  # intervals
-MAX_HOOKS = 2000  # hooks
-
-
-class Samples:
-    """The last intervals of each hook, oldest first, as (calls, failed of them)."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, tuple[int, int]] = {}
-        self._intervals: dict[str, deque[tuple[int, int]]] = {}
-        self._next = 0.0
-
-    def is_due(self, at: float) -> bool:
-        """Return whether the interval has ended at a moment (Unix time)."""
-        return at >= self._next
-
-    def take(self, at: float, answer: QueryResult[HooksAnswer]) -> None:
-        """Take the counts of a moment (Unix time), unless an interval has not ended."""
-        if answer.value is None or not self.is_due(at):
-            return
-        is_late = at > self._next + 2 * LENGTH  # no page was open: these calls belong to no single interval
-        self._next = at + LENGTH
-        counts = {
-            hook["name"]: (hook["timings"]["count"], sum(hook["timings"]["failures"].values()))
-            for hook in answer.value["hooks"][:MAX_HOOKS]
-        }
-        for name, (calls, failed) in counts.items():
-            before = self._counts.get(name)
-            intervals = self._intervals.setdefault(name, deque(maxlen=MAX_INTERVALS))
-            if before is None or is_late or calls < before[0]:  # a daemon that was restarted counts from 0
-                continue
-            intervals.append((calls - before[0], max(failed - before[1], 0)))
-        self._counts = counts
-        self._intervals = {name: intervals for name, intervals in self._intervals.items() if name in counts}
-
-    def of(self, hook: str) -> list[tuple[int, int]]:
-        """Return the last intervals of a hook, oldest first."""
-        return list(self._intervals.get(hook, ()))
 
 
 PULSE = 3.0  # seconds between two samples of the daemon's status
@@ -161,9 +120,8 @@ async def fetch_status_sample(asker: DaemonQueries) -> StatusSample:
 class DashboardFeed:
     """The feed, which sends happenings to its listeners while `run` runs."""
 
-    def __init__(self, daemon: AdminConnector, samples: Samples) -> None:
+    def __init__(self, daemon: AdminConnector) -> None:
         self._daemon = daemon
-        self._samples = samples
         self._listeners: set[trio.MemorySendChannel[Happening]] = set()
         self._arrived = trio.Event()
         self._watching: AnnouncementBuffer | None = None
@@ -232,8 +190,6 @@ class DashboardFeed:
             watch.changed = trio.Event()
             async with open_asker(self._daemon) as asker:
                 sample = await fetch_status_sample(asker)
-                if self._samples.is_due(sample.at):
-                    self._samples.take(sample.at, await asker.ask("hooks", HooksAnswer))
             self._send_to_all(sample)
             if sample.status.value is None:
                 raise DaemonUnreachableError(sample.status.fault)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -17,11 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hooklatch.core.answers import HooksAnswer, SessionsAnswer, ShownHooks
+from hooklatch.core.hooks.registry import HookState
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.status_answers import LogAnswer, StatusAnswer
+from hooklatch.dashboard.counts import WEEK, Summary, Tally
 from hooklatch.dashboard.decisions import RecordRow, build_announced_row, build_record_row
 from hooklatch.dashboard.feed import (
-    LENGTH,
     DaemonQueries,
     DecisionBatch,
     Happening,
@@ -30,9 +31,18 @@ from hooklatch.dashboard.feed import (
     TooManyError,
     fetch_status_sample,
 )
-from hooklatch.dashboard.revisions import compare_revisions, list_revisions
+from hooklatch.dashboard.listing import ORDERS, cut_page, group_files, list_rows
+from hooklatch.dashboard.report import render_report
+from hooklatch.dashboard.revisions import (
+    FieldChange,
+    Revision,
+    compare_revisions,
+    list_revisions,
+    list_text_changes,
+)
 from hooklatch.dashboard.site import DashboardSite
 from hooklatch.dashboard.sources import SourceFile, read_sources
+from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.reading import KINDS, read_moment
 from hooklatch.threads import in_thread
 
@@ -82,6 +92,7 @@ class LiveStream:
             case StatusSample():
                 yield "status", self._site.fragment("_status.html", pulse=happening)
                 yield "asks", self._site.fragment("_asks.html", pulse=happening)
+                yield "waiting", str(len(happening.asks.value)) if happening.asks.value is not None else ""
             case DecisionBatch(decisions=decisions, omitted=omitted):
                 entries = [
                     build_record_row(record) if record is not None else build_announced_row(params, fault=UNRECORDED)
@@ -99,7 +110,13 @@ def encode_sse_event(name: str, data: str) -> bytes:
 LATEST = 30  # decisions that the overview begins with
 ROWS = 50  # records on a page
 REVISIONS = 200
-FILTERS = ("session", "hook", "event", "verdict", "cause", "kind", "since", "until")
+SOURCES = 1000  # versions of sources that are looked through for a text
+FILTERS = (
+    "text", "tool", "by", "hook", "agent", "project", "session", "event", "verdict", "cause", "kind", "since", "until",
+    "before", "after", "oldest",
+)  # fmt: skip
+SPANS = {"24h": timedelta(hours=24), "7d": WEEK}
+GROUPS = 30  # refusals of the overview and of Counts
 ENTERED = '<!doctype html><html lang="en"><meta charset="utf-8"><title>hooklatch</title>'
 
 
@@ -125,34 +142,92 @@ class PageHandlers:
         return Response(page, headers={"set-cookie": self._site.keys.cookie}, media_type="text/html")
 
     async def overview(self, request: Request) -> Response:
-        """Show the daemon's status, the open asks, and the last decisions."""
+        """Show the daemon's status, the open asks, what was decided, and the last decisions."""
         async with self._site.asking() as asker:
             pulse = await fetch_status_sample(asker)
             log = await asker.ask("log", LogAnswer, kind="decision", limit=LATEST)
         self._note_head(pulse.status)
-        return self._site.page("overview.html", title="Overview", pulse=pulse, log=log, entries=list_record_rows(log))
+        counts = await self._count(pulse.status)
+        span = read_span(request)
+        yesterday = format_timestamp((datetime.now(UTC) - SPANS["24h"]).timestamp())
+        return self._site.page(
+            "overview.html", title="Overview", pulse=pulse, log=log, entries=list_record_rows(log), counts=counts,
+            span=span, spans=SPANS, summary=await summarize(counts, SPANS[span]),
+            week=await summarize(counts, WEEK), yesterday=yesterday,
+        )  # fmt: skip
+
+    async def counts(self, request: Request) -> Response:
+        """Show what was decided: by guard, verdict and agent, what was never called, and equal refusals as one."""
+        counts, summary = await self._summarize_with_hooks(read_span(request))
+        return self._site.page(
+            "counts.html", title="Counts", place="counts", counts=counts, span=read_span(request), spans=SPANS,
+            summary=summary, groups=GROUPS,
+        )  # fmt: skip
+
+    async def report(self, request: Request) -> Response:
+        """Return the report as a file."""
+        counts, summary = await self._summarize_with_hooks(read_span(request))
+        if summary is None:
+            return self._site.wrong(503, counts.fault, place="counts")
+        now = datetime.now(UTC)
+        page = await in_thread(render_report, summary, now, self._site.home)
+        headers = {"content-disposition": f'attachment; filename="hooklatch-{now:%Y-%m-%d}.html"'}
+        return Response(page, headers=headers, media_type="text/html")
+
+    async def _summarize_with_hooks(self, span: str) -> tuple[QueryResult[Tally], Summary | None]:
+        """Return the summary of a time, with the hooks that were never called."""
+        async with self._site.asking() as asker:
+            status = await asker.ask("status", StatusAnswer)
+            hooks = await asker.ask("hooks", HooksAnswer)
+        counts = await self._count(status)
+        known = [hook["name"] for hook in hooks.value["hooks"]] if hooks.value is not None else None
+        return counts, await summarize(counts, SPANS[span], known)
+
+    async def _count(self, status: QueryResult[StatusAnswer]) -> QueryResult[Tally]:
+        if status.value is None:
+            return QueryResult(fault=status.fault)
+        return await self._site.counts.look(status.value["record"]["folder"])
 
     async def hooks(self, request: Request) -> Response:
-        """List the hooks in firing order: the shared ones, or those of one session's snapshot."""
+        """List the hooks, or where they are many their files: the shared ones, or those of one session's snapshot."""
         session = request.query_params.get("session") or None
+        given = {key: value for key in ("q", "file", "state", "sort") if (value := request.query_params.get(key, ""))}
         async with self._site.asking() as asker:
             hooks = await asker.ask("hooks", HooksAnswer, session=session)
-        return self._site.page("hooks.html", title="Hooks", place="hooks", hooks=hooks, session=session)
+            status = await asker.ask("status", StatusAnswer)
+        counts = await self._count(status)
+        summary = await summarize(counts, WEEK)
+        rows = list_rows(
+            hooks.value["hooks"] if hooks.value is not None else (),
+            summary.guards if summary is not None else {},
+            given,
+        )
+        number = parse_page_number(request.query_params.get("page"))
+        files = group_files(rows, given)
+        return self._site.page(
+            "hooks.html", title="Hooks", place="hooks", hooks=hooks, session=session, given=given, orders=ORDERS,
+            states=get_args(HookState), counts=counts, files=cut_page(files, number) if files else None,
+            part=cut_page(rows, number),
+        )  # fmt: skip
 
     async def hook(self, request: Request) -> Response:
-        """Show one hook: its state, its timings, its last failures and its source."""
+        """Show one hook: its state, its timings, what it decided in the last days, its failures and its source."""
         name = request.query_params.get("name", "")
         async with self._site.asking() as asker:
             answer = await asker.ask("hook", ShownHooks, id=name)
+            status = await asker.ask("status", StatusAnswer)
             log = await asker.ask("log", LogAnswer, hook=name, limit=10)
         files: dict[str, list[SourceFile]] = {}
         for hook in answer.value["hooks"] if answer.value is not None else ():
             reading = partial(read_sources, hook["digests"] or {}, hook["origin"])
             files[hook["name"]] = await in_thread(reading)
+        counts = await self._count(status)
+        tally, summary = counts.value, await summarize(counts, WEEK)
+        traces = {each: tally.trace(each, WEEK, datetime.now(UTC)) for each in files} if tally is not None else {}
         return self._site.page(
             "hook.html", title=f"Hook {name}", place="hooks", status=404 if answer.fault else 200, name=name,
-            answer=answer, files=files, log=log, entries=list_record_rows(log), samples=self._site.samples,
-            interval=LENGTH,
+            answer=answer, files=files, log=log, entries=list_record_rows(log), counts=counts, summary=summary,
+            traces=traces,
         )  # fmt: skip
 
     async def sessions(self, request: Request) -> Response:
@@ -165,12 +240,13 @@ class PageHandlers:
         """List the revisions of the hooks, or the difference of two of them."""
         async with self._site.asking() as asker:
             log = await asker.ask("log", LogAnswer, kind="registry", limit=REVISIONS)
-        known = list_revisions(log.value["records"]) if log.value is not None else []
-        first, last = (parse_page_number(request.query_params.get(key)) for key in ("from", "to"))
+            known = list_revisions(log.value["records"]) if log.value is not None else []
+            first, last = (parse_page_number(request.query_params.get(key)) for key in ("from", "to"))
+            texts = await request_text_changes(asker, known, first, last)
         compared = compare_revisions(known, first, last) if first is not None and last is not None else None
         return self._site.page(
             "revisions.html", title="Revisions", place="revisions", log=log, revisions=known, first=first, last=last,
-            compared=compared,
+            compared=compared, texts=texts,
         )  # fmt: skip
 
     async def record(self, request: Request) -> Response:
@@ -180,12 +256,12 @@ class PageHandlers:
             log = await request_log(asker, given)
             status = await asker.ask("status", StatusAnswer)
         self._note_head(status)
-        entries = list_record_rows(log)
-        older = (
-            {**given, "until": str(entries[-1].at)} if log.value is not None and log.value["more"] and entries else {}
-        )
+        is_upwards = "oldest" in given
+        entries = list_record_rows(log)[:: -1 if is_upwards else 1]
+        has_more = log.value is not None and log.value["more"] and bool(entries) and entries[-1].seq is not None
+        more = {**given, "after" if is_upwards else "before": entries[-1].seq} if has_more else {}
         return self._site.page(
-            "record.html", title="Record", place="record", log=log, entries=entries, given=given, older=older,
+            "record.html", title="Record", place="record", log=log, entries=entries, given=given, more=more,
             status_answer=status, checks=self._site.checks, kinds=KINDS, verdicts=get_args(DecisionVerdict),
             causes=get_args(Cause),
         )  # fmt: skip
@@ -225,6 +301,8 @@ class PageHandlers:
 async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryResult[LogAnswer]:
     """Request the records that filters choose. A moment may also be given as a time ago."""
     chosen: dict[str, Any] = dict(given)
+    chosen |= {key: parse_page_number(given[key]) for key in ("before", "after") if key in given}
+    chosen["oldest"] = "oldest" in given
     for key in ("since", "until"):
         if key in chosen:
             try:
@@ -234,10 +312,40 @@ async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryRe
     return await asker.ask("log", LogAnswer, limit=ROWS, **chosen)
 
 
+async def request_text_changes(
+    asker: DaemonQueries, known: Sequence[Revision], first: int | None, last: int | None
+) -> QueryResult[list[FieldChange]]:
+    """Return the difference of the sources at two revisions, as far as the record has their texts."""
+    places = {revision.number: revision.seq for revision in known}
+    if first is None or last is None or first == last:
+        return QueryResult([])
+    sides: list[Sequence[Mapping[str, Any]]] = []
+    for number in (first, last):
+        if number not in places:
+            return QueryResult(fault=f"the record of revision {number} is not on this page")
+        log = await asker.ask("log", LogAnswer, kind="source", before=places[number], limit=SOURCES)
+        if log.value is None:
+            return QueryResult(fault=log.fault)
+        sides.append(log.value["records"])
+    return QueryResult(list_text_changes(*sides))
+
+
 def list_record_rows(log: QueryResult[LogAnswer]) -> list[RecordRow]:
     """Return the records of a response, newest first, or none if there is no response."""
     records: Sequence[Mapping[str, Any]] = log.value["records"] if log.value is not None else ()
     return [build_record_row(record) for record in reversed(records)]
+
+
+def read_span(request: Request) -> str:
+    """Return the span of time that a page is asked for: one of SPANS."""
+    span = request.query_params.get("span", "")
+    return span if span in SPANS else next(iter(SPANS))
+
+
+async def summarize(counts: QueryResult[Tally], span: timedelta, known: Sequence[str] | None = None) -> Summary | None:
+    if counts.value is None:
+        return None
+    return await in_thread(counts.value.summarize, span, datetime.now(UTC), known)
 
 
 def parse_page_number(text: str | None) -> int | None:

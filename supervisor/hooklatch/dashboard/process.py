@@ -38,6 +38,8 @@ def build_application(site: DashboardSite) -> AccessControl:
         Route("/", pages.overview, methods=["GET"]),
         Route("/hooks", pages.hooks, methods=["GET"]),
         Route("/hook", pages.hook, methods=["GET"]),
+        Route("/counts", pages.counts, methods=["GET"]),
+        Route("/report", pages.report, methods=["GET"]),
         Route("/sessions", pages.sessions, methods=["GET"]),
         Route("/revisions", pages.revisions, methods=["GET"]),
         Route("/record", pages.record, methods=["GET"]),
@@ -107,7 +109,9 @@ async def serve_dashboard(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(site.feed.run)
             nursery.start_soon(site.checks.run)
+            nursery.start_soon(site.counts.run)
             nursery.start_soon(end_on_signal, received, site, is_over)
+            nursery.start_soon(site.begin_counting)
             on_ready(site.keys.url)
             application: Any = build_application(site)  # two packages that name ASGI's types differently
             await serve_http(application, make_server_config(listener), shutdown_trigger=is_over.wait, mode="asgi")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -19,12 +19,10 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hooklatch.core.status_answers import HookTimings
 from hooklatch.core.text import escape_text, format_duration
 
 __all__ = [
-    "MAX_TEXT", "make_visible", "format_moment", "format_page_json", "draw_columns", "draw_range_bar", "FOLDER",
-    "build_environment",
+    "MAX_TEXT", "make_visible", "format_moment", "format_page_json", "draw_bar", "FOLDER", "build_environment",
 ]  # fmt: skip
 
 MAX_TEXT = 20_000  # characters of one value on a page
@@ -77,57 +75,22 @@ def format_instant(at: object) -> str:
     return moment.isoformat(timespec="milliseconds") if moment is not None else ""
 
 
-LOW, HIGH = 0.1, 60_000.0  # milliseconds at both ends of a range bar
-WIDTH, HEIGHT = 140, 16
-COLUMNS, TALL = 60, 48
-STEP = 5
+WIDTH, HEIGHT = 160, 10  # of a bar beside a number
 
 
-def draw_range_bar(timings: HookTimings) -> Markup:
-    """Return a bar from the shortest to the longest of the latest calls. Its thick part is from p50 to p99.
-
-    The scale is logarithmic, the same for all hooks: 0.1 ms at the left, 60 s at the right.
-    """
-    values = (timings["min_ms"], timings["p50_ms"], timings["p99_ms"], timings["max_ms"])
-    known = [scale_position(value) for value in values if value is not None]
-    if len(known) != len(values):
+def draw_bar(*lengths: tuple[float, str], begin: float = 0, whole: float = 0) -> Markup:
+    """Return a bar of parts, each with its length and its class, from `begin` on in the scale of the `whole`."""
+    if not (0 < whole < math.inf and 0 <= begin < math.inf):
         return Markup("")
-    first, middle, late, last = known
-    ticks = "".join(
-        f'<line class="tick" x1="{scale_position(ms):.1f}" x2="{scale_position(ms):.1f}" y1="1" y2="15"/>'
-        for ms in (1, 10, 100, 1000)
-    )
-    thick = max(late - middle, 2)
-    return Markup(
-        f'<svg class="range" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
-        f'{ticks}<line class="reach" x1="{first:.1f}" x2="{max(last, first + 1):.1f}" y1="8" y2="8"/>'
-        f'<rect class="most" x="{middle:.1f}" y="4" width="{thick:.1f}" height="8" rx="2"/></svg>'
-    )  # fmt: skip
-
-
-def scale_position(ms: float) -> float:
-    bounded = min(max(ms, LOW), HIGH)
-    return WIDTH * math.log(bounded / LOW) / math.log(HIGH / LOW)
-
-
-def draw_columns(counts: Sequence[tuple[int, int]]) -> Markup:
-    """Return one column for each interval, oldest first: calls, and in another colour the failed ones."""
-    intervals = list(counts)[-COLUMNS:]
-    maximum = max((calls for calls, _ in intervals), default=0)
-    if not maximum:
-        return Markup("")
-    width = COLUMNS * STEP
     parts: list[str] = []
-    for number, (calls, failed) in enumerate(intervals, COLUMNS - len(intervals)):
-        for count, kind in ((calls, "calls"), (min(failed, calls), "failed")):
-            if count > 0:
-                tall = max(count / maximum * TALL, 1.5)
-                parts.append(
-                    f'<rect class="{kind}" x="{number * STEP}" y="{TALL - tall:.1f}" width="{STEP - 1}"'
-                    f' height="{tall:.1f}"/>'
-                )
+    for length, kind in lengths:
+        if 0 < length < math.inf:
+            width = max(min(length / whole, 1) * WIDTH, 1.5)
+            left = min(begin / whole * WIDTH, WIDTH - width)
+            parts.append(f'<rect class="{escape(kind)}" x="{left:.1f}" width="{width:.1f}" height="{HEIGHT}"/>')
+            begin += length
     return Markup(
-        f'<svg class="columns" width="{width}" height="{TALL}" viewBox="0 0 {width} {TALL}" aria-hidden="true">'
+        f'<svg class="bar" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
         f'{"".join(parts)}</svg>'
     )  # fmt: skip
 
@@ -138,8 +101,11 @@ LEFTWARDS = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U000
 FOLDER = Path(__file__).resolve().parent
 
 
-def build_environment(base: str) -> Environment:
-    """Return the templates' environment. Links begin with `base`."""
+def build_environment(base: str | None, home: str = "") -> Environment:
+    """Return the templates' environment. Links begin with `base`, and without one there are none.
+
+    Paths below the folder `home` are shown with `~`.
+    """
     environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
@@ -152,16 +118,21 @@ def build_environment(base: str) -> Environment:
 
     def link(*parts: str, **query: object) -> str:
         """Return the URL of a page. Names in it may hold any character."""
+        if base is None:
+            return ""
         path = "/".join((base, *(quote(part, safe="") for part in parts)))
         given = {key: value for key, value in query.items() if value not in (None, "")}
         return f"{path}?{urlencode(given)}" if given else path
 
     names: Any = environment.globals
-    names.update(base=base, link=link, range_bar=draw_range_bar, columns=draw_columns)
+    names.update(base=base, link=link, bar=draw_bar)
     filters: Any = environment.filters
     filters.update(
         cut=clip_page_text,
         in_order=isolate_text_direction,
+        tilde=partial(shorten_home, home=home.rstrip("/")),
+        stamp=format_stamp,
+        json=format_data,
         moment=format_moment,
         instant=format_instant,
         span=format_duration,
@@ -183,6 +154,23 @@ def isolate_text_direction(text: str) -> Markup:
     A browser would show `mv` and two words of Hebrew with these the other way round.
     """
     return Markup(LEFTWARDS.sub(r"<bdi>\g<0></bdi>", str(escape(make_visible(text)))))
+
+
+def shorten_home(text: object, *, home: str) -> str:
+    """Return a path with `~` for the home directory."""
+    path = "" if text is None else str(text)
+    return f"~{path[len(home) :]}" if home and (path == home or path.startswith(f"{home}/")) else path
+
+
+def format_stamp(at: object) -> int | None:
+    """Return a moment as seconds since 1970."""
+    moment = parse_moment(at)
+    return int(moment.timestamp()) if moment is not None else None
+
+
+def format_data(value: object) -> str:
+    """Return JSON for an attribute that our script reads."""
+    return json.dumps(value, separators=(",", ":"))
 
 
 def format_ms(value: object) -> str:

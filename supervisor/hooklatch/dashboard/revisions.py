@@ -10,7 +10,10 @@ import msgspec
 
 from hooklatch.dashboard.rendering import format_page_json
 
-__all__ = ["FieldChange", "list_field_changes", "RevisionDiff", "Revision", "compare_revisions", "list_revisions"]
+__all__ = [
+    "FieldChange", "list_field_changes", "RevisionDiff", "Revision", "compare_revisions", "list_revisions",
+    "list_text_changes",
+]  # fmt: skip
 
 MAX_LINES = 300  # of each side; the comparison takes quadratic time
 MAX_SIDE = 20_000  # characters of each side
@@ -88,6 +91,7 @@ class Revision(msgspec.Struct, frozen=True):
     added: list[str]
     removed: list[str]
     changed: list[str]
+    seq: int = 0  # of its record, before which are those of its sources
 
 
 class RevisionDiff(msgspec.Struct, frozen=True):
@@ -149,3 +153,26 @@ def compare_revisions(known: Sequence[Revision], first: int, last: int) -> Revis
         sorted(name for name in after if before[name] and not after[name]),
         sorted(stayed & (changed | returned)),
     )
+
+
+MAX_SOURCES = 20
+
+
+def list_text_changes(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[FieldChange]:
+    """Return the changes of the sources between two moments, each given by the records of kind `source` before it."""
+    before, after = (
+        {str(record.get("location")): record for record in side if "build" in record} for side in (old, new)
+    )
+    changed = [
+        place for place, record in after.items() if record.get("sha256") != before.get(place, {}).get("sha256")
+    ]  # fmt: skip
+    return [make_text_change(place, before.get(place), after[place]) for place in sorted(changed)[:MAX_SOURCES]]
+
+
+def make_text_change(place: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> FieldChange:
+    texts = [str(record.get("text") or "") if record is not None else "" for record in (before, after)]
+    if not texts[1] or (before is not None and not texts[0]):
+        return FieldChange(place, [], "the record does not have both texts: a long record, or a module's, is not kept")
+    (old, is_old_cut), (new, is_new_cut) = map(clip_lines, texts)
+    note = "only the beginning of it is compared" if is_old_cut or is_new_cut else ""
+    return FieldChange(place, list(compare_texts(old, new)), note)

@@ -7,9 +7,11 @@ cannot be rewritten unnoticed while the dashboard runs.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import msgspec
 import trio
@@ -17,8 +19,11 @@ from jinja2 import Environment
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from hooklatch.client.trio_admin import AdminConnector
+from hooklatch.core.answers import AsksAnswer
+from hooklatch.core.status_answers import StatusAnswer
+from hooklatch.dashboard.counts import RecordCounts
 from hooklatch.dashboard.doors import Keys
-from hooklatch.dashboard.feed import DaemonQueries, DashboardFeed, Samples, open_asker
+from hooklatch.dashboard.feed import DaemonQueries, DashboardFeed, open_asker
 from hooklatch.dashboard.rendering import build_environment
 from hooklatch.errors import describe_error
 from hooklatch.record.findings import ChainWitness, VerifyReport
@@ -85,6 +90,7 @@ PLACES = (
     ("asks", "Asks"),
     ("hooks", "Hooks"),
     ("record", "Record"),
+    ("counts", "Counts"),
     ("sessions", "Sessions"),
     ("revisions", "Revisions"),
     ("suspensions", "Suspensions"),
@@ -99,15 +105,28 @@ class DashboardSite:
         self.daemon = daemon
         self.keys = keys
         self.who = who
-        self.samples = Samples()
-        self.feed = DashboardFeed(daemon, self.samples)
+        self.feed = DashboardFeed(daemon)
         self.checks = Checks()
-        self.environment: Environment = build_environment(keys.base)
+        self.counts = RecordCounts()
+        self.waiting: int | None = None  # asks, when a page was last read; None if that is not known
+        self.home = os.environ.get("HOME", "")
+        self.environment: Environment = build_environment(keys.base, self.home)
         self._notices: deque[str] = deque(maxlen=MAX_NOTICES)
 
-    def asking(self) -> AbstractAsyncContextManager[DaemonQueries]:
-        """Connect to the daemon for the requests of one page."""
-        return open_asker(self.daemon)
+    @asynccontextmanager
+    async def asking(self) -> AsyncGenerator[DaemonQueries]:
+        """Connect to the daemon for the requests of one page, and count the asks for its menu and title."""
+        async with open_asker(self.daemon) as asker:
+            yield asker
+            asks = await asker.ask("asks", AsksAnswer)
+            self.waiting = len(asks.value["asks"]) if asks.value is not None else None
+
+    async def begin_counting(self) -> None:
+        """Count what the record has by now, so that the first page need not wait for that."""
+        async with open_asker(self.daemon) as asker:
+            status = await asker.ask("status", StatusAnswer)
+        if status.value is not None:
+            await self.counts.look(status.value["record"]["folder"])
 
     def notice(self, text: str) -> None:
         """Show a text on the next page, once."""
@@ -121,7 +140,10 @@ class DashboardSite:
         """Return a whole page. `place` is its key in the menu."""
         notices = list(self._notices)
         self._notices.clear()
-        common = {"title": title, "place": place, "places": PLACES, "notices": notices, "form_key": self.keys.form_key}
+        common = {
+            "title": title, "place": place, "places": PLACES, "notices": notices, "form_key": self.keys.form_key,
+            "waiting": self.waiting,
+        }  # fmt: skip
         return HTMLResponse(self.fragment(template, **common, **values), status)
 
     def wrong(self, status: int, what: str, *, place: str = "") -> HTMLResponse:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["RecordNotes"]
 
 logger = logging.getLogger("hooklatch.record_notes")
+MAX_TEXT = 64 * 1024  # bytes of a source that are on record; a guard has a few thousand
 CHANGES = ("previous", "revision", "digest", "added", "removed", "changed")
 
 
@@ -55,10 +56,17 @@ class RecordNotes(msgspec.Struct, frozen=True):
         self.note("source", {"kind_of_source": "configuration", "location": path, "sha256": digest})
 
     def note_build(self, unit: SourceBuild) -> None:
-        """Record the version of a source, when it becomes active."""
+        """Record the version of a source, when it becomes active, with its text if that is not long.
+
+        Only the record tells later what a guard said at a time.
+        """
         source = unit.source
-        self.note("source", {"kind_of_source": source.kind, "location": source.location, "sha256": source.digest,
-                             "build": unit.build})  # fmt: skip
+        fields = {
+            "kind_of_source": source.kind, "location": source.location, "sha256": source.digest, "build": unit.build,
+        }  # fmt: skip
+        if unit.text and len(unit.text) <= MAX_TEXT:
+            fields["text"] = unit.text.decode(errors="replace")
+        self.note("source", fields)
 
     def note_quarantine(self, hook: Hook, explanation: str) -> None:
         """Record and announce that a hook is no longer called."""

@@ -65,6 +65,13 @@
   on("status", (text) => replace("status", text));
   on("asks", (text) => replace("asks", text));
   on("decisions", show);
+  on("waiting", (text) => {
+    const badge = find("waiting");
+    if (!badge) return;
+    badge.hidden = !Number(text);
+    badge.firstChild.data = text || "0";
+    document.title = document.title.replace(/^(\(\d+\) )?/, Number(text) ? `(${Number(text)}) ` : "");
+  });
   const gone = () =>
     loss(`The dashboard does not answer. What this page shows is from ${new Date(heard).toLocaleTimeString()}; how things are now is not known.`);
   stream.addEventListener("error", gone);

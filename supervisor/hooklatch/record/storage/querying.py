@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hooklatch.core.messages import Cause, DecisionVerdict, Mismatch
-from hooklatch.record.storage.reading import Filters, read_newest
+from hooklatch.record.storage.reading import Filters, filter_entries, read_forwards, read_newest
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import LogAnswer
@@ -20,7 +20,7 @@ ENCODER = msgspec.json.Encoder()
 
 
 class LogQuery(msgspec.Struct, frozen=True):
-    """The params of `log`: the fields of `Filters`, and how many records to return."""
+    """The params of `log`: the fields of `Filters`, how many records to return, and whether these are the oldest."""
 
     session: str | None = None
     run: str | None = None
@@ -37,15 +37,20 @@ class LogQuery(msgspec.Struct, frozen=True):
     decision_id: str | None = None
     since: str | None = None
     until: str | None = None
+    before: int | None = None
+    after: int | None = None
+    oldest: bool = False
     limit: int = 100
 
     def filters(self) -> Filters:
         """Return what chooses the records."""
-        return Filters(**{key: value for key, value in msgspec.structs.asdict(self).items() if key != "limit"})
+        return Filters(
+            **{name: getattr(self, name) for name in self.__struct_fields__ if name not in ("oldest", "limit")}
+        )
 
 
 def query_record(folder: str, query: LogQuery) -> LogAnswer:
-    """Return the newest matching records in ascending order; `more` tells whether older ones match too.
+    """Return the newest or the oldest matching records in ascending order; `more` tells whether others match too.
 
     Raises:
         NoRecordError: there is no record.
@@ -54,11 +59,13 @@ def query_record(folder: str, query: LogQuery) -> LogAnswer:
 
     records: list[dict[str, Any]] = []
     size = 0
-    for record in read_newest(folder, query.filters()):
+    filters = query.filters()
+    found = filter_entries(read_forwards(folder), filters) if query.oldest else read_newest(folder, filters)
+    for record in found:
         if "event" in record:
             record["subject"] = read_subject(record)
         size += len(ENCODER.encode(record))
         if len(records) >= max(0, min(query.limit, MAX_RECORDS)) or size > MAX_ANSWER:
-            return {"records": records[::-1], "more": True}
+            return {"records": records if query.oldest else records[::-1], "more": True}
         records.append(record)
-    return {"records": records[::-1], "more": False}
+    return {"records": records if query.oldest else records[::-1], "more": False}

@@ -6,6 +6,7 @@ incomplete.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -35,6 +36,7 @@ KINDS = (
     *("skipped", "fleet", "ask", "operation", "payloads"),
 )
 MOMENTS = "2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"  # how they are written
+HEAD = re.compile(rb'\{"seq":(\d{1,18}),"prev":"[0-9a-f]{64}","at":"([^"\\]{1,40})"')  # how each line of ours begins
 CHAIN = ("at", "prev", "hash")  # what is not searched for a text
 EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
 
@@ -49,6 +51,7 @@ class Filters:
     `run` identifies one live session, while a `session` id may be reused.  `hook` is a full name (`global/x`,
     `project:/srv/x`) or an id, which several hooks may share; it matches every hook that was called, `by` only the one
     that decided.  `project` is a folder, and matches those below it too; `text` is anywhere in the record, in any case.
+    `before` and `after` are numbers of records.
     """
 
     def __init__(
@@ -69,14 +72,17 @@ class Filters:
         decision_id: str | None = None,
         since: str | None = None,
         until: str | None = None,
+        before: int | None = None,
+        after: int | None = None,
     ) -> None:
         self.session, self.run, self.hook, self.by = session, run, hook, by
         self.tool, self.agent, self.project, self.text = tool, agent, project, text
         self.verdict, self.cause = verdict, cause
         self.event, self.kind, self.decision_id = event, kind, decision_id
         self.since, self.until = since, until
+        self.before, self.after = before, after
 
-    def but(self, **changes: str | None) -> Filters:
+    def but(self, **changes: Any) -> Filters:
         """Return the query with other values of these fields."""
         return Filters(**{**vars(self), **changes})
 
@@ -112,12 +118,29 @@ def list_needles(filters: Filters) -> list[bytes]:
     return needles
 
 
+def may_match(line: bytes, filters: Filters) -> bool:
+    """Return whether a line may be of a number and a time that the filters choose, before any JSON is parsed."""
+    head = HEAD.match(line)
+    if head is None:
+        return True
+    at = head[2].decode(errors="replace")
+    return not (
+        (filters.before is not None and int(head[1]) >= filters.before)
+        or (filters.after is not None and int(head[1]) <= filters.after)
+        or (filters.since is not None and at < filters.since)
+        or (filters.until is not None and at > filters.until)
+    )
+
+
 def matches_filters(record: dict[str, Any], filters: Filters) -> bool:
     """Return whether a record is one of those that the filters choose."""
     if any((wanted := getattr(filters, key)) is not None and record.get(key) != wanted for key in EXACT):
         return False
     at = str(record.get("at"))
     if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
+        return False
+    seq = number if isinstance(number := record.get("seq"), int) else 0
+    if (filters.before is not None and seq >= filters.before) or (filters.after is not None and seq <= filters.after):
         return False
     if not matches_facts(record, filters) or (filters.by is not None and not is_outcome_of_hook(filters.by, record)):
         return False
@@ -205,7 +228,9 @@ def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[st
     needles, text = list_needles(filters), filters.text or ""
     letters = text.lower().encode() if text.isascii() and text.isprintable() and not set(text) & set('"\\') else b""
     for line in lines:
-        if not all(needle in line for needle in needles) or (letters and letters not in line.lower()):
+        if not all(needle in line for needle in needles) or not may_match(line, filters):
+            continue
+        if letters and letters not in line.lower():
             continue
         record = parse_own_object(line)
         if record is not None and matches_filters(record, filters):

@@ -292,7 +292,9 @@ class Dispatcher:
                                 if outcome is not None:
                                     machine.receive(calls[0], outcome)
                                     outcome = None
-                                elif len(calls) == 1:  # without the nursery of several
+                                    continue
+                                machine.began_ms = round((self._clock() - started) * 1000, 3)
+                                if len(calls) == 1:  # without the nursery of several
                                     machine.receive(calls[0], await self._targets.run(calls[0], fire))
                                 else:
                                     await self._targets.run_all(calls, fire, machine)
