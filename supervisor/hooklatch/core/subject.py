@@ -53,7 +53,7 @@ def describe_subject(event: str, tool: str | None, payload: object) -> str:
 
     A payload that is not an object is one that is not known.
     """
-    fields = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else {}
+    fields: Mapping[str, object] = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else {}
     name = fields.get("tool_name")
     tool = name if isinstance(name, str) else tool
     subject = ""

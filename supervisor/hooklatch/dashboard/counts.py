@@ -1,4 +1,4 @@
-"""What was decided in the last days, by hour: the record's counts, equal refusals as one group, changes of hooks.
+"""The decisions of the last days, by hour: the record's counts, equal refusals as one group, changes of hooks.
 
     lines of the record, backwards once and then as they are written ─▶ Tally ─▶ Summary of any hours
 
@@ -107,7 +107,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What was decided since a moment."""
+    """The decisions since a moment."""
 
     since: str
     until: str

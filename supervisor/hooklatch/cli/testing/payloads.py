@@ -17,6 +17,7 @@ from hooklatch.cli.testing.cases import CaseTable, ExpectedDecision, make_case_p
 from hooklatch.cli.testing.policy_tests import read_cases
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook
+from hooklatch.core.light_json import is_object
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.errors import explain_error
 from hooklatch.record.payload_files import (
@@ -129,8 +130,8 @@ def has_whole_excerpt(record: dict[str, Any]) -> bool:
     excerpt, cwd = record.get("excerpt"), record.get("cwd")
     if record.get("payload_kept") is not None or not isinstance(excerpt, dict) or record.get("cause") == "payload":
         return False
-    values = [excerpt, *cast("dict[str, object]", excerpt).values()]
-    is_cut = any(isinstance(value, dict) and value.keys() == {"omitted_bytes"} for value in values)
+    fields = cast("dict[str, object]", excerpt)
+    is_cut = any(is_object(value) and value.keys() == {"omitted_bytes"} for value in (fields, *fields.values()))
     return not is_cut and not (isinstance(cwd, str) and cwd.endswith("…"))
 
 

@@ -5,7 +5,7 @@ Knows clocks, the settings and the state file; does not know the engine, nor how
     fresh ── max_staleness without contact ──▶ stale ── contact ──▶ fresh
                                                  └─ when_stale = "deny": every gate is denied
 
-A host without any policy denies too, whatever `when_stale` says: see `find_lack` of `FleetContact`.
+A host without any policy denies for that alone: see `find_lack` of `FleetContact`.
 A host that was never in contact is stale.  The contact that is kept for the next start is coarse, and never too new.
 
 The wall clock jumps.  The clock since the boot does not, but begins anew with each boot.  So within one boot only the

@@ -74,7 +74,9 @@ class HookReports(msgspec.Struct, frozen=True):
     parts: StatusReport
     dialects: Dialects
     dialect_dispatcher: DialectDispatcher
-    memory: WeakKeyDictionary[Pool, tuple[float, int | None]] = msgspec.field(default_factory=WeakKeyDictionary)
+    memory: WeakKeyDictionary[Pool, tuple[float, int | None]] = msgspec.field(
+        default_factory=WeakKeyDictionary[Pool, tuple[float, int | None]]
+    )
 
     @property
     def methods(self) -> MethodTable:
