@@ -3,6 +3,8 @@
 The build reads the first one here too: asking the metadata of the installed package would slow every start.
 """
 
+import os
+
 __all__ = ["PROTOCOL", "VERSION", "read_installed_version"]
 
 VERSION = "0.1.0"
@@ -10,14 +12,9 @@ PROTOCOL = 1  # a client and a daemon must speak the same one
 
 
 def read_installed_version() -> str:
-    """Return the version that is installed now, which is not that of this process after an upgrade.
-
-    Raises:
-        OSError: it cannot be read, or no longer exists.
-        ValueError: the file does not name it.
-    """
-    with open(__file__, encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("VERSION = "):
-                return line.split('"')[1]
-    raise ValueError(f"{__file__} does not name a version")
+    """Return the version that is installed now, or raise OSError or ValueError: after an upgrade it is another one."""
+    with open(os.open(__file__, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8") as file:
+        version, end, _ = file.read().partition('\nVERSION = "')[2].partition('"')
+    if not end:
+        raise ValueError(f"{__file__} does not name a version")
+    return version

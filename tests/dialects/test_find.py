@@ -9,10 +9,11 @@ import pytest
 from dialects.judges import of_ethos
 from dialects.samples import dialects, label
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
-from hooklatch.dialects import find as finding
+from hooklatch.dialects import installed
 from hooklatch.dialects.custom import build_dialect
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError, validate_dialect
-from hooklatch.dialects.find import find_dialect, list_dialects, load_entry_points
+from hooklatch.dialects.find import find_dialect, list_dialects
+from hooklatch.dialects.installed import load_entry_points
 from hooklatch.dialects.rendering import render_decision
 from hooklatch.dialects.translation import translate_to_canonical
 from support.tables import table
@@ -164,7 +165,7 @@ def test_entry_points_that_cannot_be_used_are_told_and_the_rest_is_loaded(monkey
         point("number", 7),
         point("ours", find_dialect("beam")),
     ]
-    monkeypatch.setattr(finding, "entry_points", lambda group: points if group == "hooklatch.dialects" else [])
+    monkeypatch.setattr(installed, "entry_points", lambda group: points if group == "hooklatch.dialects" else [])
 
     found, problems = load_entry_points()
 

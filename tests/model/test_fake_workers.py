@@ -11,7 +11,7 @@ import trio
 from hypothesis import given
 from trio.testing import MockClock
 
-from hooklatch.dialects import find
+from hooklatch.dialects import installed
 from model.play import play
 from model.scripts import Script, scripts
 from support.fake_pool import running_fakes
@@ -29,7 +29,7 @@ def silence() -> Generator[None]:
 @pytest.fixture(autouse=True)
 def installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read which packages are installed once, not with each of hundreds of daemons."""
-    monkeypatch.setattr(find, "entry_points", functools.cache(find.entry_points))
+    monkeypatch.setattr(installed, "entry_points", functools.cache(installed.entry_points))
 
 
 async def run(script: Script) -> None:

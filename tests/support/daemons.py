@@ -18,7 +18,7 @@ import trio
 
 from hooklatch.client.protocol.decisions import TABLE
 from hooklatch.client.protocol.exchange import explain_unclear_line
-from hooklatch.dialects import find
+from hooklatch.dialects import installed
 from hooklatch.service.daemon import open_daemon
 from hooklatch.service.folders import DaemonOptions
 from hooklatch.service.parts import DaemonComponents
@@ -28,7 +28,7 @@ from support.warm_guardians import warm_guardians
 from support.warm_interpreters import of_the_interpreters
 
 # Which packages are installed is read once in a process, not with each of hundreds of daemons.
-setattr(find, "entry_points", functools.cache(find.entry_points))  # noqa: B010  (its type is another function's)
+setattr(installed, "entry_points", functools.cache(installed.entry_points))  # noqa: B010  (its type is another function's)
 
 
 class RpcFailure(Exception):

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import suggest_name
@@ -19,11 +18,8 @@ if TYPE_CHECKING:
     from hooklatch.dialects.dialect import Dialect
 
 __all__ = [
-    "GROUP", "describe_undefined_event", "find_dialect", "list_dialects", "load_built_in",
-    "load_entry_points",
+    "describe_undefined_event", "find_dialect", "list_dialects", "load_built_in",
 ]  # fmt: skip
-
-GROUP: Final = "hooklatch.dialects"
 
 
 @cache
@@ -32,20 +28,6 @@ def load_built_in(name: str) -> Dialect:
     from hooklatch.dialects.dialect import validate_dialect
 
     return validate_dialect(getattr(import_module(f"hooklatch.dialects.{name}"), name.upper()))
-
-
-def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
-    """Load the dialects of installed packages; return them by name, and the problems of those that failed."""
-    try:
-        points = tuple(entry_points(group=GROUP))
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # corrupt metadata raises many types
-        text = f"the dialects of installed packages cannot be found: {getattr(error, 'strerror', None) or error}"
-        return {}, [text]
-    if not points:
-        return {}, []
-    from hooklatch.dialects.custom import load_dialects
-
-    return load_dialects(points)
 
 
 def find_dialect(name: str, more: Mapping[str, Dialect] | None = None) -> Dialect | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hooklatch.core.health import ActiveFaults
-from hooklatch.dialects.find import load_entry_points
+from hooklatch.dialects.installed import load_entry_points
 from hooklatch.processes.environment_slot import EnvironmentSlot
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
@@ -40,7 +40,6 @@ from hooklatch.service.dispatch.calls import HookRunner, HookRunners
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireGenerations
-from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.commit import HookCommit
 from hooklatch.service.loading.project_freshness import ProjectFreshness
@@ -110,8 +109,7 @@ class DaemonComponents:
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.budget = Budget(self.statistics.dropped)
         self.asks = AskBroker(record.append, bus.announce_ask, admission)
-        session_end = SessionCleanup(self.breakers, self.statistics, self.shared_state, self.asks)
-        self.sessions = Sessions(on_end=session_end.forget)
+        self.sessions = Sessions(on_end=self._forget_session)
         first = make_first_plan(config, state)
         self.projects = ProjectRegistry(state, self.sessions)
         self.permits = SkipPermissions(bus, self.projects.holds)
@@ -224,6 +222,13 @@ class DaemonComponents:
         from hooklatch.service.api.host_methods import HostMethods
 
         return HostMethods(self.dispatcher, self.statistics, self.projects, self.registries).methods
+
+    def _forget_session(self, session: AgentSession, live: Sessions) -> None:
+        """Forget what parts hold of a session that has ended, and of its hooks; `live` are those that remain."""
+        self.asks.end_session(session.id)
+        self.breakers.forget(session.id)
+        self.statistics.forget(session.id)
+        self.shared_state.end_session(session.id, live)
 
     def _publish(self, viewer: AgentSession | None, change: RegistryChange) -> bool:
         """Record a change of the global registry before any subscriber gets it; return whether there are any."""

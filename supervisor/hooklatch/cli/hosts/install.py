@@ -584,13 +584,11 @@ def print_settings_change(
         is_bad = note.startswith("NOT ")
         output.print_line("note: ", look.paint_text(note, "bad") if is_bad else note)
     if done == "installed" and not arguments.dry_run:
-        output.print_line(
-            "next: hooklatch doctor   # sends each installed program's entry a call that has to be denied"
-        )
+        output.print_line("next: hooklatch doctor   # sends each installed program's entry a call that must be denied")
         if not arguments.start and not is_service_installed():
+            starts = f"the entries themselves (hooklatch install {host.name} --start)"
             output.print_line(
-                "after a reboot no daemon runs: have systemd start it (hooklatch service install), or the entries "
-                f"themselves (hooklatch install {host.name} --start)"
+                f"after a reboot no daemon runs: have systemd start it (hooklatch service install), or {starts}"
             )
 
 

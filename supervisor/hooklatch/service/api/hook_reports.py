@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
+import trio
 
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import UnreadableFieldError
@@ -146,7 +146,7 @@ class HookReports(msgspec.Struct, frozen=True):
 
     async def _measure_memory(self, hooks: Iterable[Hook]) -> None:
         """Measure the workers of hooks, unless that was done just now; the kernel walks page tables for each."""
-        now, pools = time.monotonic(), set(filter(None, map(self._find_pool, hooks)))
+        now, pools = trio.current_time(), set(filter(None, map(self._find_pool, hooks)))
         pids = {
             pool: [worker.pid for worker in pool.live_workers()]
             for pool in pools

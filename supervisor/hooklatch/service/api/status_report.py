@@ -24,6 +24,7 @@ from hooklatch.core.health import (
 from hooklatch.core.hooks.registry import Hook, HookState, PythonTarget
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find_suspension
+from hooklatch.errors import explain_error
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import (
@@ -400,7 +401,7 @@ def look_up_installed() -> tuple[str | None, list[str]]:
     try:
         installed = read_installed_version()
     except (OSError, ValueError) as error:
-        return None, [f"{VERSION} runs, and what is installed in its place cannot be read: {error}"]
+        return None, [f"{VERSION} runs, and what is installed in its place cannot be read: {explain_error(error)}"]
     return installed, [] if installed == VERSION else [f"{VERSION} runs, and {installed} is installed"]
 
 

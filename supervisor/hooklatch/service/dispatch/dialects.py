@@ -9,7 +9,6 @@ from hooklatch.core.call import Call
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.dialects.find import find_dialect, list_dialects
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.dispatch.calls import HookRunner
 from hooklatch.service.dispatch.dispatcher import Dispatcher
@@ -48,6 +47,8 @@ class Dialects:
         Raises:
             RpcError: there is none of that name.
         """
+        from hooklatch.dialects.find import find_dialect, list_dialects
+
         dialect = find_dialect(name, self.custom)
         if dialect is None:
             known = ", ".join(list_dialects(self.custom))
@@ -56,6 +57,8 @@ class Dialects:
 
     async def call(self, target: HookRunner, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Call a hook that was registered in a dialect, in that dialect's format."""
+        from hooklatch.dialects.find import find_dialect
+
         own = call.hook.target
         dialect = find_dialect(own.dialect, self.custom)
         if dialect is None:

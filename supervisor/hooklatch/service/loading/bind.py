@@ -25,7 +25,6 @@ from hooklatch.core.hooks.registry import (
     find_misfit,
 )
 from hooklatch.core.hooks.shell_definitions import ShellCommand, encode_shell_config
-from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch.service.config.settings import Override
 from hooklatch.service.config.state_file import ManifestHook
@@ -183,6 +182,8 @@ class LayerBuilder:
     def _append(self, hook: Hook) -> None:
         origin = hook.origin or DeclarationSite("?")
         if hook.event not in self._binder.catalogue:
+            from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
+
             unknown = describe_undefined_event(self._binder.catalogue, hook.event)
             if hook.event != EVERY_GATE or hook.problem == unknown:
                 self._add_diagnostic(hook, origin, unknown)
@@ -328,6 +329,8 @@ class HookBinder(msgspec.Struct, frozen=True):
         problem = definition.problem or problem
         if spec is None:
             matcher, where = compile_matcher(None), None
+            from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
+
             problem = problem or describe_undefined_event(self.catalogue, definition.event)
         elif (fault := find_misfit(spec, matcher, None, amends=amends, only_judges=definition.only_judges)) is not None:
             matcher, where, amends, problem = compile_matcher(None), None, False, definition.problem or fault

@@ -15,7 +15,6 @@ import msgspec
 import trio
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error
 from hooklatch.service.config.configuration import Diagnostic, find_definition_target
@@ -215,6 +214,8 @@ class SourceBuilder:
         for declared in unit.loaded.hooks:
             event = declared.marker.event
             if event not in self._plan.catalogue:
+                from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
+
                 text = f"{declared.function}: {describe_undefined_event(self._plan.catalogue, event)}"
                 return Diagnostic(location, declared.line, text)
         return next(iter(await self._find_strays(unit)), None)

@@ -25,7 +25,6 @@ import msgspec
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
-from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
@@ -266,6 +265,8 @@ def refuse_unknown_events(
         hooks = file.config.hooks if file.config is not None and file.fault is None else []
         unknown = next((hook for hook in hooks if hook.event not in catalogue), None)
         if unknown is not None:
+            from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
+
             text = f"hook {unknown.id!r}: {describe_undefined_event(catalogue, unknown.event)}"
             file = DeclaredFile(file.path, known.get(file.path), Diagnostic(file.path, unknown.line, text))
         checked.append(file)

@@ -17,7 +17,6 @@ import msgspec
 from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import is_unicode
-from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.errors import describe_error
 from hooklatch.products import FILES, ProductError, load_product, run_product
 from hooklatch.service.config.configuration import (
@@ -345,6 +344,8 @@ def find_fleet_misfit(root: str, config: FileConfig) -> Diagnostic | None:
             text = f"hook {hook.id!r}: a fleet's hook belongs to no plugin; remove plugin"
             return Diagnostic(config.path, hook.line, text)
         if hook.event not in standard:
+            from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
+
             text = f"hook {hook.id!r}: {describe_undefined_event(standard, hook.event)}"
             return Diagnostic(config.path, hook.line, text)
     return find_unpinned_python(config) or find_outside_code(root, config)

@@ -24,7 +24,6 @@ from hooklatch.core.hooks.resolving import AmbiguousNameError, ResolvedName, Unk
 from hooklatch.core.hooks.snapshots import Snapshot, SnapshotDiff, compare_snapshots
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
-from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.service.registry.announcing import Announcer, Publish, SkipAnnouncer, make_announcement
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.visibility import (
@@ -149,6 +148,8 @@ class Registries:
         """
         spec = self.catalogue.specs.get(name)
         if spec is None:
+            from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
+
             raise RpcError(ErrorCode.UNKNOWN_EVENT, describe_undefined_event(self.catalogue, name))
         return spec
 
