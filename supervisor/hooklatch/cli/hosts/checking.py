@@ -259,7 +259,7 @@ def find_toml_entries(path: str) -> Iterator[InstalledHandler]:
     """Yield our handlers in a file of TOML; that they cannot be read is found with the other documents."""
     hooks: object = read_document("managed", path).value.get("hooks")
     is_flat = isinstance(hooks, list)
-    found = list_flat_handlers(hooks) if is_flat else list_handlers(read_table(hooks).items())
+    found = list_flat_handlers(cast("list[object]", hooks)) if is_flat else list_handlers(read_table(hooks).items())
     return (each for each in found if each.words)
 
 
