@@ -147,7 +147,8 @@ def test_misuse_ends_with_64_and_points_to_the_help(place: Place, words: list[st
 @table(
     "words, near",
     [
-        (["statsu"], "'status'"),
+        (["statu"], "'status'"),
+        (["statsu"], "'stats'"),
         (["hooks", "enabel"], "'enable'"),
         (["enable", "x"], "'hooks enable'"),
         (["rollback"], "'fleet rollback'"),

@@ -64,7 +64,7 @@ def test_each_key_has_its_place() -> None:
         ('fields = ["event", "reson"]', ":5: fields: a record has no field 'reson'; did you mean 'reason'?"),
         (
             'fields = ["qqqq"]',
-            ":5: fields: a record has no field 'qqqq'; docs/reference/record.md has those that there are",
+            f":5: fields: a record has no field 'qqqq'; there are {', '.join(RECORD_FIELDS)}",
         ),
         ("keep_unshipped_mib = 0", ":5: keep_unshipped_mib is a number over 0"),
     ],

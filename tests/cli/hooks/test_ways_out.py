@@ -85,6 +85,13 @@ def test_a_quarantine_is_lifted() -> None:
         assert "is quarantined" in report(place)[0]
         take_offer(place, report(place)[0], "hooks enable")
 
+        left = report(place)[0]  # it is called again, and is red for its failures until it is mended
+        assert re.fullmatch(
+            r"global/guard failed in each of its last \d+ calls, [^\n]*: hooklatch hooks show \S+", left
+        )
+        (place.config.parent / "hooks.d" / "guard.py").write_text(GUARD.format("return None"))
+        assert place.run("reload").returncode == 0
+        assert place.run(*FIRE).returncode == 0
         assert report(place, code=0)[0] == ""
 
 

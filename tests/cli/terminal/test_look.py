@@ -122,12 +122,12 @@ def test_a_terminal_gets_colours_and_short_paths_and_a_pipe_neither(served: Daem
     uncoloured = at_terminal(served, "status", NO_COLOR="1")
     forced = served.place.run("status", FORCE_COLOR="1").stdout
 
-    assert "\x1b[33myellow\x1b[0m" in shown
+    assert "\x1b[1;31mred\x1b[0m" in shown
     assert "~/config/hooks.toml" in shown
     assert "\x1b" not in plain
     assert f"{home}/config/hooks.toml" in plain
     assert "\x1b" not in uncoloured
-    assert "\x1b[33myellow" in forced
+    assert "\x1b[1;31mred" in forced
     assert "\x1b" not in served.place.run("status", "--json", FORCE_COLOR="1").stdout
 
 

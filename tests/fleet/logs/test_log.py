@@ -56,7 +56,7 @@ def test_the_filters_are_those_of_log(fleet: FleetCommands, words: list[str], ex
 def test_a_line_says_whose_it_is(fleet: FleetCommands) -> None:
     done = fleet.run("log", "--kind", "decision", "-n", "1")
 
-    assert done.stdout[25:].split()[:4] == ["laptop", done.stdout[25:].split()[1], "deny", "pre_tool_use"]
+    assert done.stdout[25:].split()[:4] == ["laptop", "deny", "rm", "-rf"]
 
 
 def test_one_decision_is_shown_with_what_each_hook_said(fleet: FleetCommands) -> None:

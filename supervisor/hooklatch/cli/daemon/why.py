@@ -171,6 +171,16 @@ EXPLAINED = {
         "The change was not taken over.",
         "See hooklatch hooks, and switch it again by its full name.",
     ),
+    "version": (
+        "Another version of hooklatch is installed than the daemon runs.",
+        "The daemon judges with the version that it was started from.",
+        "To run what is installed: hooklatch restart.",
+    ),
+    "disabled": (
+        "A hook that cannot be loaded is disabled.",
+        "It judges nothing, and its gates go on without it.",
+        "If that is not meant so, fix it, and then: hooklatch hooks enable NAME.",
+    ),
     "projects": (
         "A project's hooks are not trusted, have changed since, or cannot be looked up.",
         "Hooks that are not trusted are not called. In the other two cases gates there are refused.",
