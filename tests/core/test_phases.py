@@ -204,7 +204,9 @@ def test_a_full_decision_is_written_with_its_lists() -> None:
 
     assert written.keys() - SCALARS == {"inject", "context", "outcomes", "warnings"}
     assert written["patch"] == {"tool_input": SAFE}
-    assert written["outcomes"][0] == {"layer": "session", "hook": "a", "outcome": "answered", "cause": "policy"}
+    assert written["outcomes"][0] == {
+        "layer": "session", "hook": "a", "outcome": "answered", "cause": "policy", "warned": True,
+    }  # fmt: skip
 
 
 def test_an_outcome_shows_what_the_call_printed() -> None:

@@ -72,7 +72,7 @@ async def reload(daemon: Daemon) -> list[Any]:
 
 async def verdict_and_health(daemon: Daemon) -> tuple[str, str]:
     async with daemon.session() as client, daemon.administrator() as admin:
-        return (await client.fire_tool("Read"))["verdict"], (await admin.call("status"))["health"]
+        return (await client.fire_tool("Read", path="/a"))["verdict"], (await admin.call("status"))["health"]
 
 
 @pytest.mark.parametrize("failure", FAILURES)

@@ -26,6 +26,7 @@ __all__ = ["World"]
 
 EVERY = 18  # fires between two events of the world
 SUSPENDED_FOR = 600.0
+INPUTS = {"Bash": {"command": "ls"}, "Edit": {"path": "/a"}, "Count": {"n": 1}}  # what a tool of its kind must say
 EVENTS = {"n": "post_tool_use", "t": "post_model"}
 EDITED = ("a", "a", "b", "b", "n", "t", "c", "s", "s", "p")
 STATES = (ACTIVE, "disabled", "suspended", "gone")
@@ -202,7 +203,7 @@ class World:
         fault = self.project_fault if in_project and event == "pre_tool_use" else None
         if tool == "Count":
             self.judge.counted += 1
-        payload = {"tool_name": tool, "tool_input": {"n": 1}, "do": do, "nonce": nonce}
+        payload = {"tool_name": tool, "tool_input": INPUTS[tool], "do": do, "nonce": nonce}
         if event != "pre_tool_use":
             payload["response"] = {}
         decision = await client.call("fire", event=event, payload=payload)
@@ -516,7 +517,7 @@ class World:
         what = self.random.choice(("slow:0.4", "slow:0.4", "ask"))
         params = {
             "event": "pre_tool_use", "call_id": (left := f"left-{self._nonces}"),
-            "payload": {"tool_name": "Bash", "tool_input": {"n": 1}, "do": {"a": what}, "nonce": left},
+            "payload": {"tool_name": "Bash", "tool_input": INPUTS["Bash"], "do": {"a": what}, "nonce": left},
         }  # fmt: skip
         is_refused = False  # an answer that says that there is no decision
         try:

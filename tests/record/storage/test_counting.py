@@ -80,8 +80,8 @@ def test_tools_agents_folders_and_reasons_are_counted_too(folder: str) -> None:
 @table(
     ("filters", "expected"),
     [
-        (Filters(by="guards:no_rm"), ["d-1", "d-3", "d-4"]),
-        (Filters(by="global/guards:no_rm"), ["d-1", "d-3", "d-4", "d-4", "d-4"]),  # an ask has the full name
+        (Filters(by="guards:no_rm"), ["d-1", "d-3", "d-4", "d-4", "d-4"]),  # the full name that an ask has, shortened
+        (Filters(by="global/guards:no_rm"), ["d-1", "d-3", "d-4", "d-4", "d-4"]),
         (Filters(by="global/guards:no_rm", verdict="deny"), ["d-1", "d-3"]),
         (Filters(by="guards:new"), []),  # it was called, and decided nothing
         (Filters(hook="guards:new"), ["d-2"]),

@@ -280,11 +280,11 @@ async def test_a_project_whose_folder_was_opened_to_others_denies(tmp_path: Path
         async with daemon.administrator() as admin:
             await admin.call("trust", folder=str(project))
         async with daemon.session(cwd=str(project)) as client:
-            before = await client.fire_tool("Bash")
+            before = await client.fire_tool("Bash", command="ls")
             (project / ".hooklatch").chmod(0o777)
-            opened = await client.fire_tool("Bash")
+            opened = await client.fire_tool("Bash", command="ls")
             (project / ".hooklatch").chmod(0o755)
-            after = await client.fire_tool("Bash")
+            after = await client.fire_tool("Bash", command="ls")
 
     assert [one["verdict"] for one in (before, opened, after)] == ["pass", "deny", "pass"]
     assert f"chmod go-w {project / '.hooklatch'}" in opened["reason"]

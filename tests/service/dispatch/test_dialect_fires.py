@@ -260,7 +260,8 @@ async def test_a_served_hook_is_given_its_config_and_needs_no_id(bare: Daemon) -
     async with bare.session() as client:
         definition = {"event": "pre_tool_use", "served": True, "config": {"limit": 3}}
         registered = await client.call("register", hooks=[definition, {"event": "stop", "served": True}])
-        number = await client.send("fire", event="pre_tool_use", payload={"tool_name": "Bash", "tool_input": {}})
+        payload = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
+        number = await client.send("fire", event="pre_tool_use", payload=payload)
         asked = await client.read()
         assert asked is not None
         await client.send_line({"jsonrpc": "2.0", "id": asked["id"], "result": None})

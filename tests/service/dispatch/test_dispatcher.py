@@ -217,7 +217,7 @@ SERVED = {"id": "told", "event": "permission_denied", "served": True}
 
 async def test_a_refusal_fires_permission_denied_by_itself(daemon: Daemon) -> None:
     async with daemon.session(hooks=[SERVED]) as client:
-        decision = await client.fire_tool("Bash", first="deny")
+        decision = await client.fire_tool("Bash", first="deny", command="ls")
         with trio.fail_after(5):
             call = await client.read()
 
@@ -225,7 +225,8 @@ async def test_a_refusal_fires_permission_denied_by_itself(daemon: Daemon) -> No
     assert call is not None
     assert call["params"]["event"] == "permission_denied"
     assert call["params"]["payload"] == {
-        "tool_name": "Bash", "tool_input": {"first": "deny"}, "reason": "first", "denial": {"code": "policy"},
+        "tool_name": "Bash", "tool_input": {"first": "deny", "command": "ls"}, "reason": "first",
+        "denial": {"code": "policy"}, "tool_kind": "shell", "tool_args": {"first": "deny", "command": "ls"},
     }  # fmt: skip
 
 

@@ -401,7 +401,7 @@ async def test_where_the_projects_cannot_be_told_a_gate_denies_whatever_other_ho
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     passing = '[[hook]]\nid = "passing"\nevent = "pre_tool_use"\ncommand = "true"\n'
-    fire = {"event": "pre_tool_use", "payload": {"tool_name": "Bash", "tool_input": {}}}
+    fire = {"event": "pre_tool_use", "payload": {"tool_name": "Bash", "tool_input": {"command": "ls"}}}
     async with running_daemon(tmp_path, {"hooks.toml": passing}) as daemon, daemon.session(cwd="/") as client:
         await trusted(daemon, project)
 
