@@ -45,7 +45,7 @@ class RefusedError(HooklatchError):
 
 class HookOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's full name, if its layer
-    and its id are ambiguous. `unneeded` says that a hook before it, called at the same time, had already decided.
+    and its id are ambiguous. `began_ms` is when it was called, from the begin of the fire. `unneeded` says that a hook before it, called at the same time, had already decided.
     `warned` says that it added to the warnings.
     """
 
@@ -61,6 +61,7 @@ class HookOutcome(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: Integer | None = None
     truncated: bool = False
     duration_ms: float = 0.0
+    began_ms: float = 0.0
     reinvoked: bool = False
     observed: bool = False
     command: str = ""
