@@ -45,8 +45,8 @@ class RefusedError(HooklatchError):
 
 class HookOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's full name, if its layer
-    and its id are ambiguous. `began_ms` is when it was called, from the begin of the fire. `unneeded` says that a hook before it, called at the same time, had already decided.
-    `warned` says that it added to the warnings.
+    and its id are ambiguous. `began_ms` is when it was called, from the begin of the fire. `unneeded` says
+    that a hook before it, called at the same time, had already decided. `warned` says that it added to the warnings.
     """
 
     layer: str = ""
