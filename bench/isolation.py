@@ -33,7 +33,9 @@ WORST_CALL = 1.2
 GUARDS = wire.Source("file", str(ROOT / "bench" / "guards.py"))
 SHELL = wire.Source("module", "hooklatch_worker.runtime.shell_runner")
 GUARD = call_of("no_force_push", b'{"tool_name":"Bash","tool_input":{"command":"ls"}}')
-COMMAND = call_of("run", b'{"tool_name":"Bash","tool_input":{"command":"ls"}}', b'{"command":"exit 0","fails_closed":true}')
+COMMAND = call_of(
+    "run", b'{"tool_name":"Bash","tool_input":{"command":"ls"}}', b'{"command":"exit 0","fails_closed":true}'
+)
 
 
 async def start(zygote: ZygoteClient, source: wire.Source, isolation: wire.Isolation) -> tuple[PoolWorker, float]:
