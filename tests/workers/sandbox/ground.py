@@ -187,4 +187,4 @@ async def try_shell(place: Ground, daemon: Daemon, client: Client) -> dict[str, 
         "id": "sh", "event": "pre_tool_use", "match": "Shell", "command": SCRIPT, "env": environment, "timeout": 30,
     }  # fmt: skip
     await client.call("register", hooks=[definition])
-    return dict(line.split("=") for line in (await printed(client, "Shell")).splitlines())
+    return dict(line.split("=") for line in (await printed(client, "Shell", command="true")).splitlines())
