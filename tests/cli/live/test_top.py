@@ -41,11 +41,11 @@ def is_put_back(seen: Terminal) -> bool:
 def test_the_table_fits_80_columns_and_its_keys_work(failing: Place) -> None:
     with terminal(failing, "top", "--interval", "200ms") as seen:
         seen.until_seen("green", "31 hooks", "guards:judge", "crash 2", "q quit")
-        assert all(
-            title in seen.lines[1] for title in ("CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATE")
-        )
-        assert seen.lines[-1].startswith("1-21 of 31  up/down")
-        assert (seen.colour_at("green"), seen.colour_at("crash")) == ("green", "red")
+        above, heading = seen.lines[1:3]
+        assert above.rstrip() == "warning  global/guards:judge failed in each of its last 2 calls (cause crash)"
+        assert all(title in heading for title in ("CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATE"))
+        assert seen.lines[-1].startswith("1-20 of 31  up/down")
+        assert (seen.colour_at("green"), seen.colour_at("crash 2")) == ("green", "red")
         assert seen.attributes != seen.before
 
         seen.until(lambda: re.search(r"guards:judge .* \d/\d +\d+M +0 active", seen.text))  # the memory is known
@@ -76,7 +76,10 @@ def test_it_is_drawn_anew_in_another_size(failing: Place) -> None:
         seen.until(lambda: "EVENT" in seen.text and len(seen.lines) == 40 and "q quit" in seen.lines[-1])
         assert "pre_tool_use" in seen.text
         seen.resize(44, 12)
-        seen.until(lambda: seen.lines[-1].startswith("1-9 of 31"))
+        seen.until(lambda: seen.lines[-1].startswith("1-7 of 31"))
+        assert seen.lines[1].rstrip() == "warning  global/guards:judge failed in each"
+        assert seen.lines[2].strip() == "of its last 2 calls (cause crash)"
+        assert re.match(r" *HOOK +CALLS/S +P99 +STATEv", seen.lines[3])
         assert "STATE" in seen.text
         assert "EVENT" not in seen.text
         seen.resize(1, 1)
