@@ -55,7 +55,8 @@ def test_a_served_hook_is_called_by_another_clients_fire(program: Program, daemo
     program.do(do="close")
 
     assert (decision.verdict, decision.reason, decision.hook) == ("deny", "not in my house", "mine")
-    assert calls == [{"tool_name": "Read", "tool_input": {"path": "é"}}]
+    words = {"tool_kind": "read", "tool_args": {"path": "é"}}  # which the daemon reads from the input
+    assert calls == [{"tool_name": "Read", "tool_input": {"path": "é"}, **words}]
 
 
 @table("text", ["token", "token ", " ", "token nobody"])

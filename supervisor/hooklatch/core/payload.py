@@ -78,11 +78,13 @@ class Payload(msgspec.Struct, eq=False):
             fields |= translate_changes(fields, changed)
         return Payload(msgspec.json.encode(fields), self.version + 1, decoded=fields)
 
-    def with_tool_words(self) -> bytes:
+    def with_tool_words(self, *, is_gate: bool) -> bytes:
         """Return the data with `tool_kind` and `tool_args`, for a hook whose event does not read them itself.
 
+        Where nothing can be refused any more, an unclear input has no words.
+
         Raises:
-            PayloadError: the tool's input could be read in two ways.
+            PayloadError: at a gate, and the tool's input could be read in two ways.
         """
         if not self.fields.keys() >= TOOL_KEYS or self.fields.keys() >= {"tool_kind", "tool_args"}:
             return self.data
@@ -92,6 +94,8 @@ class Payload(msgspec.Struct, eq=False):
             words = {"tool_kind": kind, "tool_args": read_tool_arguments(plain)}
             return msgspec.json.encode({**self.fields, **words})
         except (*NOT_PLAIN, UnclearToolError) as error:
+            if not is_gate:
+                return self.data
             raise PayloadError(f"the hook could not judge the tool: {error}") from None
 
     def digest(self) -> str:

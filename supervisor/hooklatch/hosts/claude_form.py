@@ -3,7 +3,7 @@
     class Droid(ClaudeForm):        # in `speakers`
         name, title, events = ...   # the table: its events, the names of its keys, and the answers that it reads
 
-Nothing here is of one program: what only Claude Code does is in `claude_code`.
+Nothing here is of one program: what only Claude Code does is in its own module.
 """
 
 from __future__ import annotations

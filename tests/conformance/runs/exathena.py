@@ -80,7 +80,7 @@ def told(decision: Decision) -> dict[str, Any]:
 
 
 async def run(session: Session, tool: str, function: Callable[[Any], object] = lambda _: "output") -> ToolRun:
-    return await session.run_tool(tool, {"path": "a"}, function, tool_use_id="t-1")
+    return await session.run_tool(tool, {"path": "a", "command": "ls"}, function, tool_use_id="t-1")
 
 
 def result(decision: Decision) -> Any:

@@ -14,15 +14,19 @@ The last two contain `config` only if the hook has one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
 
 from hooklatch_worker.author.event import ENVELOPE, Event
 from hooklatch_worker.author.events import ToolEvent
+from hooklatch_worker.author.tools import UnclearToolError
 
 __all__ = ["CLAUDE_FIELDS", "CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "UnsupportedFormatError", "encode_form_payload"]
 
+# What has happened already: a hook sees it even if its tool's input is unclear, and then without the words for that.
+REPORTS = ("post_tool_use", "post_tool_use_failure", "permission_denied")
 ENVELOPE_KEYS = sorted(ENVELOPE - {"event"})
 
 CLAUDE_NAMES = {
@@ -126,7 +130,8 @@ def make_canonical_form(event: Event) -> dict[str, Any]:
     document.update((key, getattr(event, key)) for key in ENVELOPE_KEYS)
     document.update(event.payload)
     if isinstance(event, ToolEvent) and "tool_input" in event.payload:
-        document.update((key, getattr(event, key)) for key in ("tool_kind", "tool_args"))
+        with suppress(*((UnclearToolError,) if event.event in REPORTS else ())):
+            document.update(tool_kind=event.tool_kind, tool_args=event.tool_args)
     document.update(event=event.event, config=find_own_config(event))
     for key in ("merged", "reinvoked"):
         document.pop(key, None)

@@ -89,11 +89,11 @@ def make_call_params(call: Call, fire: FireContext) -> dict[str, object]:
     """Return the params of the request `call`. In a dialect the event has that system's name.
 
     Raises:
-        PayloadError: the input of the event's tool could be read in two ways.
+        PayloadError: at a gate, and the input of the event's tool could be read in two ways.
     """
     hook, envelope = call.hook, fire.envelope.with_context(call.context)
     is_of_tool = not hook.target.native and any(field.name == "tool_args" for field in fire.spec.fields)
-    payload = call.payload.with_tool_words() if is_of_tool else call.payload.data
+    payload = call.payload.with_tool_words(is_gate=fire.spec.fails_closed) if is_of_tool else call.payload.data
     params: dict[str, object] = {
         "hook": hook.id, "call_id": f"{envelope.call_id or ''}", "event": hook.target.native or fire.spec.name,
         "payload": msgspec.Raw(payload), "envelope": envelope,
