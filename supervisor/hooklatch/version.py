@@ -14,7 +14,6 @@ PROTOCOL = 1  # a client and a daemon must speak the same one
 def read_installed_version() -> str:
     """Return the version that is installed now, or raise OSError or ValueError: after an upgrade it is another one."""
     with open(os.open(__file__, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8") as file:
-        version, end, _ = file.read().partition('\nVERSION = "')[2].partition('"')
-    if not end:
-        raise ValueError(f"{__file__} does not name a version")
-    return version
+        text = file.read()
+    begin = text.index('\nVERSION = "') + len('\nVERSION = "')
+    return text[begin : text.index('"', begin)]

@@ -81,10 +81,8 @@ class Payload(msgspec.Struct, eq=False):
     def with_tool_words(self, *, is_gate: bool) -> bytes:
         """Return the data with `tool_kind` and `tool_args`, for a hook whose event does not read them itself.
 
-        Where nothing can be refused any more, an unclear input has no words.
-
         Raises:
-            PayloadError: at a gate, and the tool's input could be read in two ways.
+            PayloadError: at a gate, the tool's input could be read in two ways; at another event it then has no words.
         """
         if not self.fields.keys() >= TOOL_KEYS or self.fields.keys() >= {"tool_kind", "tool_args"}:
             return self.data

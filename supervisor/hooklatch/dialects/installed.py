@@ -16,8 +16,7 @@ def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
     try:
         points = tuple(entry_points(group="hooklatch.dialects"))
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # corrupt metadata raises many types
-        text = f"the dialects of installed packages cannot be found: {getattr(error, 'strerror', None) or error}"
-        return {}, [text]
+        return {}, [f"the dialects of installed packages cannot be found: {getattr(error, 'strerror', None) or error}"]
     if not points:
         return {}, []
     from hooklatch.dialects.custom import load_dialects
