@@ -195,9 +195,9 @@ def test_the_wheel_has_pages_and_c_source_and_a_description_that_pypi_can_show(p
     """Slow: it builds one."""
     wheel = zipfile.ZipFile(published.wheel("any"))
     names = set(wheel.namelist())
-    assets = [path for part in ("templates", "static") for path in (FOLDER / part).iterdir()]
+    assets = [path for part in ("templates", "static") for path in (FOLDER / part).rglob("*") if path.is_file()]
     assert len(assets) >= 20
-    assert {f"hooklatch/dashboard/{path.parent.name}/{path.name}" for path in assets} <= names
+    assert {f"hooklatch/dashboard/{path.relative_to(FOLDER).as_posix()}" for path in assets} <= names
     assert "hooklatch/entry/entry.c" in names
     assert "hooklatch/entry/entry" not in names
     (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
