@@ -22,7 +22,9 @@ import pytest
 import trio
 
 import hooklatch
+from hooklatch.core.refusal_texts import TOLD, frame_for_model
 from hooklatch.entry.commands import make_entry_command
+from hooklatch.entry.refusals import MODEL, frame_reason
 from support.commands import Started
 from support.daemons import Client
 from support.service_manager import Manager, managing
@@ -39,6 +41,11 @@ def judge(event):
 """
 FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
 LOCAL = ("draining", "no_daemon")
+# What the entry of an agent says of each, to the model.
+LOCALLY_TOLD = {
+    frame_for_model(TOLD["draining"], "")[0]: "draining",
+    **{frame_reason(cause, MODEL)[0]: "no_daemon" for cause in ("no_daemon", "hung_up", "silent")},
+}
 
 
 class Tally:
@@ -135,7 +142,7 @@ def fire_as_claude_code(runtime: Path, tally: Tally) -> None:
         verdict, reason = said.get("permissionDecision", "nothing"), said.get("permissionDecisionReason", "")
         if done.returncode == 2:
             verdict, reason = "deny", done.stderr.decode()
-        local = [cause for cause in LOCAL if cause in reason or ("daemon" in reason and cause == "no_daemon")]
+        local = [cause for told, cause in LOCALLY_TOLD.items() if reason.startswith(told)]
         expected = f"no {number}" if number % 2 else f"fine {number}"
         if reason.startswith(expected):
             tally.note("entry", number, verdict, "policy", expected)

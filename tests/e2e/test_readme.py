@@ -19,8 +19,8 @@ from support.repository import ROOT
 pytestmark = pytest.mark.slow
 
 BLOCKS = blocks_of((ROOT / "README.md").read_text())
-# `make demo` has a test of its own, and what `pipx install` brings is what the tests run on.
-DONE = ("make demo", "pipx install ")
+FIRST = ["pipx install .", "hooklatch setup", "hooklatch try 'rm -rf ~'"]
+DONE = "pipx install "  # what it brings is what the tests run on
 SETUP = "hooklatch setup --yes --service none"  # nobody can be asked here
 TRY_AGAIN = """hooklatch reload
 git init --quiet --initial-branch=main .
@@ -35,7 +35,7 @@ def pasted(home: Path) -> Iterator[str]:
         match language:
             case "sh":
                 lines = [line for line in text.splitlines() if not line.startswith(DONE)]
-                yield "\n".join(re.sub("^hooklatch setup .*", SETUP, line) for line in lines)
+                yield from (re.sub("^hooklatch setup .*", SETUP, line) for line in lines)
             case "python" if "@hook" in text:
                 yield save(text, home / ".config/hooklatch/hooks.d/mine.py")
             case "python":
@@ -47,13 +47,18 @@ def pasted(home: Path) -> Iterator[str]:
 
 
 def test_the_blocks_of_readme_do_what_it_says_one_after_another() -> None:
+    assert [line.split("  #")[0].rstrip() for line in BLOCKS[0][1].splitlines()] == FIRST
+    assert BLOCKS[0][1].endswith("  # deny\n")
+
     with new_home() as (home, environment):
         told, everything = paste(pasted(home), home, environment)
 
     assert [code for _, code in told] == [0, 2, 0, 2, 0, 0, 0, 69], everything
-    _, start, _, removal, agent, bare, stop, status = (text for text, _ in told)
-    assert re.search(
-        r"^done  hooklatch serve --detach$.*^verdict  deny$.*which cannot be had back", start, re.DOTALL | re.MULTILINE
+    start, first, _, removal, agent, bare, stop, status = (text for text, _ in told)
+    assert re.search(r"^done  hooklatch serve --detach$", start, re.MULTILINE)
+    assert first == (
+        "verdict deny\nguard   global/destructive_commands\n"
+        "reason  'rm -rf ~' would lose or change ~, which cannot be had back\n"
     )
     assert "make a branch first" in removal
     assert agent == "the agent may\n"

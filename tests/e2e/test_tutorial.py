@@ -60,7 +60,12 @@ def test_the_tutorial_ends_with_a_guard_in_claude_code_and_uninstalling_leaves_n
     assert "verdict  deny\nreason   a person deploys" in second
     assert json.loads(asked)["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert "a person deploys" in asked
-    assert "by global/deploys:no_deploys, session s" in log
+    assert re.search(
+        r"Z  deny   bash -c '\./deploy\.sh production'  by deploys:no_deploys: a person deploys; "
+        r"say what should be deployed, and stop  Bash  \d+\.\d ms  [0-9a-f]{8}-\d+  s$",
+        log,
+        re.MULTILINE,
+    )
     assert re.search(r"^health +green", look, re.MULTILINE)
     assert "which is gone now" in uninstalled
     assert stopped.startswith("stopped (pid ")
