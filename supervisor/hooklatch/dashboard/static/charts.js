@@ -20,6 +20,8 @@
     // Each series is drawn with those below it, the highest first, so that the lower ones cover their part of it.
     const sums = names.map((_, kind) => counts.map((one) => one.slice(0, kind + 1).reduce((a, b) => a + b, 0)));
     const order = names.map((_, kind) => names.length - 1 - kind);
+    // A column stands to the right of its time, so a place belongs to the time before it, not to the closest.
+    const owner = (closest, value) => (closest > 0 && times[closest] > value ? closest - 1 : closest);
     const go = (first, last) => {
       location.href = `${place.dataset.link}&since=${iso(times[first])}&until=${iso(times[last] + step)}`;
     };
@@ -30,7 +32,7 @@
         height: place.clientHeight - LEGEND,
         scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] }, x: { range: (_, low, high) => [low - step, high + step] } },
         axes: [{ ...axis, values: (_, all) => all.map((one) => tick(new Date(one * 1000))) }, { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] }],
-        cursor: { y: false, points: { show: false }, drag: { setScale: false, x: true, y: false } },
+        cursor: { y: false, points: { show: false }, drag: { setScale: false, x: true, y: false }, dataIdx: (_, __, closest, value) => owner(closest, value) },
         series: [
           { value: (_, at) => (at === null ? "" : `${day(new Date(at * 1000))} ${clock(new Date(at * 1000))}`), label: "From" },
           ...order.map((kind) => ({
@@ -47,7 +49,7 @@
           setSelect: [
             (one) => {
               if (one.select.width < 4) return;
-              const at = (left) => Math.min(Math.max(one.posToIdx(left), 0), times.length - 1);
+              const at = (left) => owner(one.posToIdx(left), one.posToVal(left, "x"));
               go(at(one.select.left), at(one.select.left + one.select.width));
             },
           ],
@@ -57,9 +59,12 @@
       place,
     );
     chart.over.addEventListener("click", () => {
-      const index = chart.cursor.idx;
-      if (index !== null && index !== undefined && chart.select.width < 4) go(index, index);
+      const { idx, left } = chart.cursor;
+      if (idx === null || idx === undefined || chart.select.width >= 4) return;
+      const index = owner(idx, chart.posToVal(left, "x"));
+      go(index, index);
     });
+    place.chart = chart; // so that others can ask it where a time is
     return chart;
   };
 
