@@ -56,7 +56,7 @@ class World:
         self.globals = {
             name: Known(
                 name, self.versions[name], EVENTS.get(name, "pre_tool_use"), match="Count" if name == "c" else None,
-                id=f"{name}:{name}",
+                id=name,
             )
             for name in "abntc"
         }  # fmt: skip

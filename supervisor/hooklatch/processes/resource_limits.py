@@ -200,7 +200,7 @@ def read_proportional_bytes(pid: int) -> int:
     """Return a process's memory with its share of each shared page. The kernel walks the page tables for it."""
 
     def read() -> int:
-        with suppress(psutil.AccessDenied):
+        with suppress(psutil.AccessDenied, AttributeError):  # a kernel without smaps has no shares
             return psutil.Process(pid).memory_full_info().pss
         return read_resident_bytes(pid)
 

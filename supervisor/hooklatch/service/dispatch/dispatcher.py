@@ -420,7 +420,7 @@ class Dispatcher:
         """Return why no hook may be called."""
         data, session = fire.payload.data, fire.session
         if self.is_draining:
-            return "draining", "start it again, or wait for its successor"
+            return "draining", "a new one may take its place soon"
         if fire.params.truncated:
             return "payload", "it is marked truncated"
         if len(data) > MAX_PAYLOAD:
