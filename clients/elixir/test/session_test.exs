@@ -6,7 +6,7 @@ defmodule Hooklatch.SessionTest do
   alias Hooklatch.Test.Daemon
 
   @moduletag :daemon
-  @payload %{tool_name: "Read", tool_input: %{}}
+  @payload %{tool_name: "Read", tool_input: %{path: "notes.txt"}}
 
   defp path, do: :persistent_term.get(:daemon).path
 

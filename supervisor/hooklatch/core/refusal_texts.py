@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASKED", "DOCTOR", "LOGGED_LOCALLY", "NOTICE", "NOT_RUN", "PROMPTS", "RULE", "START", "STATUS", "TOLD",
-    "UNJUDGED", "frame_for_model", "frame_for_person", "tell_model", "tell_person",
+    "UNJUDGED", "WITHHELD", "frame_for_model", "frame_for_person", "tell_model", "tell_person",
 ]  # fmt: skip
 
 NOT_RUN = "Not run: "
+WITHHELD = "withheld by hooklatch: "  # before the reason, in place of what a tool gave
 # Appended to the first refusal of a session: whose rule it is, and that there may be another way.
 RULE = ". This is a rule of your user: choose another way, or ask them."
 ASKED = NOT_RUN + "it needs the user's yes, and "

@@ -24,7 +24,7 @@ from hooklatch.core.subject import read_subject
 from hooklatch.dashboard.feed import QueryResult
 from hooklatch.errors import describe_error
 from hooklatch.record.storage.chain import format_timestamp
-from hooklatch.record.storage.counting import Hours, count_lines, summarize_counts
+from hooklatch.record.storage.counting import OTHERS, Hours, count_lines, summarize_counts
 from hooklatch.record.storage.reading import NoRecordError, read_backwards
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor
 from hooklatch.threads import in_thread
@@ -34,11 +34,10 @@ __all__ = ["Bar", "GuardSums", "RecordCounts", "RefusalGroup", "Summary", "Tally
 WEEK = timedelta(days=7)
 HOUR = timedelta(hours=1)
 MAX_LINES = 2_000_000  # of a record that are read for its counts
-MAX_GROUPS = 1000  # equal refusals of an hour that are words_by_hour apart
+MAX_GROUPS = 1000  # equal refusals of an hour that are kept apart
 MAX_CHANGES = 100
 BATCH = 2000  # lines between two looks at who waits
 PATIENCE = 1.0  # seconds that a page waits for counts
-OTHERS = "(others)"
 REFUSED = re.compile(rb'"kind":"decision".{1,400}?"verdict":"(?:deny|halt|ask)"', re.DOTALL)
 CHANGED = b'"kind":"registry"'
 

@@ -12,6 +12,7 @@ from hooklatch.core.refusal_texts import (
     START,
     STATUS,
     TOLD,
+    WITHHELD,
     frame_for_model,
     frame_for_person,
 )
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "HANDOVER", "MAX_FRAME", "MODEL", "NOTICES",
     "PATH_LIMIT", "PERSON", "PROMPTS", "REFUSED", "RESULT", "RESULTS", "SILENCE", "SILENCES", "UNREACHED",
-    "VARIABLES", "WITHHELD", "WORDS", "make_failure_output", "make_ascii_detail", "make_reason", "frame_reason",
+    "VARIABLES", "WORDS", "make_failure_output", "make_ascii_detail", "make_reason", "frame_reason",
     "quote_json_text",
 ]  # fmt: skip
 
@@ -54,7 +55,6 @@ HANDED_PREFIXES: "Final" = ("LC_", "XDG_", "HOOKLATCH_")
 
 # By host and event: what is on standard output, with exit code 0, around the reason as a reader is told it.
 MODEL, PERSON, RESULT = "\x01", "\x02", "\x03"  # RESULT: to the model, in place of what a tool gave
-WITHHELD: "Final" = "withheld by hooklatch: "
 _PERMISSION = (
     '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"\x01"}'
 )

@@ -26,7 +26,7 @@ import msgspec
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
-from hooklatch.core.refusal_texts import NOT_RUN
+from hooklatch.core.refusal_texts import NOT_RUN, WITHHELD
 from hooklatch.hosts.fitting import (
     decode_patch,
     explain_decision,
@@ -51,7 +51,6 @@ GATE_LIMIT: Final = 610.0  # seconds: a fire may take 600, and our refusal has t
 MARGIN: Final = 5.0  # seconds between our own deadline and the host's
 CONTEXT_WAIT: Final = 5.0  # seconds that an agent waits for text at an event that can refuse nothing
 FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-WITHHELD: Final = "withheld by hooklatch: "
 ABOUT_TOOLS: Final = ("pre_tool_use", "permission_request")  # at other gates the person reads the reason itself
 # The stages of a tool call by the events that report them.
 STAGES: Final[Mapping[str, Call]] = {

@@ -14,7 +14,6 @@ The last two contain `config` only if the hook has one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
@@ -130,8 +129,11 @@ def make_canonical_form(event: Event) -> dict[str, Any]:
     document.update((key, getattr(event, key)) for key in ENVELOPE_KEYS)
     document.update(event.payload)
     if isinstance(event, ToolEvent) and "tool_input" in event.payload:
-        with suppress(*((UnclearToolError,) if event.event in REPORTS else ())):
+        try:
             document.update(tool_kind=event.tool_kind, tool_args=event.tool_args)
+        except UnclearToolError:
+            if event.event not in REPORTS:
+                raise
     document.update(event=event.event, config=find_own_config(event))
     for key in ("merged", "reinvoked"):
         document.pop(key, None)

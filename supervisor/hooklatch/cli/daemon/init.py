@@ -10,9 +10,9 @@ import os
 import shlex
 from typing import TypedDict
 
-from hooklatch.cli.hooks.guards import guard_files, write_new
+from hooklatch.cli.hooks.guards import guard_files, print_written, write_new
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.terminal import look, output
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.paths import find_config_file
 
@@ -71,12 +71,8 @@ def run_init(arguments: argparse.Namespace) -> int:
     steps = list_next_steps(arguments)
     if arguments.json:
         output.say_json({"created": list(files), "next": steps})
-        return Exit.OK
-    for path in files:
-        output.print_line(f"wrote {look.shorten_path(path)}")
-    output.print_line("next:")
-    for step in steps:
-        output.print_line(f"  {step}")
+    else:
+        print_written(files, "next:", steps)
     return Exit.OK
 
 

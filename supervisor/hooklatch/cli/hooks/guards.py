@@ -37,6 +37,7 @@ __all__ = [
     "add_test",
     "find_hooks_folder",
     "guard_files",
+    "print_written",
     "write_new",
 ]
 
@@ -142,11 +143,7 @@ def copy_guards(arguments: argparse.Namespace) -> int:
 
         output.say_json(AddedGuards(list(files), guards, steps))
     else:
-        for path in files:
-            output.print_line(f"wrote {look.shorten_path(path)}")
-        output.print_line("they are yours to edit; next:")
-        for step in steps:
-            output.print_line(f"  {step}")
+        print_written(files, "they are yours to edit; next:", steps)
     for guard in guards:
         if guard.is_missing:
             install = format_install_command(str(guard.needs))
@@ -223,6 +220,15 @@ def write_new(files: dict[str, str]) -> None:
         undo.pop_all()
     for path in files:
         remove_quietly(os.unlink, temporary_path(path))
+
+
+def print_written(files: Iterable[str], heading: str, steps: Iterable[str]) -> None:
+    """Print the files that were written, and below the heading the commands to go on with."""
+    for path in files:
+        output.print_line(f"wrote {look.shorten_path(path)}")
+    output.print_line(heading)
+    for step in steps:
+        output.print_line(f"  {step}")
 
 
 def temporary_path(path: str) -> str:

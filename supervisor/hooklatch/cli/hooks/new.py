@@ -8,8 +8,8 @@ import os
 from keyword import iskeyword
 from typing import TypedDict
 
-from hooklatch.cli.hooks.guards import CASES, find_hooks_folder, format_options, write_new
-from hooklatch.cli.terminal import look, output
+from hooklatch.cli.hooks.guards import CASES, find_hooks_folder, format_options, print_written, write_new
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 
 __all__ = ["add_guard", "add_new"]
@@ -77,10 +77,6 @@ def write_guard(arguments: argparse.Namespace) -> int:
     steps = [f"hooklatch guards test {name}{options}", f"hooklatch try '{EXAMPLES[0][0]}'   # with a daemon: deny"]
     if arguments.json:
         output.say_json(NewOutput(created=list(files), next=steps))
-        return Exit.OK
-    for path in files:
-        output.print_line(f"wrote {look.shorten_path(path)}")
-    output.print_line("it is yours to edit, and in force as soon as it is saved; next:")
-    for step in steps:
-        output.print_line(f"  {step}")
+    else:
+        print_written(files, "it is yours to edit, and in force as soon as it is saved; next:", steps)
     return Exit.OK

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_status",
+    "find_red_hooks",
     "list_warnings",
     "name_health",
     "shorten_status",
@@ -146,7 +147,7 @@ def list_trouble(
     # Suspensions are there already, with how to end them, and failing hooks are below, with their failures.
     found = [fault for fault in result["wrong"] if fault["reason"] not in ("suspended", "failing")]
     trouble += group_findings("wrong", found)
-    red = {fault["what"].partition(" failed in ")[0] for fault in result["wrong"] if fault["reason"] == "failing"}
+    red = find_red_hooks(result)
     for hook in result["failing"]:
         failure = (failures or {}).get(hook["hook"])
         last: list[str] = format_hook_failure(failure) if failure is not None else []
@@ -155,6 +156,11 @@ def list_trouble(
         label = "wrong" if hook["hook"] in red else "warning"
         trouble.append([(label, format_failing_hook(hook)), *shown, ("do", do)])
     return trouble + group_findings("warning", list_warnings(result))
+
+
+def find_red_hooks(result: StatusAnswer) -> set[str]:
+    """Return the failing hooks that are among what is wrong: the others are only to be looked at."""
+    return {fault["what"].partition(" failed in ")[0] for fault in result["wrong"] if fault["reason"] == "failing"}
 
 
 def shorten_status(result: StatusAnswer) -> list[tuple[str, str]]:

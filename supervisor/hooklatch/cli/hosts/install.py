@@ -206,9 +206,7 @@ def apply_host(install: HostInstall, arguments: argparse.Namespace) -> list[str 
     return backups
 
 
-def list_host_notes(
-    install: HostInstall, backups: list[str | None], arguments: argparse.Namespace
-) -> list[str]:  # fmt: skip
+def list_host_notes(install: HostInstall, backups: list[str | None], arguments: argparse.Namespace) -> list[str]:
     """Return what a person should know of an installation; for Codex, settle its trust."""
     host, layout, change = install.host, install.layout, install.plans[0]
     notes = [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
+from hooklatch.cli.hooks.status import find_red_hooks
 from hooklatch.cli.live.feed import TopBoard, TopDisplay, TopRow
 from hooklatch.cli.terminal.look import StyledText, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.output import escape_invisible
@@ -122,7 +123,7 @@ def draw_findings(status: StatusAnswer, width: int, maximum: int) -> Iterator[Li
         [*draw_labelled("wrong", fault["what"], "bad", width), *draw_labelled("do", fault["do"], "good", width)]
         for fault in status["wrong"]
     ]
-    red = {fault["what"].partition(" failed in ")[0] for fault in status["wrong"] if fault["reason"] == "failing"}
+    red = find_red_hooks(status)
     for hook in status["failing"]:
         if hook["hook"] in red:
             continue

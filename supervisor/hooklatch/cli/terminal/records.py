@@ -250,9 +250,8 @@ def list_line_pieces(record: Mapping[str, Any], width: int | None, *, of: str = 
         return [*start, subject, "  " * bool(decided), decided, *list_extras(record, None)]
     room = width - sum(map(len, start))
     if measure_width(subject) + measure_width(decided) + 2 * bool(decided) > room:
-        share = max(
-            room * 11 // 20, room - measure_width(decided) - 2
-        )  # what was judged has somewhat more than the rest
+        # What was judged has somewhat more than the rest.
+        share = max(room * 11 // 20, room - measure_width(decided) - 2)
         subject = clip_width(subject, share if room - share >= LEAST_DECIDED else room)
         decided = clip_width(decided, room - measure_width(subject) - 2) if room - share >= LEAST_DECIDED else ""
     room -= measure_width(subject) + measure_width(decided) + 2 * bool(decided)

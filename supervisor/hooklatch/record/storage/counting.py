@@ -24,7 +24,7 @@ from hooklatch.record.storage.segments import list_segments
 if TYPE_CHECKING:
     from hooklatch.core.answers import CountedName, CountsAnswer, GuardCounts, LastRefusal
 
-__all__ = ["DIMENSIONS", "DecisionCounter", "Hours", "count_lines", "find_counter", "summarize_counts"]
+__all__ = ["DIMENSIONS", "OTHERS", "DecisionCounter", "Hours", "count_lines", "find_counter", "summarize_counts"]
 
 DIMENSIONS = ("tool", "agent", "project", "reason")  # besides the guard
 TOP = 100  # names of each of these in an answer: those with the most decisions

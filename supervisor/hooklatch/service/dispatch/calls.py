@@ -23,12 +23,12 @@ from hooklatch.processes.worker import compute_deadline
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.registry.budget import SMALL
+from hooklatch.service.registry.failure_log import DROPPED
 from hooklatch.service.registry.statistics import Statistics
 
 __all__ = ["HookRunner", "HookRunners"]
 
 logger = logging.getLogger("hooklatch.calls")
-
 
 GONE = CallOutcome(cause="crash", message="the client that served it is gone")
 
@@ -185,12 +185,12 @@ class HookRunners:
                 breaker.end_probe(trio.current_time())
 
     def _record_failure(self, hook: Hook, outcome: CallOutcome, fire: Fire) -> None:
-        self._statistics.failures.note_failure(
-            hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, subject=fire.subject,
-            session=fire.session_id, is_new=not self._statistics.has_answered(hook),
-        )  # fmt: skip
-        if outcome.cause in ("overload", "quarantined"):
+        if is_dropped := outcome.cause in DROPPED:  # it is not kept: a flood must not cost a subject each
             self._statistics.dropped[outcome.cause] += 1
+        self._statistics.failures.note_failure(
+            hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.session_id,
+            subject="" if is_dropped else fire.subject, is_new=not self._statistics.has_answered(hook),
+        )  # fmt: skip
         if outcome.cause != "overload":  # a flood is counted, not logged call by call
             fields = {
                 "hook": hook.name, "event": fire.spec.name, "cause": outcome.cause, "session": fire.session_id,

@@ -29,7 +29,7 @@ from hooklatch_worker.author.state import StateRequest
 
 __all__ = [
     "ASKED", "RAN", "CallReport", "Counted", "Fire", "DecisionAdapter", "DialectPlan", "FireServices", "ExtraProjects",
-    "select_planned_hooks", "find_tool_name", "FireGeneration", "FireGenerations",
+    "excerpt_subject", "select_planned_hooks", "find_tool_name", "FireGeneration", "FireGenerations",
 ]  # fmt: skip
 
 # Events that report a tool call: that it is asked about, or has run.
@@ -39,9 +39,8 @@ LARGE = 2**15  # bytes of a payload, from which on its params are copied without
 TAKEN = msgspec.Raw(b"{}")  # in place of the payload that `Fire.payload` has
 NAME = 200  # characters of a tool's name that are announced
 
-DecisionAdapter: TypeAlias = Callable[
-    [FireDecision], FireDecision
-]  # to the nearest stricter decision that a host can apply
+# To the nearest stricter decision that a host can apply.
+DecisionAdapter: TypeAlias = Callable[[FireDecision], FireDecision]
 # How a fire reports a call: as a host that names each by an id, as one whose calls have none, or as our own client.
 CallReport: TypeAlias = Literal["by id", "in order", "by a client"] | None
 Counted = set[tuple[Hook, str, str]]  # the keys that hooks of one fire have counted `once`: hook, scope, key
@@ -158,13 +157,8 @@ class Fire(msgspec.Struct, eq=False):
     @property
     def subject(self) -> str:
         """Return what is judged, as far as the record shows it."""
-        from hooklatch.core.subject import read_subject  # imported here: only watchers and reports ask for it
-
         facts = self.prepare_record()
-        excerpt = facts.excerpt and msgspec.json.decode(facts.excerpt)
-        return read_subject(
-            {"event": self.spec.name, "tool": self.tool, "excerpt": excerpt, "excerpt_cut": facts.excerpt_cut}
-        )
+        return excerpt_subject(self.spec.name, self.tool, facts.excerpt, facts.excerpt_cut)
 
     def take_room(self, size: int) -> bool:
         """Take room for an answer of so many bytes until the fire ends; return whether there was any."""
@@ -206,6 +200,14 @@ def find_tool_name(payload: Payload) -> str | None:
     except PayloadError:
         return None
     return name if name is None or len(name) <= NAME else f"{name[:NAME]}…"
+
+
+def excerpt_subject(event: str, tool: str | None, excerpt: msgspec.Raw | None, excerpt_cut: str | None) -> str:
+    """Return what is judged, as far as an excerpt of the payload shows it."""
+    from hooklatch.core.subject import read_subject  # imported here: only watchers, failures and asks need it
+
+    shown = msgspec.json.decode(excerpt) if excerpt else None
+    return read_subject({"event": event, "tool": tool, "excerpt": shown, "excerpt_cut": excerpt_cut})
 
 
 def select_planned_hooks(

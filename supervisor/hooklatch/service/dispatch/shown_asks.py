@@ -12,7 +12,7 @@ from hooklatch.core.decision import Machine
 from hooklatch.core.messages import FireDecision
 from hooklatch.record.redaction import Redactor, excerpt_object
 from hooklatch.record.storage.chain import format_timestamp
-from hooklatch.service.dispatch.fires import Fire, find_tool_name
+from hooklatch.service.dispatch.fires import Fire, excerpt_subject, find_tool_name
 
 if TYPE_CHECKING:
     from hooklatch.core.answers import Ask, AskReason
@@ -29,8 +29,6 @@ OWN = "session:"  # the beginning of the full names of hooks that the agent itse
 
 def make_ask(fire: Fire, machine: Machine, decision: FireDecision, seconds: float, redactor: Redactor) -> Ask:
     """Return the ask of a fire's hooks as a person sees it: redacted and bounded."""
-    from hooklatch.core.subject import read_subject  # imported here: few daemons hold asks
-
     payload, now = machine.payload, time.time()
     # Of the amended payload, which the person judges: the record holds the payload as it came.
     reasons = machine.questions()
@@ -38,12 +36,11 @@ def make_ask(fire: Fire, machine: Machine, decision: FireDecision, seconds: floa
     patch = msgspec.json.encode(decision.patch) if decision.patch else b""
     excerpt, excerpt_cut = excerpt_object(payload.data, SHOWN, redactor)
     changes, changes_cut = excerpt_object(patch, SHOWN, redactor) if patch else (None, None)
-    shown = {"event": decision.event, "excerpt": excerpt and msgspec.json.decode(excerpt), "excerpt_cut": excerpt_cut}
     tool = find_tool_name(payload)
     return {
         "id": decision.decision_id, "at": format_timestamp(now), "expires_at": format_timestamp(now + seconds),
         "session_id": fire.session_id, "host": fire.envelope.host, "cwd": clip_reason(fire.envelope.cwd or "") or None,
-        "event": decision.event, "tool": tool, "subject": read_subject({**shown, "tool": tool}),
+        "event": decision.event, "tool": tool, "subject": excerpt_subject(decision.event, tool, excerpt, excerpt_cut),
         "hook": questions[0]["hook"], "reason": questions[0]["reason"], "questions": questions,
         "questions_omitted": len(reasons) - len(questions), "payload_digest": payload.digest(),
         "payload_bytes": len(payload.data), "excerpt": excerpt, "excerpt_cut": excerpt_cut, "patch": changes,

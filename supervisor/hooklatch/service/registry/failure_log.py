@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from hooklatch.core.answers import HookFailure
     from hooklatch.core.status_answers import FailingHook
 
-__all__ = ["STREAK", "Failures"]
+__all__ = ["DROPPED", "STREAK", "Failures"]
 
 KEPT_FAILURES = 5  # per hook
-UNCALLED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
+DROPPED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
 STREAK = 5  # consecutive failed calls of a hook before it is red; one of a version that never answered is reported
 MAX_TEXT = 16 * 2**10  # characters of a message, or of what was printed to one of the two streams
 MAX_BYTES = 4 * 2**20  # for all failures; the hook whose last failure is the oldest is dropped first
@@ -66,7 +66,7 @@ class Failures:
             history.streak, history.is_new = 0, is_new
         history.streak += 1
         history.target, history.cause = hook.target, outcome.cause
-        if outcome.cause in UNCALLED:
+        if outcome.cause in DROPPED:
             return
         failure: HookFailure = {
             "at": time.time(), "decision_id": decision_id, "event": event, "subject": subject, "session": session,
