@@ -32,6 +32,16 @@ def installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "entry_points", functools.cache(installed.entry_points))
 
 
+@pytest.fixture(autouse=True)
+def no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse every thread: a clock that jumps while a thread works ends a hook that had time left."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a thread is started, for which a clock that jumps does not wait")
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", refuse)
+
+
 async def run(script: Script) -> None:
     async with running_fakes() as place:
         await play(script, place, "")

@@ -152,8 +152,8 @@ class HookReports(msgspec.Struct, frozen=True):
             for pool in pools
             if now - self.memory.get(pool, UNMEASURED)[0] > FRESH
         }
-        for pool, size in (await in_thread(measure_pools, pids)).items() if pids else ():
-            self.memory[pool] = now, size
+        sizes = await in_thread(measure_pools, pids) if any(pids.values()) else dict.fromkeys(pids, 0)
+        self.memory.update({pool: (now, size) for pool, size in sizes.items()})
 
     async def _events(self, connection: Connection, params: FilterParams) -> EventsAnswer:
         """List the catalogue, with each event's budget for this viewer and how often it was fired.
