@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.record.storage import recovery
 from hooklatch.record.storage.mark import read_mark
 from hooklatch.record.verify import verify_record
 from support.pools import until
@@ -70,6 +71,37 @@ def test_what_reached_the_disk_behind_a_gap_is_set_aside(tmp_path: Path, rotatio
     assert sorted(asides[:rotations]) == sorted(behind)
     assert [path.name for path in segments(tmp_path)] == [first.name, "0000000000010001.jsonl"]
     assert verify_record(str(tmp_path)).ok
+
+
+@pytest.mark.parametrize("is_reboot", [True, False])
+@pytest.mark.parametrize("number", [2, 4])
+def test_what_reached_the_disk_out_of_order_is_set_aside(
+    tmp_path: Path, number: int, is_reboot: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the entries that no sync has covered one is missing, and later ones are there: sectors have no order.
+
+    Without a new boot no power was lost, so somebody else did it.
+    """
+    with opened(tmp_path) as record:
+        beside = Beside(tmp_path)
+        for later in range(200):
+            decided(record, later)
+    (path,) = segments(tmp_path)
+    whole = path.read_bytes().splitlines(keepends=True)[:-1]  # it did not stop
+    torn = [*whole[:number], b"\0" * (len(whole[number]) - 1) + b"\n", *whole[number + 1 :]]
+    path.write_bytes(b"".join(torn))
+    beside.restore()
+
+    if is_reboot:
+        monkeypatch.setattr(recovery, "read_boot_id", lambda: "another")
+    with opened(tmp_path) as record:
+        assert record.status()["faults"] == []  # the beginning of a record is not read at a start
+    assert verify_record(str(tmp_path)).ok == is_reboot
+    if not is_reboot:
+        return
+
+    assert path.read_bytes() == b"".join(whole[:number])
+    assert path.with_name(f"{path.name}.torn-1").read_bytes() == b"".join(torn[number:])
 
 
 def test_a_gap_before_what_was_on_the_disk_is_told_and_left(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ or serializing it again.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import time
@@ -110,8 +111,10 @@ class SegmentEnd(NamedTuple):
         return self.size - self.end
 
 
-def read_tail(place: SegmentFile) -> SegmentEnd | None:
+def read_tail(place: SegmentFile, synced: float = math.inf) -> SegmentEnd | None:
     """Find the last valid record by reading only the end of the file; None if there is none.
+
+    Records after `synced` may have reached the disk in any order before a loss of power: they end where one is missing.
 
     Raises:
         OSError: it cannot be read.
@@ -122,7 +125,7 @@ def read_tail(place: SegmentFile) -> SegmentEnd | None:
         window = WINDOW
         while True:
             start = max(0, size - window)
-            tail = find_segment_end(os.pread(fd, size - start, start), start, size, place)
+            tail = find_segment_end(os.pread(fd, size - start, start), start, size, place, synced)
             if tail is not None or start == 0:
                 return tail
             window *= 8
@@ -130,14 +133,20 @@ def read_tail(place: SegmentFile) -> SegmentEnd | None:
         os.close(fd)
 
 
-def find_segment_end(data: bytes, start: int, size: int, place: SegmentFile) -> SegmentEnd | None:
-    links: list[tuple[ChainLink | None, int]] = []
-    for begin, end in find_line_bounds(data, is_beginning=start == 0):
-        links.append((read_link(data[begin:end]), start + end))
+def find_segment_end(data: bytes, start: int, size: int, place: SegmentFile, synced: float) -> SegmentEnd | None:
+    bounds = find_line_bounds(data, is_beginning=start == 0)
+    links = [(read_link(data[begin:end]), start + end) for begin, end in bounds]
+    if place.first > synced and start == 0 and links and links[0][0] is None:
+        return None
+    for number, ((before, _), (after, _)) in enumerate(pairwise(links), 1):
+        if before is not None and before.seq >= synced and is_break(before, after):
+            del links[number:]
+            break
     while links and links[-1][0] is None:
         links.pop()
-    if not links:
-        return None
+    earliest = next((link for link, _ in links if link is not None), None)
+    if earliest is None or (start and earliest.seq > synced + 1):
+        return None  # what was synced begins further up
     link, end = links[-1]
     assert link is not None
     return SegmentEnd(link, end, size, find_link_fault([link_read for link_read, _ in links], place))
@@ -153,10 +162,14 @@ def find_line_bounds(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, 
 
 def find_link_fault(links: list[ChainLink | None], place: SegmentFile) -> str | None:
     for before, after in pairwise(links):
-        if before is None or after is None or after.seq <= before.seq or after.prev != before.hash:
+        if before is None or is_break(before, after):
             seq = after.seq if after is not None else before.seq + 1 if before is not None else "?"
             return f"{place.path}: the chain is broken near record {seq}; see: hooklatch log verify"
     return None
+
+
+def is_break(before: ChainLink, after: ChainLink | None) -> bool:
+    return after is None or after.seq <= before.seq or after.prev != before.hash
 
 
 def read_segment_start(place: SegmentFile) -> float | None:

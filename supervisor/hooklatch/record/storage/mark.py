@@ -26,7 +26,7 @@ __all__ = ["BLOCK", "HighWaterMark", "MarkFile", "mark_path", "read_mark", "Anch
 
 BLOCK = 10_000  # sequence numbers reserved at once
 MARK_FORM = re.compile(
-    rb"(open|shut) (\d{18}) (\d{18}) ([0-9a-f]{64}) (\d{18}) ([0-9a-f]{64}) (\d{18}) (\d{18}) (\d{18})"
+    rb"(open|shut) (\d{18}) (\d{18}) ([0-9a-f]{64}) (\d{18}) ([0-9a-f]{64}) (\d{18}) (\d{18}) (\d{18})(?: (\S{1,64}))?"
 )
 
 
@@ -37,7 +37,8 @@ class HighWaterMark(msgspec.Struct, frozen=True):
     known to be on disk, of the very last entry if the record `is_closed`.  Retention removed everything before
     `kept_seq`; `kept_prev` is the `prev` of that entry.  `reported_seq`: it is already reported that everything before
     this number is missing.  `lost` counts the entries that were already missing when retention reached them.
-    `fault_seq`: a fault recorded at or after this number is unacknowledged; 0 if there is none.
+    `fault_seq`: a fault recorded at or after this number is unacknowledged; 0 if there is none.  `boot` is the boot in
+    which the record was opened last.
     """
 
     is_closed: bool = False
@@ -49,11 +50,13 @@ class HighWaterMark(msgspec.Struct, frozen=True):
     reported_seq: int = 0
     lost: int = 0
     fault_seq: int = 0
+    boot: str = "-"
 
     def encode(self) -> bytes:
-        return b"%b %018d %018d %b %018d %b %018d %018d %018d" % (
+        return b"%b %018d %018d %b %018d %b %018d %018d %018d %b" % (
             b"shut" if self.is_closed else b"open", self.reserved_through, self.seq, self.hash.encode(), self.kept_seq,
             self.kept_prev.encode(), self.reported_seq, self.lost, self.fault_seq,
+            self.boot.encode(),
         )  # fmt: skip
 
 
@@ -70,22 +73,21 @@ def read_mark(folder: str) -> HighWaterMark | None:
     match = read_form(mark_path(folder), MARK_FORM, "a mark")
     if match is None:
         return None
-    state, reserved_through, seq, own, kept_seq, kept_prev, *numbers = match.groups()
+    state, reserved_through, seq, own, kept_seq, kept_prev, reported_seq, lost, fault_seq, boot = match.groups()
     return HighWaterMark(
         state == b"shut", int(reserved_through), int(seq), own.decode(), int(kept_seq), kept_prev.decode(),
-        *map(int, numbers),
+        int(reported_seq), int(lost), int(fault_seq), (boot or b"-").decode(),
     )  # fmt: skip
 
 
 class MarkFile(SlotFile):
-    """The mark of a record that is open for writing, shared by the main thread and the sync thread."""
+    """The mark of a record that is open for writing, shared by the main thread and the sync thread.
+
+    Its methods raise OSError where it cannot be written: it is unchanged then, and no further number may be used.
+    """
 
     def __init__(self, folder: str, mark: HighWaterMark) -> None:
-        """Open the mark, set it and sync it.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Open the mark, set it and sync it."""
         super().__init__(mark_path(folder), mark.encode())
         self.mark = mark
         os.fdatasync(self.fd)
@@ -93,29 +95,17 @@ class MarkFile(SlotFile):
         self._retirement: tuple[int, dict[str, object]] | None = None
 
     def save(self, **changes: object) -> None:
-        """Change some fields and sync.
-
-        Raises:
-            OSError: it could not be written and is unchanged.
-        """
+        """Change some fields and sync."""
         with self._lock:
             self._set(msgspec.structs.replace(self.mark, **changes))
             os.fdatasync(self.fd)
 
     def reserve(self, seq: int) -> None:
-        """Reserve numbers beyond `seq`, before any of them is used.
-
-        Raises:
-            OSError: they could not be reserved and must not be used.
-        """
+        """Reserve numbers beyond `seq`, before any of them is used."""
         self.save(reserved_through=seq + BLOCK)
 
     def advance(self, seq: int, own: str, used: int) -> None:
-        """Note that this record is on disk, and reserve numbers well ahead of the last one `used`.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Note that this record is on disk, and reserve numbers well ahead of the last one `used`."""
         with self._lock:
             is_near = used + BLOCK // 2 >= self.mark.reserved_through
             reserved_through = used + BLOCK if is_near else self.mark.reserved_through

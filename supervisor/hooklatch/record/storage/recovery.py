@@ -22,7 +22,7 @@ import platform
 import stat
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -96,10 +96,15 @@ def recover_record(folder: str) -> Recovery:
     anchored, marked = read_or_explain(read_anchor, folder), read_or_explain(read_mark, folder)
     recovery = Recovery()
     segments = list_segments(folder)
-    gap = find_gap(segments, anchored, marked)
+    synced = through = math.inf  # unknown
+    if isinstance(anchored, tuple) and isinstance(marked, HighWaterMark):
+        through = max(anchored[0], marked.seq)
+        # Within one boot a killed daemon loses nothing that it wrote, so a gap there was made by somebody else.
+        synced = through if marked.boot not in ("-", read_boot_id()) else synced
+    gap = find_gap(segments, through, synced)
     while segments:
         place = segments.pop()
-        tail = read_tail(place)
+        tail = read_tail(place, synced)
         if tail is None or place.first >= gap:
             move_away(place, recovery)
             continue
@@ -119,17 +124,14 @@ def recover_record(folder: str) -> Recovery:
     return recovery
 
 
-def find_gap(segments: list[SegmentFile], anchored: object, marked: object) -> float:
+def find_gap(segments: list[SegmentFile], through: float, synced: float) -> float:
     """Return where a segment begins that a loss of power cut off from the one before it; infinity if none does.
 
     It may have reached the disk, and the end of the one before it not.  What was synced is never behind it.
     """
-    if not isinstance(anchored, tuple) or not isinstance(marked, HighWaterMark):
-        return math.inf
-    through = max(cast("tuple[int, str]", anchored)[0], marked.seq)
     for before, place in pairwise(segments):
         if place.first > through + 1:
-            header, tail = read_segment_header(place), read_tail(before)
+            header, tail = read_segment_header(place), read_tail(before, synced)
             if header is None or tail is None or header[0].prev != tail.link.hash:
                 return place.first
     return math.inf
@@ -174,7 +176,7 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
     return HighWaterMark(
         is_closed=False, reserved_through=max(mark.reserved_through, recovery.seq + BLOCK), seq=mark.seq,
         hash=mark.hash, kept_seq=kept_seq, kept_prev=kept_prev, reported_seq=reported_seq, lost=lost,
-        fault_seq=mark.fault_seq or (recovery.seq + 1 if recovery.faults else 0),
+        fault_seq=mark.fault_seq or (recovery.seq + 1 if recovery.faults else 0), boot=read_boot_id() or "-",
     )  # fmt: skip
 
 

@@ -71,24 +71,16 @@ def read_form(path: str, form: re.Pattern[bytes], what: str) -> re.Match[bytes] 
 
 
 class SlotFile:
-    """A slot that is open for writing."""
+    """A slot that is open for writing.  Its methods raise OSError where it cannot be created, opened or written."""
 
     def __init__(self, path: str, text: bytes) -> None:
-        """Open or create the file, and set it to `text`.
-
-        Raises:
-            OSError: it cannot be created or opened.
-        """
+        """Open or create the file, and set it to `text`."""
         self.path = path
         self._text = text
         self.fd = self._open()
 
     def write(self, text: bytes) -> None:
-        """Overwrite the content; the next sync of `fd` brings it to disk.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Overwrite the content; the next sync of `fd` brings it to disk."""
         os.pwrite(self.fd, encode_slot_line(text), 0)
         self._text = text
 
@@ -103,11 +95,7 @@ class SlotFile:
         return is_same_file and named.st_size == len(encode_slot_line(self._text))
 
     def reopen(self) -> None:
-        """Create the file at the path again, with the same content.
-
-        Raises:
-            OSError: it cannot be created.
-        """
+        """Create the file at the path again, with the same content."""
         self._create()
         fd, self.fd = self.fd, open_regular(self.path, os.O_WRONLY | os.O_NOFOLLOW)
         os.close(fd)

@@ -27,13 +27,7 @@ from hooklatch.core.hooks.suspension import find_suspension
 from hooklatch.errors import explain_error
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordWriter
-from hooklatch.service.api.methods import (
-    ApiMethod,
-    ContributionSlot,
-    MethodTable,
-    PolicySlot,
-    require_session,
-)
+from hooklatch.service.api.methods import ApiMethod, ContributionSlot, MethodTable, PolicySlot, require_session
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.state_file import StateFile
