@@ -27,7 +27,15 @@ import trio
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.payload import Payload
 from hooklatch.fleet.bundles import read_bundle
-from hooklatch.fleet.manifests import START, FleetError, Manifest, read_envelope, select_newest, verify_manifests
+from hooklatch.fleet.manifests import (
+    DEFAULT_POLICY,
+    START,
+    FleetError,
+    Manifest,
+    read_envelope,
+    select_newest,
+    verify_manifests,
+)
 from hooklatch.fleet.signing import PublicKey, read_public
 from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
 from hooklatch.record.entries import FireFacts, encode_decision_entry
@@ -147,7 +155,7 @@ class SimulatedDaemon:
         }
 
     def _wanted(self) -> Manifest | None:
-        return select_newest(self._manifests, self.host, ())
+        return select_newest(self._manifests, self.host, ()).get(DEFAULT_POLICY)
 
     def _apply(self, version: int, data: bytes) -> dict[str, Any]:
         wanted = self._wanted()

@@ -18,6 +18,7 @@ from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import (
+    DEFAULT_POLICY,
     START,
     BundleVersion,
     FleetError,
@@ -89,7 +90,8 @@ class MemoryDaemon:
                 self.refusals.append(str(error))
                 raise DaemonRefusedError(str(error)) from None
             self.head = walked.head
-            self._wanted = select_newest(walked.manifests, self.host, self.labels) or self._wanted
+            newest = select_newest(walked.manifests, self.host, self.labels)
+            self._wanted = newest.get(DEFAULT_POLICY, self._wanted)
         wanted = BundleVersion(self._wanted.version, self._wanted.bundle) if self._wanted is not None else None
         return FollowAnswer(self.head, wanted, self.applied, None, self.host, tuple(self.labels), "ready", 7)
 

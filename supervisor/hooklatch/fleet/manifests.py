@@ -1,8 +1,9 @@
-"""The versions of a fleet's policy: a hash chain of signed manifests.
+"""The versions of a fleet's policies: a hash chain of signed manifests.
 
-A manifest names a bundle, the hosts that it is for, and the manifest before it.  Every host reads all of them in order,
-from version 1 or from the one that it read last, so none can be left out, repeated or exchanged.  Readers raise
-FleetError for bytes that are not what they read, or of another fleet.
+A manifest names a policy, a bundle, the hosts that it is for, and the manifest before it.  Every host reads all of them
+in order, from version 1 or from the one that it read last, so none can be left out, repeated or exchanged.  Of each
+policy a host has the newest version that is for it, and all of these hold together.  Readers raise FleetError for bytes
+that are not what they read, or of another fleet.
 
     bytes (as stored)  ─▶  read_envelope  ─▶  verify_manifests(fleet, head, envelopes, keys)  ─▶  VerifiedManifests
                                                               select_newest(manifests, host, labels)  ◀─┘
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
     from hooklatch.core.status_answers import AppliedBundle
 
 __all__ = [
-    "BundleVersion", "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead", "Manifest",
+    "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead", "Manifest",
     "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest", "decode_document", "encode_signed_text",
     "read_envelope", "read_payload", "read_manifest", "find_signer", "verify_manifests",
 ]  # fmt: skip
 
 T = TypeVar("T")
 BUCKETS = 10_000  # a percentage has two decimals
+DEFAULT_POLICY = "default"  # of a version that names no policy
 MAX_ENVELOPE = 64 * 1024  # bytes of a manifest as stored
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # of a fleet, a host or a label; safe in keys, paths and patterns
+NAME = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+)  # of a fleet, policy, host or label; safe in keys, paths and patterns
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z")]
 
@@ -75,7 +79,7 @@ class RolloutTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One version of a fleet's policy.
+    """One version of one of a fleet's policies; the numbers are those of all policies together.
 
     `previous` is the sha256 of the envelope of the version before, empty for version 1.  `bundle` is the sha256 of the
     bundle's bytes and `size` how many they are.  `created` is a moment in UTC, for people.  `same_as` is the version
@@ -92,6 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     publisher: str = ""
     message: str = ""
     same_as: int | None = None
+    policy: Name = DEFAULT_POLICY
 
 
 class SignedManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -208,10 +213,9 @@ def verify_manifests(
     return VerifiedManifests(head, tuple(signed))
 
 
-def select_newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) -> Manifest | None:
-    """Return the newest of these versions that is for a host, if any is."""
-    included = [manifest for manifest in manifests if manifest.rollout.includes(host, labels)]
-    return included[-1] if included else None
+def select_newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) -> dict[str, Manifest]:
+    """Return the newest of these versions that is for a host, of each policy that has one, by the policy's name."""
+    return {manifest.policy: manifest for manifest in manifests if manifest.rollout.includes(host, labels)}
 
 
 def decode_signature(signature: str) -> bytes:

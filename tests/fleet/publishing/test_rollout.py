@@ -14,7 +14,7 @@ import trio
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.manifests import Manifest, RolloutTarget, select_newest
+from hooklatch.fleet.manifests import DEFAULT_POLICY, Manifest, RolloutTarget, select_newest
 from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
@@ -51,7 +51,7 @@ class Hosts:
         for host in HOSTS:
             if host in self.quiet:
                 continue
-            wanted = select_newest(believed, host, self._labels)
+            wanted = select_newest(believed, host, self._labels).get(DEFAULT_POLICY)
             bundle = wanted.bundle if wanted is not None and host not in self.refuse else digest_of("a")
             cause = self._breaks.get(bundle[0])
             denied = {cause: self._decided // 10} if cause is not None else {}

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.fleet.manifests import (
+    DEFAULT_POLICY,
     START,
     FleetError,
     Manifest,
@@ -18,6 +19,7 @@ from hooklatch.fleet.manifests import (
     RolloutTarget,
     SignedManifest,
     read_envelope,
+    read_payload,
     select_newest,
     verify_manifests,
 )
@@ -306,7 +308,7 @@ def test_a_host_has_after_a_rollback_what_it_had_before_the_push(bundles: str, h
     back = grown(history, plan.bundle[0])
 
     def had(entries: tuple[Manifest, ...]) -> str | None:
-        found = select_newest(entries, host, [])
+        found = select_newest(entries, host, []).get(DEFAULT_POLICY)
         return found.bundle if found is not None else None
 
     assert had(tuple(entry.manifest for entry in back.entries)) == had(
@@ -321,3 +323,27 @@ def test_a_version_that_would_be_too_long_is_refused() -> None:
         sign_version(CHAIN, plan, KEY, created="", publisher="ann", message="x" * 3000)
     with pytest.raises(FleetError, match="the message is not UTF-8"):
         sign_version(CHAIN, plan, KEY, created="", publisher="ann", message="\udcff")
+
+
+def test_a_host_has_of_each_policy_the_newest_version_that_is_for_it() -> None:
+    def version(number: int, policy: str, *labels: str) -> Manifest:
+        return msgspec.structs.replace(
+            CHAIN.entries[0].manifest, version=number, policy=policy, rollout=RolloutTarget(labels)
+        )
+
+    versions = [version(1, "default"), version(2, "ci", "ci"), version(3, "default"), version(4, "gpu", "gpu")]
+
+    def numbers(*labels: str) -> dict[str, int]:
+        return {policy: manifest.version for policy, manifest in select_newest(versions, "h1", labels).items()}
+
+    assert numbers() == {"default": 3}
+    assert numbers("ci") == {"default": 3, "ci": 2}  # the push to all, after it, took nothing away
+
+
+def test_a_version_that_names_no_policy_is_of_the_default_one() -> None:
+    payload = msgspec.json.decode(ENVELOPES[0].payload)
+    del payload["policy"]
+
+    envelope = msgspec.structs.replace(ENVELOPES[0], payload=msgspec.json.encode(payload).decode())
+
+    assert read_payload(envelope).policy == "default"

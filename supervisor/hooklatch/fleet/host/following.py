@@ -15,6 +15,7 @@ from hooklatch.errors import locate_error
 from hooklatch.fleet.bundles import Bundle, read_bundle
 from hooklatch.fleet.host.policy_file import PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.fleet.manifests import (
+    DEFAULT_POLICY,
     START,
     BundleVersion,
     FleetError,
@@ -121,7 +122,7 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
     """Return the policy file once these manifests are read too; runs in a thread, since signatures take time."""
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
     walked = verify_manifests(settings.name, policy.head, envelopes, index_keys(settings.keys))
-    newest = select_newest(walked.manifests, settings.host, settings.labels)
+    newest = select_newest(walked.manifests, settings.host, settings.labels).get(DEFAULT_POLICY)
     wanted = policy.wanted
     if newest is not None and (policy.may_go_back or newest.version > read_version(policy.applied)):
         wanted = envelopes[newest.version - policy.head.version - 1]

@@ -13,6 +13,7 @@ import msgspec
 
 from hooklatch.core.text import is_unicode
 from hooklatch.fleet.manifests import (
+    DEFAULT_POLICY,
     MAX_ENVELOPE,
     NAME,
     START,
@@ -154,6 +155,7 @@ class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     rollout: RolloutTarget
     same_as: int | None = None
+    policy: str = DEFAULT_POLICY
 
 
 def find_standing_version(history: VersionHistory, bundle: str, labels: Collection[str]) -> Manifest | None:
