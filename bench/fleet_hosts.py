@@ -25,7 +25,7 @@ from hooklatch.fleet.engine.engine import RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import START, Manifest, PolicyHead, SignedManifest, encode_signed_text
 from hooklatch.fleet.settings import DEFAULT_FIELDS
-from hooklatch.fleet.signing import PrivateKey
+from hooklatch.fleet.signing import PrivateKey, Purpose
 from hooklatch.record.storage.chain import GENESIS, format_timestamp, seal_entry
 from machine import ROOT
 
@@ -86,7 +86,7 @@ class Publisher:
                 bundle=sha256(bundle).hexdigest(), size=len(bundle), publisher="bench", created="2026-01-31T12:00:00Z",
             )
         )  # fmt: skip
-        return SignedManifest(payload, self._key.public.id, self._key.sign(payload.encode()))
+        return SignedManifest(payload, self._key.public.id, self._key.sign(payload.encode(), Purpose.MANIFEST))
 
 
 class Hosts:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
-from hooklatch.fleet.signing import KeyFormatError, decode_key, make_key, read_private, read_public
+from hooklatch.fleet.signing import KeyFormatError, Purpose, decode_key, make_key, read_private, read_public
 from support.tables import table
 
 
@@ -13,7 +15,9 @@ def test_a_pair_reads_back_and_its_signatures_hold() -> None:
     public, again = read_public(key.public.text), read_private(key.text)
 
     assert (public.id, again.text) == (key.public.id, key.text)
-    assert public.verifies(b"x", make_key().sign(b"x").encode()) is False
+    signature = base64.b64decode(key.sign(b"x", Purpose.MANIFEST))
+    assert public.verifies(b"x", signature, Purpose.MANIFEST) is True
+    assert make_key().public.verifies(b"x", signature, Purpose.MANIFEST) is False
     assert read_public(make_key().public.text).id != public.id
 
 

@@ -31,7 +31,7 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.settings import FleetSettings
-from hooklatch.fleet.signing import PrivateKey, make_key
+from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
 from hooklatch.record.storage.chain import GENESIS, seal_entry
 
 __all__ = [
@@ -131,7 +131,7 @@ class Publisher:
             bundle=hashlib.sha256(bundle).hexdigest(), size=len(bundle), rollout=rollout,
         )  # fmt: skip
         payload = encode_signed_text(msgspec.structs.replace(manifest, **changes))
-        envelope = SignedManifest(payload, self.key.public.id, self.key.sign(payload.encode()))
+        envelope = SignedManifest(payload, self.key.public.id, self.key.sign(payload.encode(), Purpose.MANIFEST))
         return msgspec.json.encode(envelope), bundle
 
     async def push(self, engine: Engine, text: str, rollout: RolloutTarget = EVERYBODY, **changes: Any) -> int:

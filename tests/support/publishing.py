@@ -10,7 +10,7 @@ import msgspec
 
 from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.manifests import Manifest, RolloutTarget, SignedManifest, encode_signed_text
-from hooklatch.fleet.signing import PrivateKey, make_key
+from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
 from support.daemons import Client
 
 __all__ = ["DENIES_BASH", "Published", "Publisher", "brought", "guard"]
@@ -76,7 +76,7 @@ class Publisher:
             bundle=hashlib.sha256(bundle).hexdigest(), size=len(bundle), rollout=rollout,
         )  # fmt: skip
         payload = encode_signed_text(msgspec.structs.replace(manifest, **changes))
-        envelope = SignedManifest(payload, self.key.public.id, self.key.sign(payload.encode()))
+        envelope = SignedManifest(payload, self.key.public.id, self.key.sign(payload.encode(), Purpose.MANIFEST))
         self._previous = envelope.digest
         made = Published(manifest.version, msgspec.json.encode(envelope).decode(), bundle)
         self.versions.append(made)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.signing import PublicKey
+from hooklatch.fleet.signing import PublicKey, Purpose
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import AppliedBundle
@@ -175,7 +175,8 @@ def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str,
         FleetError: the signature is not that of the key that it names.
     """
     key = keys.get(envelope.key)
-    if key is not None and not key.verifies(envelope.payload.encode(), decode_signature(envelope.signature)):
+    payload, signature = envelope.payload.encode(), decode_signature(envelope.signature)
+    if key is not None and not key.verifies(payload, signature, Purpose.MANIFEST):
         raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
     return key
 

@@ -7,6 +7,7 @@ hexadecimal digits of the public key's sha256.
 from __future__ import annotations
 
 import base64
+import enum
 import hashlib
 import importlib
 from types import ModuleType
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 __all__ = [
-    "KeyFormatError", "NoLibraryError", "PrivateKey", "PublicKey", "make_key", "decode_key", "read_private",
-    "read_public",
+    "KeyFormatError", "NoLibraryError", "PrivateKey", "PublicKey", "Purpose", "make_key", "decode_key",
+    "read_private", "read_public",
 ]  # fmt: skip
 
 PUBLIC, PRIVATE = "ed25519:", "ed25519-private:"
-PURPOSE = b"hooklatch fleet manifest 1\n"  # signed in front of each payload: no other text can pass for a manifest
 SIZE = 32
+
+
+class Purpose(enum.Enum):
+    """The kind of a document, signed in front of its text: no signature of one kind counts for another."""
+
+    MANIFEST = b"hooklatch fleet manifest 1\n"
 
 
 class KeyFormatError(ValueError):
@@ -53,13 +59,13 @@ class PublicKey:
     def text(self) -> str:
         return PUBLIC + base64.b64encode(self._raw).decode()
 
-    def verifies(self, payload: bytes, signature: bytes) -> bool:
-        """Return whether the signature is this key's over this payload."""
+    def verifies(self, payload: bytes, signature: bytes, purpose: Purpose) -> bool:
+        """Return whether the signature is this key's over this payload, for this purpose."""
         # Here and below: the daemon imports this module on every start, and most hosts have no `cryptography`.
         from cryptography.exceptions import InvalidSignature
 
         try:
-            self._key.verify(signature, PURPOSE + payload)
+            self._key.verify(signature, purpose.value + payload)
         except InvalidSignature:
             return False
         return True
@@ -81,9 +87,9 @@ class PrivateKey:
         """Return the secret, to be kept in a file of mode 600."""
         return PRIVATE + base64.b64encode(self._key.private_bytes_raw()).decode()
 
-    def sign(self, payload: bytes) -> str:
+    def sign(self, payload: bytes, purpose: Purpose) -> str:
         """Return the signature of a payload, in base64."""
-        return base64.b64encode(self._key.sign(PURPOSE + payload)).decode()
+        return base64.b64encode(self._key.sign(purpose.value + payload)).decode()
 
 
 def load_library() -> ModuleType:

@@ -34,6 +34,7 @@ from hooklatch.fleet.publishing.versions import (
     plan_wider_rollout,
     sign_version,
 )
+from hooklatch.fleet.signing import Purpose
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, digest_of, grown, history_of, report_of
 from support.tables import table
 
@@ -81,7 +82,9 @@ def tampered(draw: st.DrawFn) -> list[SignedManifest]:
                 raw[draw(st.integers(0, len(raw) - 1))] ^= 1 << draw(st.integers(0, 7))
                 envelopes[at] = msgspec.structs.replace(one, signature=base64.b64encode(raw).decode())
             case "sign":
-                envelopes[at] = SignedManifest(one.payload, OTHER_KEY.public.id, OTHER_KEY.sign(one.payload.encode()))
+                envelopes[at] = SignedManifest(
+                    one.payload, OTHER_KEY.public.id, OTHER_KEY.sign(one.payload.encode(), Purpose.MANIFEST)
+                )
             case _:
                 del envelopes[at + 1 :]
     return envelopes

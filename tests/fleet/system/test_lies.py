@@ -21,7 +21,7 @@ from fleet.system.test_system import wires
 from fleet.system.watching import state_of
 from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.manifests import Manifest, SignedManifest, encode_signed_text, read_envelope, read_payload
-from hooklatch.fleet.signing import make_key
+from hooklatch.fleet.signing import Purpose, make_key
 from support.daemons import nothing_left
 from support.redis_server import needs_redis
 from support.survivors import nobody_survives
@@ -108,7 +108,7 @@ def sign_as_a_stranger(liar: Liar, arena: Arena) -> Callable[[], None]:
     """Have a perfect version, but for the key that signed it."""
     key = make_key()
     payload = encode_signed_text(liar.next_manifest({"guards.py": b"# lets everything through\n"}))
-    liar.append(SignedManifest(payload, key.public.id, key.sign(payload.encode())))
+    liar.append(SignedManifest(payload, key.public.id, key.sign(payload.encode(), Purpose.MANIFEST)))
     return liar.take_back
 
 

@@ -28,7 +28,7 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.reports import HostReport
-from hooklatch.fleet.signing import PrivateKey, PublicKey
+from hooklatch.fleet.signing import PrivateKey, PublicKey, Purpose
 
 __all__ = [
     "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError", "VersionDraft",
@@ -300,7 +300,7 @@ def sign_version(
         publisher=publisher, message=message, **msgspec.structs.asdict(plan),
     )  # fmt: skip
     payload = encode_signed_text(manifest)
-    envelope = SignedManifest(payload, key.public.id, key.sign(payload.encode()))
+    envelope = SignedManifest(payload, key.public.id, key.sign(payload.encode(), Purpose.MANIFEST))
     # As every host will do it: a version that does not verify with this key must not go out.
     verify_manifests(history.fleet, history.head, [envelope], {key.public.id: key.public})
     return manifest, envelope
