@@ -50,6 +50,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "it says that it has read version 4, and the engine's newest is 0: the engine lost some",
     ),
     ({"epoch": 2}, "its record began anew (2 epochs)"),
+    ({"health": "left", "problem": "x"}, "it has left the fleet: [fleet] was taken out of its hooks.toml"),
 ]
 
 

@@ -9,7 +9,7 @@ import msgspec
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import StoredReport
 from hooklatch.fleet.manifests import FleetError
-from hooklatch.fleet.reports import LONGEST, HostReport, RecordHead, describe_false_time, read_report
+from hooklatch.fleet.reports import LEFT, LONGEST, HostReport, RecordHead, describe_false_time, read_report
 
 __all__ = ["FleetHosts", "HostStatus", "list_host_statuses"]
 
@@ -79,7 +79,7 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
     is_silent = seconds_ago is None or seconds_ago > silent_after
     problems = [false_time] if false_time is not None else []
     if seconds_ago is not None and is_silent:
-        problems.append(f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down")
+        problems = [f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"]
     try:
         host_report = read_report(report.data, report.host)
     except FleetError as error:
@@ -87,6 +87,8 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
             host=report.host, is_silent=is_silent, seen_s=seconds_ago, behind=newest, epoch=epoch,
             wrong=(*problems, str(error)),
         )  # fmt: skip
+    if host_report.health == LEFT and false_time is None:
+        is_silent, problems = False, []  # it said why
     stale_s = host_report.stale_s
     return HostStatus(
         host=report.host,
@@ -116,6 +118,10 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
 
 
 def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterable[str]:
+    if report.health == LEFT:
+        yield "it has left the fleet: [fleet] was taken out of its hooks.toml"
+        yield from report.findings
+        return
     if report.problem:
         yield report.problem
     if report.head.version < newest:

@@ -39,7 +39,7 @@ from hooklatch.fleet.publishing.versions import (
     encode_envelope,
     sign_version,
 )
-from hooklatch.fleet.reports import HostReport, describe_false_time, read_report
+from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_report
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
@@ -184,19 +184,23 @@ class Publisher:
         return history
 
     async def hosts(self) -> dict[str, ReceivedReport]:
-        """Return each host's last report; an unreadable report, or one from the future, is noted and left out."""
+        """Return each host's last report, but for hosts that have left.
+
+        An unreadable report, or one from the future, is noted and left out.
+        """
         reports: dict[str, ReceivedReport] = {}
         self.notes = []
         now = int((await self.engine.facts())["clock"])
         async for stored in self.engine.reports():
             try:
-                reports[stored.host] = ReceivedReport(read_report(stored.data, stored.host), stored.at)
+                report = read_report(stored.data, stored.host)
             except FleetError as error:
                 self.notes.append(str(error))
                 continue
             if (false_time := describe_false_time(stored.at, now)) is not None:
                 self.notes.append(f"the host {stored.host}: {false_time}")
-                del reports[stored.host]
+            elif report.health != LEFT:
+                reports[stored.host] = ReceivedReport(report, stored.at)
         return reports
 
     async def bundle(self, manifest: Manifest) -> Bundle:
