@@ -13,14 +13,22 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from hooklatch.core.text import format_duration
 from hooklatch.fleet.manifests import FleetError, Name, PolicyHead, decode_document
 
-__all__ = ["FAULTS", "GateCounts", "HostReport", "RecordHead", "encode_report", "read_report", "sum_gates"]
+__all__ = [
+    "FAULTS", "LEFT", "GateCounts", "HostReport", "RecordHead", "describe_false_time", "encode_report", "read_report",
+    "sum_gates",
+]  # fmt: skip
 
 MAX_REPORT = 64 * 1024  # bytes of a report as stored
+LEFT = "left"
+LONGEST = 1e10  # seconds, some 300 years: a host may report any number
 # Causes of a denial that blame the hooks: they broke, hung, do not load, gave an answer that no hook may give, or are
 # quarantined because of it.  The others blame the load, the disk or the request, or are a hook's own decision.
 FAULTS = frozenset({"crash", "timeout", "load", "protocol", "quarantined"})
+
+SKEW = 60_000  # ms by which the clocks of two engines, one after the other, may differ
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -63,7 +71,8 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     `head`     the newest version that it has read, and its digest
     `wanted`   the version that it should have, None if none is for it; `applied` the active one, with its `bundle`
     `problem`  why `wanted` is not active, or why the newest versions were refused
-    `health`   the daemon's: "ready", "red", "draining", or "unreachable" if the link cannot reach it
+    `health`   the daemon's: "ready", "red", "draining", "unreachable" if the link cannot reach it, or "left" in the
+               last report of a host that is in this fleet no more
     `stale_s`  seconds since the daemon was last at the engine's head; None if it never was
     `epoch`    of its log in the engine: each epoch after 1 is a record that began anew
     `record`   the newest entry on the host; `shipped` the seq up to which the engine has the entries
@@ -110,6 +119,20 @@ def read_report(data: bytes, host: str) -> HostReport:
     if report.host != host:
         raise FleetError(f"the report of {host!r} says that it is of {report.host!r}")
     return report
+
+
+def describe_false_time(at: int, now: int) -> str | None:
+    """Return what is wrong with a report from the future, None if it is not; both times are ms of the engine's clock.
+
+    The host itself may write the time, and a host of the year 2100 would never be silent.
+    """
+    if at <= now + SKEW:
+        return None
+    return (
+        f"its report says that it comes {format_duration(min((at - now) / 1000, LONGEST))} from now, so it is unknown"
+        " when the host was last seen: every process with the host's credentials can write that; give the host another"
+        " password, and delete its report in the engine"
+    )
 
 
 def sum_gates(counts: Iterable[GateCounts]) -> GateCounts:

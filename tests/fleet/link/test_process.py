@@ -101,9 +101,13 @@ def until_reason(place: Place, text: str) -> None:
     until(lambda: text in place.fire_tool("Bash", command="rm x").stdout)
 
 
-def local_hashes(place: Place) -> list[str]:
+def local_entries(place: Place) -> list[dict[str, Any]]:
     done = place.run("log", "-n", "0", "--json")
-    return [json.loads(line)["hash"] for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def local_hashes(place: Place) -> list[str]:
+    return [entry["hash"] for entry in local_entries(place)]
 
 
 def test_a_guard_is_pushed_denies_and_its_decisions_arrive(redis: RedisServer) -> None:
@@ -197,6 +201,35 @@ def test_a_change_of_the_table_takes_effect_and_without_it_nothing_leaves(redis:
         place.config.write_text(table(redis.url, publisher))
         link.signal(signal.SIGHUP)
         until(lambda: len(trio.run(shipped_hashes, redis.url)) > len(before))
+
+
+@pytest.mark.parametrize("order", ["link first", "daemon first"])
+def test_a_host_that_leaves_ships_its_last_record_and_says_so_whatever_the_order(
+    redis: RedisServer, order: str
+) -> None:
+    publisher = Publisher()
+    with placed(table(redis.url, publisher)) as place, serving(place), linking(place) as link:
+        trio.run(push, redis.url, publisher, NO_PUSH.format(number=1))
+        until_reason(place, "the fleet says no, 1")
+        place.config.write_text(CONFIG)
+        if order == "link first":
+            link.signal(signal.SIGHUP)
+            link.wait_for("is gone from")
+            assert "the fleet says no, 1" in place.fire_tool("Bash", command="rm x").stdout
+        assert place.run("reload").returncode == 0
+        if order == "daemon first":
+            link.signal(signal.SIGHUP)
+        link.wait_for("the last report is sent")
+        report = trio.run(report_of, redis.url)
+        shipped = trio.run(shipped_hashes, redis.url)
+        place.fire_tool("Bash", command="rm x")
+
+        (left,) = [one for one in local_entries(place) if one.get("action") == "left"]
+        assert left["hash"] in shipped
+        assert report is not None
+        assert (report.health, report.problem, report.unshipped) == ("left", None, 0)
+        assert report.shipped >= left["seq"]
+        assert trio.run(shipped_hashes, redis.url) == shipped
 
 
 def test_what_no_further_attempt_mends_is_one_clear_error(tmp_path: Path) -> None:

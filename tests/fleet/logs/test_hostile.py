@@ -66,6 +66,25 @@ def test_a_host_that_removes_its_report_and_its_log_is_seen_all_the_same(empty: 
     assert "engine" in [finding["what"] for finding in empty.json("verify", code=1)["hosts"][0]["findings"]]
 
 
+def test_a_report_from_the_future_does_not_hide_that_a_host_is_dead(empty: FleetCommands) -> None:
+    folder = write_record(empty.record("a"))
+
+    async def work(engine: Engine) -> bytes:
+        await ship(engine, "a", folder)
+        await tell(engine, "a", folder, clock=4102444800000)
+        (report,) = [report async for report in engine.reports()]
+        return report.data
+
+    report = empty.do(work)
+    empty.server.command("XADD", f"hooklatch:{empty.name}:host:a", "4102444800000-0", "d", report)
+
+    (host,) = empty.json("status", code=1)["hosts"]
+    assert (host["is_silent"], host["seen_s"], host["stale_s"]) == (True, None, None)
+    assert "so it is unknown when the host was last seen" in host["wrong"][0]
+    (verified,) = empty.json("verify", code=1)["hosts"]
+    assert [finding["what"] for finding in verified["findings"]] == ["time"]
+
+
 @pytest.mark.parametrize("at", ["0", "9" * 5000, "9" * 18, "x"], ids=["old", "absurd", "later", "none"])
 def test_no_time_of_arrival_hides_a_record_or_stops_a_reader(empty: FleetCommands, at: str) -> None:
     given = lines(write_record(empty.record("a")))

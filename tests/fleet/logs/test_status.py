@@ -45,8 +45,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"lost": 7}, "7 records were removed there before they were shipped"),
     ({"findings": ("the record was truncated to 3",)}, "the record was truncated to 3"),
     ({"wanted": 2, "applied": 1}, "version 2 should be active there, and 1 is"),
-    ({"head": PolicyHead(4, "f" * 64)}, "it has read version 4, and the engine's newest is 0: the engine lost some"),
+    (
+        {"head": PolicyHead(4, "f" * 64)},
+        "it says that it has read version 4, and the engine's newest is 0: the engine lost some",
+    ),
     ({"epoch": 2}, "its record began anew (2 epochs)"),
+    ({"health": "left", "problem": "x"}, "it has left the fleet: [fleet] was taken out of its hooks.toml"),
 ]
 
 

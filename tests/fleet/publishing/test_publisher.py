@@ -5,6 +5,7 @@ Slow: the tests share a server of this process.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from hooklatch.fleet.publishing.publisher import (
     UnknownOutcomeError,
 )
 from hooklatch.fleet.publishing.versions import HistoryError, VersionDraft, encode_envelope
+from hooklatch.fleet.reports import encode_report
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 
@@ -187,9 +189,34 @@ async def test_a_log_that_was_shortened_since_is_found_by_what_this_machine_saw(
     assert memory.read_head().version == 3
 
 
+async def test_what_one_host_says_that_it_has_read_is_noted_and_stops_nobody(engine: Engine) -> None:
+    publisher = publisher_at(engine)
+    await commit(publisher, "a")
+    await say(engine, report_of("web-1", head=PolicyHead(1_000_000_000, "0" * 64)))
+
+    await publisher.read()
+
+    (note,) = publisher.notes
+    assert re.search(r"the host web-1 has read version 1000000000.*No other host says so, and it stops nothing", note)
+    assert (await commit(publisher, "b")).version == 2
+
+
+async def test_a_report_from_the_future_is_noted_and_counts_for_nothing(
+    engine: Engine, shared_redis: RedisServer
+) -> None:
+    publisher = publisher_at(engine)
+    report = encode_report(report_of("web-1", "a", 1000))
+    key = f"hooklatch:{engine._prefix.split(':')[1]}:host:web-1"  # type: ignore[attr-defined]
+    shared_redis.command("XADD", key, "4102444800000-0", "d", report)
+
+    assert await publisher.hosts() == {}
+    assert "unknown when the host was last seen" in publisher.notes[0]
+
+
 async def test_heads_of_hosts_beyond_the_log_are_an_error_until_they_are_not_heeded(engine: Engine) -> None:
     await commit(publisher_at(engine), "a")
     await say(engine, report_of("web-1", head=PolicyHead(9, "0" * 64)))
+    await say(engine, report_of("web-2", head=PolicyHead(8, "0" * 64)))
 
     with pytest.raises(HistoryError, match=r"newest version is 1, but the host web-1 has read version 9.*old backup"):
         await publisher_at(engine).read()

@@ -27,6 +27,7 @@ from hooklatch.fleet.publishing.versions import (
     NoVersionError,
     VersionDraft,
     VersionHistory,
+    describe_lost_versions,
     encode_envelope,
     find_standing_version,
     plan_push,
@@ -156,10 +157,11 @@ def test_hosts_that_have_read_more_than_the_engine_has_are_named() -> None:
         report_of("web-3", head=PolicyHead(8, "0" * 64)),
     ]
 
-    text = CHAIN.find_host_contradiction(reports)
+    contradictions = CHAIN.list_host_contradictions(reports)
 
-    assert re.search(r"the host web-2 has read version 7.*\(and 1 more hosts\).*--despite-hosts", text or "")
-    assert CHAIN.find_host_contradiction(reports[:1]) is None
+    text = describe_lost_versions(contradictions)
+    assert re.search(r"the host web-2 has read version 7.*\(and 1 more hosts\).*--despite-hosts", text)
+    assert CHAIN.list_host_contradictions(reports[:1]) == []
 
 
 # -- what comes next ---------------------------------------------------------------------------------------------------

@@ -115,7 +115,24 @@ class LinkProcess:
                     nursery.start_soon(self._run_link, settings)
                 while self._settings == settings:
                     await self._await_settings()
+                if self._settings is None:
+                    await self._leave_fleet()
                 nursery.cancel_scope.cancel()
+
+    async def _leave_fleet(self) -> None:
+        """Let the link ship what is left, and report that this host has left, unless [fleet] comes back."""
+        async with trio.open_nursery() as nursery:
+
+            async def leave() -> None:
+                if self._link is not None:
+                    await self._link.leave()
+                    logger.info("left: the record up to there is shipped, and the last report is sent")
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(leave)
+            while self._settings is None:
+                await self._await_settings()
+            nursery.cancel_scope.cancel()
 
     async def _run_link(self, settings: FleetSettings) -> None:
         daemon = DaemonSocket(self._paths.folders, self._paths.daemon_uid)
@@ -145,7 +162,9 @@ class LinkProcess:
             return
         if settings is None and self._settings is not None:
             logger.warning(
-                "[fleet] is gone from %s: nothing is shipped or applied until it is back", self._paths.config
+                "[fleet] is gone from %s: once the daemon has left the fleet (hooklatch reload) and the record up to"
+                " there is shipped, nothing is shipped or applied until it is back",
+                self._paths.config,
             )
         elif settings != self._settings:
             logger.info("[fleet] has changed")

@@ -223,7 +223,12 @@ def run_publisher(
     async def run_verified(engine: Engine) -> T:
         publisher = Publisher(engine, access.fleet, access.keys, memory, heeds_hosts=compares and heeds_hosts)
         await publisher.read()
-        return await work(publisher)
+        notes = publisher.notes
+        try:
+            return await work(publisher)
+        finally:
+            for note in dict.fromkeys((*notes, *publisher.notes)):
+                output.print_error(note)
 
     return run_with_engine(access, run_verified)
 

@@ -53,8 +53,8 @@ async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> l
         own = publisher.history.find_contradiction(memory.read_head(), by="this machine")
     except FleetError as error:
         own = str(error)
-    of_hosts = publisher.history.find_host_contradiction(received.report for received in hosts.values())
-    return [text for text in (own, of_hosts) if text is not None]
+    of_hosts = publisher.history.list_host_contradictions(received.report for received in hosts.values())
+    return [text for text in (own, *of_hosts) if text is not None]
 
 
 def version_row(entry: StoredVersion) -> tuple[object, ...]:

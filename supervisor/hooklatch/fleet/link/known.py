@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from hooklatch.fleet.link.daemon import FollowAnswer
-from hooklatch.fleet.reports import GateCounts, HostReport, RecordHead
+from hooklatch.fleet.reports import LEFT, GateCounts, HostReport, RecordHead
 from hooklatch.record.storage.chain import ChainLink
 
 __all__ = ["LinkState"]
@@ -33,6 +33,7 @@ class LinkState:
         self.oldest = 0
         self.newest: ChainLink | None = None
         self.gates = GateCounts()
+        self.left_at: int | None = None  # the last entry to ship, once this host has left the fleet
         self.loss_count = 0  # how often the engine was found to have lost something
         self.on_change: Callable[[], None] = lambda: None
         self._host = host
@@ -92,7 +93,8 @@ class LinkState:
         """Return how many entries wait, at most: numbers that a crash skipped count too."""
         if self.newest is None:
             return 0
-        return max(0, self.newest.seq - max(self.shipped, self.oldest - 1))
+        last = self.newest.seq if self.left_at is None else self.left_at
+        return max(0, last - max(self.shipped, self.oldest - 1))
 
     def make_report(self, now: float, clock: float) -> HostReport:
         """Return the host's report; `now` is monotonic, `clock` in seconds since the epoch."""
@@ -101,6 +103,8 @@ class LinkState:
         stale = answer.stale_s + now - self.answered_at if answer.stale_s is not None else None
         faults = self._faults
         problem = faults.get(POLICY) or faults.get(BUNDLE) or answer.problem or faults.get(DAEMON) or faults.get(FLEET)
+        if self.left_at is not None:
+            problem = None  # that no daemon takes the link any more is as it should be
         not_shipping = [text for part in (SHIPPING, RECORD) if (text := self._faults.get(part)) is not None]
         return HostReport(
             host=self._host,
@@ -110,7 +114,7 @@ class LinkState:
             applied=answer.applied.version if answer.applied is not None else None,
             bundle=answer.applied.bundle if answer.applied is not None else "",
             problem=problem[:MAX_TEXT] if problem is not None else None,
-            health=answer.health if is_there else "unreachable",
+            health=LEFT if self.left_at is not None else answer.health if is_there else "unreachable",
             revision=answer.revision,
             stale_s=round(stale, 1) if stale is not None else None,
             gates=self.gates,

@@ -23,16 +23,20 @@ from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.link.known import ENGINE, LinkState
 from hooklatch.fleet.link.outgoing import ShippingReader
 from hooklatch.fleet.link.policy import PolicyFollower
-from hooklatch.fleet.link.reporting import EVERY, Gauge, HostReporter, ShippingNotifier
+from hooklatch.fleet.link.reporting import EVERY, Gauge, HostReporter, ShippingNotifier, find_leaving
 from hooklatch.fleet.link.shipping import RecordShipper
 from hooklatch.fleet.link.waiting import Backoff
+from hooklatch.fleet.reports import LEFT
 from hooklatch.fleet.settings import FleetSettings
+from hooklatch.threads import in_thread
 from hooklatch.version import VERSION
 
 __all__ = ["Link"]
 
 logger = logging.getLogger("hooklatch.link")
 OPENING = 30.0  # seconds to open a connection to the engine, or to close it; the engine's own limits are shorter
+LOOK = 0.2  # seconds between two looks whether the daemon has left the fleet
+LEAVING = 30.0  # seconds that a daemon without this link may need to record that it has left, as over a restart
 LONGEST_REFUSAL = 5.0  # seconds until an engine that refuses us is asked again
 LONGEST_FAILURE = 30.0  # seconds until a task that failed by a fault of its own is started again
 
@@ -60,8 +64,10 @@ class Link:
         self._policy = PolicyFollower(
             daemon, self.state, reconnect=settings.reconnect, contact=settings.max_staleness / 4, now=now
         )
-        reader = ShippingReader(record, settings.host, settings.fields)
-        self._shipper = RecordShipper(settings.host, reader, self.state, now=now)
+        self._daemon = daemon
+        self._record = record
+        self._reader = ShippingReader(record, settings.host, settings.fields)
+        self._shipper = RecordShipper(settings.host, self._reader, self.state, now=now)
         self._reporter = HostReporter(settings.host, Gauge(record, self.state), self.state, every=report_every, now=now)
         self._notifier = ShippingNotifier(daemon, self.state)
 
@@ -70,6 +76,26 @@ class Link:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_forever, "telling", self._notifier.run)
             nursery.start_soon(self._run_forever, "sessions", self._run_sessions)
+
+    async def leave(self) -> None:
+        """Return once the record up to where the daemon left the fleet is shipped, and the last report with it.
+
+        The daemon decides when that is: until then the link, which `run` keeps at work, goes on as before.
+        """
+        absent_since = self._clock()
+        while (left_at := await self._find_leaving()) is None and self._clock() - absent_since < LEAVING:
+            if self._daemon.is_connected():
+                absent_since = self._clock()
+            await trio.sleep(LOOK)
+        if left_at is None:  # there was no policy to leave, or there is no daemon
+            left_at = self.state.newest.seq if self.state.newest is not None else 0
+        self._reader.end = self.state.left_at = left_at
+        while (report := self._reporter.reported) is None or report.health != LEFT or report.shipped < left_at:
+            self.state.on_change()
+            await trio.sleep(LOOK)
+
+    async def _find_leaving(self) -> int | None:
+        return None if self._daemon.is_connected() else await in_thread(find_leaving, self._record)
 
     async def _run_sessions(self) -> None:
         pauses = Backoff(self._reconnect)

@@ -21,6 +21,7 @@ from hooklatch.record.storage.slots import SlotError
 
 __all__ = ["ShippingReader", "LocalRecords", "Resume", "ShippedHead", "compare_records"]
 
+AFTER_ALL = 2**63  # above each number of an entry
 SYNC = 2.0  # seconds to wait for a record to be synced before it is shipped all the same
 
 
@@ -29,6 +30,7 @@ class ShippingReader:
 
     An entry that a power cut takes back must not have been shipped: the record would look truncated.  So an entry waits
     until the anchor says that it is on the disk, but `SYNC` seconds at most.
+    Nothing after entry `end` is shipped.
     `lost` counts the entries that are missing up to the last batch, and `findings` describe them.  The caller clears
     both, the count once that batch is acknowledged: a batch that is packed again counts them again.  Each method may
     raise OSError: the record cannot be read; `next` and `check` also RecordChangedError: compare again.
@@ -40,6 +42,7 @@ class ShippingReader:
         self.folder = folder
         self.lost = 0
         self.findings: list[str] = []
+        self.end = AFTER_ALL
         self._host = host
         self._fields = frozenset(fields)
         self._clock = now
@@ -95,7 +98,7 @@ class ShippingReader:
             line = self._lines[self._taken]
             self._taken += 1
             seq = read_seq(line)
-            if seq is None or seq > self._seq:  # the engine would refuse a repeated number each time
+            if seq is None or self._seq < seq <= self.end:  # the engine would refuse a repeated number each time
                 yield line
 
     def _take_synced_lines(self) -> list[bytes]:

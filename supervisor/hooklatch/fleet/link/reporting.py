@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 import trio
@@ -16,13 +17,13 @@ from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.waiting import Backoff, await_answer
-from hooklatch.fleet.reports import GateCounts, encode_report
+from hooklatch.fleet.reports import LEFT, GateCounts, HostReport, encode_report
 from hooklatch.record.storage.lines import read_entries_of_kind
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
 from hooklatch.record.storage.segments import list_segments
 from hooklatch.threads import in_thread
 
-__all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier", "GateCounter"]
+__all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier", "GateCounter", "find_leaving"]
 
 logger = logging.getLogger("hooklatch.link")
 EVERY = 10.0  # seconds between two reports of a host where nothing happens
@@ -91,10 +92,22 @@ def find_effective_seq(folder: str, bundle: str) -> int | None:
     return since
 
 
+def find_leaving(folder: str) -> int | None:
+    """Return the number of the entry with which the daemon left its fleet; None if it has not, or cannot be read."""
+    with suppress(OSError):
+        for record in read_entries_of_kind(list_segments(folder), "fleet", since=0):
+            if record.get("action") == LEFT:
+                return int(record["seq"])
+            if record.get("action") != "link refused":  # a link may try once more
+                break
+    return None
+
+
 class HostReporter:
-    """The reporter of one host; it outlives connections to the engine."""
+    """The reporter of one host; it outlives connections to the engine.  `reported` is what the engine took last."""
 
     def __init__(self, host: str, gauge: Gauge, state: LinkState, *, every: float, now: Callable[[], float]) -> None:
+        self.reported: HostReport | None = None
         self._host = host
         self._gauge = gauge
         self._state = state
@@ -112,14 +125,14 @@ class HostReporter:
         while True:
             self._change = trio.Event()
             await in_thread(self._gauge.measure)
+            report = self._state.make_report(self._clock(), time.time())
             try:
-                await await_answer(
-                    engine.report(self._host, encode_report(self._state.make_report(self._clock(), time.time())))
-                )
+                await await_answer(engine.report(self._host, encode_report(report)))
             except EngineRefusedError as error:
                 self._state.set_fault(REPORT, f"the engine does not take this host's report: {error}")
                 await trio.sleep(self._pauses.next())
                 continue
+            self.reported = report
             self._pauses.reset()
             self._state.set_fault(REPORT, None)
             await trio.sleep(SOON)

@@ -101,7 +101,7 @@ class LogFinding(msgspec.Struct, frozen=True):
     lost        the host removed records before they were shipped, and says so
     anew        the host's record began anew: it was truncated, rewritten or removed
     engine      the engine has less than the host was told that it has
-    time        a batch cannot have arrived when it says
+    time        a batch, or the report, cannot have arrived when it says
     report      the host's report cannot be read, or contradicts its log
     told        the host itself reports something wrong
     local       the record on this machine is not the one that was shipped

@@ -9,18 +9,16 @@ import msgspec
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import StoredReport
 from hooklatch.fleet.manifests import FleetError
-from hooklatch.fleet.reports import HostReport, RecordHead, read_report
+from hooklatch.fleet.reports import LEFT, LONGEST, HostReport, RecordHead, describe_false_time, read_report
 
 __all__ = ["FleetHosts", "HostStatus", "list_host_statuses"]
-
-LONGEST = 1e10  # seconds, some 300 years: a host may report any number
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a host.  `wrong` are its problems, in words; empty: all is well.
 
-    `seen_s` is the age of its report, None if it has none.  `stale_s` are the seconds since the host was last at the
-    engine's head.  `behind` is how many versions it has not read.
+    `seen_s` is the age of its report, None if it has none, or one from the future.  `stale_s` are the seconds since the
+    host was last at the engine's head.  `behind` is how many versions it has not read.
     """
 
     host: str
@@ -76,16 +74,22 @@ def list_host_statuses(
 
 
 def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, silent_after: float) -> HostStatus:
-    seconds_ago = max(0.0, (now - report.at) / 1000)
-    is_silent = seconds_ago > silent_after
+    false_time = describe_false_time(report.at, now)
+    seconds_ago = max(0.0, (now - report.at) / 1000) if false_time is None else None
+    is_silent = seconds_ago is None or seconds_ago > silent_after
+    problems = [false_time] if false_time is not None else []
+    if seconds_ago is not None and is_silent:
+        problems = [f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"]
     try:
         host_report = read_report(report.data, report.host)
     except FleetError as error:
         return HostStatus(
             host=report.host, is_silent=is_silent, seen_s=seconds_ago, behind=newest, epoch=epoch,
-            wrong=(str(error),),
+            wrong=(*problems, str(error)),
         )  # fmt: skip
-    silence = f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"
+    if host_report.health == LEFT and false_time is None:
+        is_silent, problems = False, []  # it said why
+    stale_s = host_report.stale_s
     return HostStatus(
         host=report.host,
         labels=host_report.labels,
@@ -96,26 +100,35 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
         applied=host_report.applied,
         bundle=host_report.bundle,
         behind=max(0, newest - host_report.head.version),
-        stale_s=min(max(0.0, host_report.stale_s), LONGEST) + seconds_ago if host_report.stale_s is not None else None,
+        stale_s=min(max(0.0, stale_s), LONGEST) + seconds_ago
+        if stale_s is not None and seconds_ago is not None
+        else None,
         health=host_report.health,
         record=host_report.record,
         epoch=max(epoch, host_report.epoch),
         shipped=host_report.shipped,
         unshipped=host_report.unshipped,
         lost=host_report.lost,
-        skew_s=max(-LONGEST, min((host_report.clock - report.at) / 1000, LONGEST)) if host_report.clock else 0.0,
+        skew_s=max(-LONGEST, min((host_report.clock - min(report.at, now)) / 1000, LONGEST))
+        if host_report.clock
+        else 0.0,
         link=host_report.link,
-        wrong=(*([silence] if is_silent else ()), *list_report_problems(host_report, newest, epoch)),
+        wrong=(*problems, *list_report_problems(host_report, newest, epoch)),
     )
 
 
 def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterable[str]:
+    if report.health == LEFT:
+        yield "it has left the fleet: [fleet] was taken out of its hooks.toml"
+        yield from report.findings
+        return
     if report.problem:
         yield report.problem
     if report.head.version < newest:
         yield f"it has not read {format_count(newest - report.head.version, 'version')} of the policy"
     elif report.head.version > newest:
-        yield f"it has read version {report.head.version}, and the engine's newest is {newest}: the engine lost some"
+        lost = f"it says that it has read version {report.head.version}, and the engine's newest is {newest}"
+        yield f"{lost}: the engine lost some, or this host's word is false"
     if report.wanted != report.applied:
         yield f"version {report.wanted} should be active there, and {report.applied or 'none'} is"
     if report.health != "ready":

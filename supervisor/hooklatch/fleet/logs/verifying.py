@@ -9,7 +9,7 @@ from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison
 from hooklatch.fleet.logs.reading import list_logs
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError
-from hooklatch.fleet.reports import HostReport, read_report
+from hooklatch.fleet.reports import HostReport, describe_false_time, read_report
 from hooklatch.record.findings import ChainWitness
 
 __all__ = ["verify_hosts"]
@@ -83,9 +83,12 @@ async def verify_host(
     for epoch, log_facts in facts.items():
         if log_facts is not None and not was_trimmed:
             check.check_engine(epoch, log_facts)
-    check.check_times(int((await engine.facts())["clock"]))
+    now = int((await engine.facts())["clock"])
+    check.check_times(now)
+    if report is not None and (false_time := describe_false_time(report.at, now)) is not None:
+        check.add_finding("time", false_time)
     if host_report is not None and report is not None:
-        check.check_arrivals(host_report, report.at)
+        check.check_arrivals(host_report, min(report.at, now))
     verified = check.end(host_report, witnesses)
     if was_trimmed:
         verified.notes.append("an operator trimmed this log in the meantime, so batches were not counted: verify again")

@@ -35,10 +35,11 @@ from hooklatch.fleet.publishing.versions import (
     StoredVersion,
     VersionDraft,
     VersionHistory,
+    describe_lost_versions,
     encode_envelope,
     sign_version,
 )
-from hooklatch.fleet.reports import HostReport, read_report
+from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_report
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_FILE = 4096  # bytes of the file
+AGREEING = 2  # hosts by whose word versions were lost: the word of one may be a lie, and must not stop a publisher
 
 
 class SeenHeadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,22 +173,34 @@ class Publisher:
                 f"{text}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
             )
         reports = [received.report for received in hosts.values()]
-        if self._heeds_hosts and (text := history.find_host_contradiction(reports)):
-            raise HistoryError(text)
+        if self._heeds_hosts:
+            contradictions = history.list_host_contradictions(reports)
+            if len(contradictions) >= AGREEING:
+                raise HistoryError(describe_lost_versions(contradictions))
+            self.notes += [f"{text}. No other host says so, and it stops nothing" for text in contradictions]
         if memory is not None:
             memory.write_head(history.head)
         self.history = history
         return history
 
     async def hosts(self) -> dict[str, ReceivedReport]:
-        """Return each host's last report; an unreadable report is noted and left out."""
+        """Return each host's last report, but for hosts that have left.
+
+        An unreadable report, or one from the future, is noted and left out.
+        """
         reports: dict[str, ReceivedReport] = {}
         self.notes = []
+        now = int((await self.engine.facts())["clock"])
         async for stored in self.engine.reports():
             try:
-                reports[stored.host] = ReceivedReport(read_report(stored.data, stored.host), stored.at)
+                report = read_report(stored.data, stored.host)
             except FleetError as error:
                 self.notes.append(str(error))
+                continue
+            if (false_time := describe_false_time(stored.at, now)) is not None:
+                self.notes.append(f"the host {stored.host}: {false_time}")
+            elif report.health != LEFT:
+                reports[stored.host] = ReceivedReport(report, stored.at)
         return reports
 
     async def bundle(self, manifest: Manifest) -> Bundle:

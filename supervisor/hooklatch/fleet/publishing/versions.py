@@ -32,8 +32,8 @@ from hooklatch.fleet.signing import PrivateKey, PublicKey, Purpose
 
 __all__ = [
     "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError", "VersionDraft",
-    "check_labels", "encode_envelope", "plan_push", "plan_rollback", "format_percent", "sign_version",
-    "find_standing_version", "plan_wider_rollout",
+    "check_labels", "describe_lost_versions", "encode_envelope", "plan_push", "plan_rollback", "format_percent",
+    "sign_version", "find_standing_version", "plan_wider_rollout",
 ]  # fmt: skip
 
 MAX_MESSAGE = 2000  # characters: every host reads all versions, so they stay small
@@ -135,17 +135,18 @@ class VersionHistory(msgspec.Struct, frozen=True):
             )
         return None
 
-    def find_host_contradiction(self, reports: Iterable[HostReport]) -> str | None:
+    def list_host_contradictions(self, reports: Iterable[HostReport]) -> list[str]:
         """Return how the history contradicts the heads of hosts, whose reports were read before this history was."""
         by_host = (self.find_contradiction(report.head, by=f"the host {report.host}") for report in reports)
-        texts = [text for text in by_host if text is not None]
-        if not texts:
-            return None
-        others = f" (and {len(texts) - 1} more hosts)" if len(texts) > 1 else ""
-        return (
-            f"{texts[0]}{others}. If they cannot be restored: push with --despite-hosts, and run `hooklatch fleet"
-            " reset` on each host"
-        )
+        return [text for text in by_host if text is not None]
+
+
+def describe_lost_versions(contradictions: Sequence[str]) -> str:
+    """Return the text of what several hosts say that the engine has lost."""
+    return (
+        f"{contradictions[0]} (and {len(contradictions) - 1} more hosts). If they cannot be restored: push with"
+        " --despite-hosts, and run `hooklatch fleet reset` on each host"
+    )
 
 
 class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
