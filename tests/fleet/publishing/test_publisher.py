@@ -218,7 +218,7 @@ async def test_heads_of_hosts_beyond_the_log_are_an_error_until_they_are_not_hee
     await say(engine, report_of("web-1", head=PolicyHead(9, "0" * 64)))
     await say(engine, report_of("web-2", head=PolicyHead(8, "0" * 64)))
 
-    with pytest.raises(HistoryError, match=r"newest version is 1, but the host web-2 has read version 8.*old backup"):
+    with pytest.raises(HistoryError, match=r"newest version is 1, but the host web-1 has read version 9.*old backup"):
         await publisher_at(engine).read()
     assert (await publisher_at(engine, heeds_hosts=False).read()).head.version == 1
 

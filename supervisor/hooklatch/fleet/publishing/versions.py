@@ -137,7 +137,8 @@ class VersionHistory(msgspec.Struct, frozen=True):
 
     def list_host_contradictions(self, reports: Iterable[HostReport]) -> list[str]:
         """Return how the history contradicts the heads of hosts, whose reports were read before this history was."""
-        by_host = (self.find_contradiction(report.head, by=f"the host {report.host}") for report in reports)
+        ordered = sorted(reports, key=lambda report: (-report.head.version, report.host))
+        by_host = (self.find_contradiction(report.head, by=f"the host {report.host}") for report in ordered)
         return [text for text in by_host if text is not None]
 
 
