@@ -50,6 +50,11 @@ class GateCounts(msgspec.Struct, frozen=True):
         """Return how many decisions denied because a hook is broken."""
         return sum(count for cause, count in self.denied.items() if cause in FAULTS)
 
+    @property
+    def denials(self) -> int:
+        """Return how many decisions denied, whatever the cause."""
+        return sum(self.denied.values())
+
     def after(self, before: GateCounts | None) -> GateCounts:
         """Return the counts since an earlier report; all of them if a new count has begun since."""
         if before is None or before.since != self.since or before.decided > self.decided:

@@ -61,6 +61,29 @@ def test_denials_of_broken_hooks_are_compared(
     assert judge_rollout(comparison, BOUND).action is expected
 
 
+@table(
+    ("on", "off", "expected"),
+    [
+        ((100, {"policy": 5}), (100, {}), RolloutAction.GO_ON),
+        ((100, {"policy": 6}), (100, {}), RolloutAction.STOP),
+        ((100, {"policy": 4, "overload": 2}), (100, {}), RolloutAction.STOP),
+        ((100, {"policy": 12}), (100, {"policy": 7}), RolloutAction.GO_ON),
+        ((100, {"policy": 13}), (100, {"policy": 7}), RolloutAction.STOP),
+        ((2, {"policy": 2}), (100, {}), RolloutAction.WAIT),
+        ((3, {"policy": 3}), (100, {}), RolloutAction.STOP),  # more than 5 % of 50, whatever the other 47 are
+    ],
+)
+def test_all_denials_are_compared_if_that_is_wanted(
+    on: tuple[int, Mapping[str, int]], off: tuple[int, Mapping[str, int]], expected: RolloutAction
+) -> None:
+    comparison = CanaryComparison(
+        canary=("a",), baseline=("b",), canary_gates=GateCounts(1, *on), baseline_gates=GateCounts(1, *off)
+    )
+    bound = StopThreshold(0.02, 50, max_denied_increase=0.05)
+
+    assert judge_rollout(comparison, bound).action is expected
+
+
 def test_hosts_are_on_it_by_the_bundle_that_is_in_force() -> None:
     comparison = seen(
         report_of("a", "b", 10, {"crash": 1}, head=AT),

@@ -77,9 +77,11 @@ def add_pace(parser: Parser, *, required: bool = False) -> None:
         "stop when the share of gates that are denied because a hook is broken is higher by this, on hosts that have"
         " the version (2%%)"
     )
+    denials = "the same for all gates that are denied, whatever the cause (default: a version may deny more)"
     for name, metavar, kind, default, text in (
         ("--wait", "TIME", parse_duration, 300.0, "at least this long at a step (5m)"),
         ("--hold", "N%", parse_share, 2.0, hold),
+        ("--hold-denials", "N%", parse_share, None, denials),
         ("--sample", "N", parse_count, 50, "decisions of such hosts that it takes to compare (50)"),
         ("--patience", "TIME", parse_duration, 3600.0, "stop when a step has not got them by then (1h)"),
     ):
@@ -117,7 +119,8 @@ def read_rollout_goal(arguments: argparse.Namespace) -> Goal:
     """Return the goal that the options give."""
     if arguments.steps is None:
         return Goal(arguments.percent if arguments.percent is not None else 100.0)
-    bound = StopThreshold(arguments.hold / 100, arguments.sample)
+    denials = arguments.hold_denials / 100 if arguments.hold_denials is not None else None
+    bound = StopThreshold(arguments.hold / 100, arguments.sample, denials)
     # A step that waits longer than its timeout would always be stopped.
     timeout = max(arguments.patience, arguments.wait)
     pace = RolloutPace(steps=arguments.steps, wait=arguments.wait, timeout=timeout, bound=bound)

@@ -3,8 +3,8 @@
     compare_hosts(manifest, before, now)  ─▶  CanaryComparison  ─▶  judge_rollout(comparison, bound)  ─▶  go on, wait,
                                                                                                      or stop, and why
 
-It compares the share of gate decisions that were denied because a hook is broken (crash, timeout, load, …), on the
-hosts that have the bundle and on those that do not, since the rollout began.  One busy host could hide many others in
+It compares the share of gate decisions that were denied because a hook is broken (crash, timeout, load, …), and if that
+is wanted of all that were denied, on the hosts that have the bundle and on those that do not, since the rollout began.  One busy host could hide many others in
 that share, so a host on which most decisions are such denials, and were not before, is enough to stop.
 """
 
@@ -27,10 +27,14 @@ SHOWN = 8  # hosts that a message names
 
 
 class StopThreshold(msgspec.Struct, frozen=True):
-    """The bound of a rollout: the share by which denials of broken hooks may rise, and the decisions that it needs."""
+    """The bounds of a rollout: the share by which denials of broken hooks may rise, and the decisions that it needs.
+
+    `max_denied_increase` is the share by which all denials may rise; None if a version may deny as much as it likes.
+    """
 
     max_increase: float = 0.02
     min_decisions: int = 50
+    max_denied_increase: float | None = None
 
 
 class RolloutAction(Enum):
@@ -150,11 +154,13 @@ def judge_rollout(comparison: CanaryComparison, bound: StopThreshold) -> Rollout
         host, gates = comparison.broken[0]
         text = f"on the host {host}{format_others(comparison.broken)} most is denied because a hook is broken"
         return RolloutJudgement(RolloutAction.STOP, f"{text}: {compute_share(gates)}")
-    # Few decisions count against the whole sample: would the share be too high even if all the others were good?
-    share = canary.faults / max(canary.decided, bound.min_decisions, 1)
-    usual = baseline.faults / baseline.decided if baseline.decided else 0.0
-    if share - usual > bound.max_increase + ROUNDING:
+    if compute_increase(canary.faults, baseline.faults, comparison, bound) > bound.max_increase:
         text = f"{format_shares(comparison)}, and that is over the bound of {bound.max_increase:.2%} more"
+        return RolloutJudgement(RolloutAction.STOP, text)
+    limit = bound.max_denied_increase
+    if limit is not None and compute_increase(canary.denials, baseline.denials, comparison, bound) > limit:
+        counts = f"{canary.denials} of {canary.decided} with it, {baseline.denials} of {baseline.decided} without"
+        text = f"denied: {counts}, and that is over the bound of {limit:.2%} more"
         return RolloutJudgement(RolloutAction.STOP, text)
     if canary.decided < bound.min_decisions:
         text = f"hosts with it have decided {canary.decided} gates, of at least {bound.min_decisions}"
@@ -166,6 +172,13 @@ def judge_rollout(comparison: CanaryComparison, bound: StopThreshold) -> Rollout
         text = f"{format_count(len(comparison.unreachable), 'daemon')} cannot be reached"
         return RolloutJudgement(RolloutAction.WAIT, f"{text}: {format_host_names(comparison.unreachable)}")
     return RolloutJudgement(RolloutAction.GO_ON, format_shares(comparison))
+
+
+def compute_increase(denied: int, usual: int, comparison: CanaryComparison, bound: StopThreshold) -> float:
+    """Return by how much a share of the decisions is higher on the hosts that have the bundle than on the others."""
+    # Few decisions count against the whole sample: would the share be too high even if all the others were good?
+    share = denied / max(comparison.canary_gates.decided, bound.min_decisions, 1)
+    return share - usual / max(comparison.baseline_gates.decided, 1) - ROUNDING
 
 
 def format_others(hosts: Sequence[object]) -> str:
