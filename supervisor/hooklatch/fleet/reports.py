@@ -52,7 +52,7 @@ class GateCounts(msgspec.Struct, frozen=True):
 
     @property
     def denials(self) -> int:
-        """Return how many decisions denied, whatever the cause."""
+        """Return how many decisions denied, of all causes."""
         return sum(self.denied.values())
 
     def after(self, before: GateCounts | None) -> GateCounts:

@@ -77,7 +77,7 @@ def add_pace(parser: Parser, *, required: bool = False) -> None:
         "stop when the share of gates that are denied because a hook is broken is higher by this, on hosts that have"
         " the version (2%%)"
     )
-    denials = "the same for all gates that are denied, whatever the cause (default: a version may deny more)"
+    denials = "the same for all denials, also those of sound hooks (default: a version may deny more)"
     for name, metavar, kind, default, text in (
         ("--wait", "TIME", parse_duration, 300.0, "at least this long at a step (5m)"),
         ("--hold", "N%", parse_share, 2.0, hold),
