@@ -77,7 +77,7 @@ def add_access(parser: Parser, *, with_keys: bool = False) -> None:
     """Add the options that name the fleet and its engine, and `with_keys` those whose signatures are believed."""
     engine = parser.add_argument_group("the engine (else that of [fleet] in the file of hooks)")
     for name, metavar, text in (
-        ("--to", "URL", "redis://HOST[:PORT][/DB], rediss:// or redis+unix:///PATH"),
+        ("--to", "URL", "redis://HOST[:PORT][/DB], rediss://, redis+unix:///PATH, or file:///PATH of an archive"),
         ("--fleet", "NAME", "the fleet's name"),
         ("--user", "NAME", "the engine's user"),
         ("--password-file", "FILE", "with the engine's password (else HOOKLATCH_FLEET_PASSWORD)"),

@@ -18,6 +18,7 @@ BELOW = (
     ("log", "fleet.log", "show the decisions of all hosts, as `hooklatch log` shows those of one"),
     ("verify", "fleet.verify", "find records that hosts left out, changed, or shipped differently, as far as possible"),
     ("export", "fleet.export", "send the decisions of all hosts on to another system"),
+    ("archive", "fleet.archive", "keep versions, decisions and reports in files, which these commands read as well"),
     ("trim", "fleet.trim", "remove old decisions from the engine, and keep a note of it"),
 )
 

@@ -2,7 +2,7 @@
 
 Knows bytes and numbers, not policy.  A second engine is a second module with a class of this shape, and a scheme in
 `open_engine`.  Its URL never has a password in it, since URLs are shown: `redis://[user@]host[:port][/db]`, `rediss://`
-the same through TLS, `redis+unix://[user@]/path/of/socket`.
+the same through TLS, `redis+unix://[user@]/path/of/socket`; `file:///path` of an archive.
 
 Nothing depends on a message that could be missed: a reader asks for what follows the number that it has.  A lost reply
 is harmless: every entry carries its own number, and the engine refuses a number that it has already.
@@ -22,7 +22,7 @@ __all__ = [
     "EngineRefusedError", "StoredReport", "UnreachableError",
 ]  # fmt: skip
 
-FORMS = "redis://[USER@]HOST[:PORT][/DB], rediss:// for TLS, or redis+unix:///PATH"
+FORMS = "redis://[USER@]HOST[:PORT][/DB], rediss:// for TLS, redis+unix:///PATH, or file:///PATH of an archive"
 WITHOUT_PASSWORD = "put it into a file and name that as password_file, or into the variable HOOKLATCH_FLEET_PASSWORD"
 
 
@@ -244,9 +244,9 @@ def read_url(url: str) -> Address:
     if not parts.scheme or "://" not in url:
         raise AddressError(f"{redact_url(url)!r} is not a URL of an engine: it has no scheme; write {FORMS}")
     user = unquote(parts.username) if parts.username else None
-    if parts.scheme.endswith("+unix"):
+    if parts.scheme == "file" or parts.scheme.endswith("+unix"):
         if host or port is not None or len(parts.path) < 2:
-            raise AddressError(f"{redact_url(url)!r} names no socket: write {parts.scheme}:///PATH, with three slashes")
+            raise AddressError(f"{redact_url(url)!r} names no path: write {parts.scheme}:///PATH, with three slashes")
         return Address(parts.scheme, user, path=unquote(parts.path))
     if not host:
         raise AddressError(f"{redact_url(url)!r} names no host: write {FORMS}")

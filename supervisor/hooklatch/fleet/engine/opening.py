@@ -43,6 +43,10 @@ def open_engine(
         NotInstalledError: its library is not installed.
     """
     address = read_url(url)
+    if address.scheme == "file":
+        from hooklatch.fleet.engine.archive import opens_archive
+
+        return opens_archive(address, fleet)
     if address.scheme not in SCHEMES:
         raise AddressError(f"{redact_url(url)!r}: there is no engine {address.scheme!r}; write {FORMS}")
     try:

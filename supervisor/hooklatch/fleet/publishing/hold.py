@@ -4,8 +4,9 @@
                                                                                                      or stop, and why
 
 It compares the share of gate decisions that were denied because a hook is broken (crash, timeout, load, …), and if that
-is wanted of all that were denied, on the hosts that have the bundle and on those that do not, since the rollout began.  One busy host could hide many others in
-that share, so a host on which most decisions are such denials, and were not before, is enough to stop.
+is wanted of all that were denied, on the hosts that have the bundle and on those that do not, since the rollout began.
+One busy host could hide many others in that share, so a host on which most decisions are such denials, and were not
+before, is enough to stop.
 """
 
 from __future__ import annotations
