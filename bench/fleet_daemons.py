@@ -142,10 +142,14 @@ class SimulatedDaemon:
             self._manifests += walked.manifests
         wanted = self._wanted()
         applied = self._bundle
-        return {
-            "head": {"version": self._head.version, "digest": self._head.digest},
+        policy = {
             "wanted": None if wanted is None else {"version": wanted.version, "bundle": wanted.bundle},
             "applied": None if applied is None else {"version": applied[0], "bundle": applied[1]},
+        }
+        return {
+            "head": {"version": self._head.version, "digest": self._head.digest},
+            **policy,
+            "policies": {DEFAULT_POLICY: policy},
             "problem": None,
             "host": self.host,
             "labels": [],

@@ -15,10 +15,9 @@ from hooklatch.fleet.batches import unpack_batch
 from hooklatch.fleet.bundles import Bundle, encode_bundle, read_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, FollowedPolicy
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import (
-    DEFAULT_POLICY,
     START,
     BundleVersion,
     FleetError,
@@ -58,7 +57,8 @@ class MemoryDaemon:
         self.refusals: list[str] = []
         self.refuses_bundles: str | None = None
         self._keys = {key.public.id: key.public for key in keys}
-        self._wanted: Manifest | None = None
+        self._wanted: dict[str, Manifest] = {}
+        self._applied: dict[str, BundleVersion] = {}
         self._is_connected = False
 
     def restart(self) -> None:
@@ -90,24 +90,27 @@ class MemoryDaemon:
                 self.refusals.append(str(error))
                 raise DaemonRefusedError(str(error)) from None
             self.head = walked.head
-            newest = select_newest(walked.manifests, self.host, self.labels)
-            self._wanted = newest.get(DEFAULT_POLICY, self._wanted)
-        wanted = BundleVersion(self._wanted.version, self._wanted.bundle) if self._wanted is not None else None
-        return FollowAnswer(self.head, wanted, self.applied, None, self.host, tuple(self.labels), "ready", 7)
+            self._wanted |= select_newest(walked.manifests, self.host, self.labels)
+        wanted = {name: BundleVersion(manifest.version, manifest.bundle) for name, manifest in self._wanted.items()}
+        policies = {name: FollowedPolicy(version, self._applied.get(name)) for name, version in wanted.items()}
+        newest = max(wanted.values(), key=lambda version: version.version, default=None)
+        return FollowAnswer(
+            self.head, newest, self.applied, None, self.host, tuple(self.labels), "ready", 7, policies=policies
+        )
 
     async def apply(self, version: int, bundle: bytes) -> None:
         await self._connect()
-        assert self._wanted is not None
+        wanted = next((manifest for manifest in self._wanted.values() if manifest.version == version), None)
         try:
             if self.refuses_bundles is not None:
                 raise FleetError(self.refuses_bundles)
-            if version != self._wanted.version:
+            if wanted is None:
                 raise FleetError("it is another version that is wanted")
-            read_bundle(bundle, self._wanted)
+            read_bundle(bundle, wanted)
         except FleetError as error:
             self.refusals.append(str(error))
             raise DaemonRefusedError(str(error)) from None
-        self.applied = BundleVersion(version, self._wanted.bundle)
+        self.applied = self._applied[wanted.policy] = BundleVersion(version, wanted.bundle)
         self.history.append(self.applied)
 
     async def report_shipped(self, seq: int) -> None:

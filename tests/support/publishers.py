@@ -10,7 +10,7 @@ import pytest
 
 from hooklatch.cli.commands import run as run_command
 from hooklatch.fleet.engine.engine import Engine, UnreachableError
-from hooklatch.fleet.manifests import START, PolicyHead, RolloutTarget
+from hooklatch.fleet.manifests import DEFAULT_POLICY, START, PolicyHead, RolloutTarget
 from hooklatch.fleet.publishing.versions import StoredVersion, VersionDraft, VersionHistory, sign_version
 from hooklatch.fleet.reports import GateCounts, HostReport, encode_report
 from hooklatch.fleet.signing import PrivateKey, make_key
@@ -34,14 +34,16 @@ def grown(
     percent: float = 100.0,
     *labels: str,
     key: PrivateKey = KEY,
+    is_read: bool = True,
     is_believed: bool = True,
+    policy: str = DEFAULT_POLICY,
 ) -> VersionHistory:
     """Return a history with one more version."""
-    plan = VersionDraft(bundle=digest_of(bundle), size=1, rollout=RolloutTarget(labels, percent))
+    plan = VersionDraft(bundle=digest_of(bundle), size=1, rollout=RolloutTarget(labels, percent), policy=policy)
     manifest, envelope = sign_version(
         history, plan, key, created="2026-11-22T10:00:00+00:00", publisher="ann", message=""
     )
-    return VersionHistory(history.fleet, (*history.entries, StoredVersion(manifest, envelope, is_believed)))
+    return VersionHistory(history.fleet, (*history.entries, StoredVersion(manifest, envelope, is_read, is_believed)))
 
 
 def history_of(*versions: tuple[Any, ...]) -> VersionHistory:

@@ -11,7 +11,7 @@ __all__ = [
     "ChildStatus", "DaemonReady", "EmptyAnswer", "EnvironmentStatus", "FailingHook", "FleetReportAnswer",
     "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookTimings",
     "IsolationDefault", "IsolationStatus", "LogAnswer", "LostRecords", "NewestEntry", "PayloadStatus", "PluginStatus",
-    "PoolStatus", "ProjectStatus", "ReadHead", "RecordLine", "RecordStatus", "ReloadAnswer",
+    "PolicyStatus", "PoolStatus", "ProjectStatus", "ReadHead", "RecordLine", "RecordStatus", "ReloadAnswer",
     "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StartOptions", "StateOfSource",
     "StatusAnswer",
     "StopAnswer", "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
@@ -328,12 +328,21 @@ class ReadHead(TypedDict):
     digest: str
 
 
-class FleetVersions(TypedDict):
-    """The versions that this host has read, should have and has, and the seconds since its last contact."""
+class PolicyStatus(TypedDict):
+    """The version of a policy that this host should have, and the active one."""
 
-    head: ReadHead
     wanted: AppliedBundle | None
     applied: AppliedBundle | None
+
+
+class FleetVersions(PolicyStatus):
+    """The versions that this host has read, should have and has, and the seconds since its last contact.
+
+    `wanted` and `applied` are the newest of all policies.
+    """
+
+    head: ReadHead
+    policies: dict[str, PolicyStatus]
     stale_s: float | None
 
 

@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Meta
 
 from hooklatch.core.text import format_duration
-from hooklatch.fleet.manifests import FleetError, Name, PolicyHead, decode_document
+from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError, Name, PolicyHead, decode_document
 
 __all__ = [
-    "FAULTS", "LEFT", "GateCounts", "HostReport", "RecordHead", "describe_false_time", "encode_report", "read_report",
-    "sum_gates",
+    "FAULTS", "LEFT", "GateCounts", "HostReport", "RecordHead", "ReportedPolicy", "describe_false_time",
+    "encode_report", "read_report", "sum_gates",
 ]  # fmt: skip
 
 MAX_REPORT = 64 * 1024  # bytes of a report as stored
@@ -34,7 +34,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class GateCounts(msgspec.Struct, frozen=True):
-    """The decisions of gates since the active bundle took effect, and those of them that denied, by their cause.
+    """The decisions of gates since the active bundles took effect, and those of them that denied, by their cause.
 
     `since` is the seq of the first entry that was counted.  Two reports with one `since` are of one count, so the later
     less the earlier is what happened between them.  A version with the bundle that is active already begins no new
@@ -70,12 +70,22 @@ class RecordHead(msgspec.Struct, frozen=True):
     hash: str
 
 
+class ReportedPolicy(msgspec.Struct, frozen=True):
+    """Of one policy the version that a host should have, and the active one with its bundle."""
+
+    wanted: int | None = None
+    applied: int | None = None
+    bundle: str = ""
+
+
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     """A host's last report on itself.  A field that this version does not know is passed over.
 
     `head`     the newest version that it has read, and its digest
-    `wanted`   the version that it should have, None if none is for it; `applied` the active one, with its `bundle`
-    `problem`  why `wanted` is not active, or why the newest versions were refused
+    `policies` of each policy the version that it should have, and the active one
+    `wanted`   the newest of those that it should have, None if none is for it; `applied` the newest active one, with
+               its `bundle`
+    `problem`  why a wanted version is not active, or why the newest versions were refused
     `health`   the daemon's: "ready", "red", "draining", "unreachable" if the link cannot reach it, or "left" in the
                last report of a host that is in this fleet no more
     `stale_s`  seconds since the daemon was last at the engine's head; None if it never was
@@ -92,6 +102,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int | None = None
     applied: int | None = None
     bundle: str = ""
+    policies: dict[Name, ReportedPolicy] = {}
     problem: str | None = None
     health: str = "unreachable"
     revision: int = 0
@@ -105,6 +116,16 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()
     link: str = ""
     clock: int = 0
+
+    @property
+    def by_policy(self) -> dict[str, ReportedPolicy]:
+        """Return `policies`; a report of before there were several is of the default one."""
+        return self.policies or {DEFAULT_POLICY: ReportedPolicy(self.wanted, self.applied, self.bundle)}
+
+    @property
+    def bundles(self) -> dict[str, str]:
+        """Return the digest of the active bundle of each policy that has one."""
+        return {name: of.bundle for name, of in self.by_policy.items() if of.applied is not None}
 
 
 def encode_report(report: HostReport) -> bytes:

@@ -47,7 +47,7 @@ OF_OTHER_KINDS = (
     # skipped, disk, unrecorded
     "events", "stage", "free_bytes",
     # fleet
-    "action", "bundle", "fleet", "head", "labels", "problem", "wanted",
+    "action", "bundle", "fleet", "head", "labels", "policy", "problem", "wanted",
 )  # fmt: skip
 DEFAULT_FIELDS = (*OF_DECISIONS, *OF_OTHER_KINDS)
 BY_CHOICE = ("excerpt", "excerpt_cut", "patch", "claimed_session", "cwd", "location", "to")  # of payloads, folders

@@ -39,7 +39,7 @@ def test_after_a_change_of_keys_a_push_goes_on_from_what_the_old_key_signed(benc
     file.touch(mode=0o600)
     file.write_text(new.text)
     bench.push()
-    step = ("rollback", "1", "--label", "ci")
+    step = ("push", str(bench.hooks), "--label", "ci")
 
     untold = bench.run(*step, key=str(file))
     told = bench.run(*step, "--trust", bench.key.public.text, key=str(file))

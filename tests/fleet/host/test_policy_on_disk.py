@@ -45,6 +45,14 @@ def edit(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+def edit_kept(folder: Path, **changes: Any) -> None:
+    kept = json.loads((folder / "policy.json").read_text())["policies"]["default"]
+    merged = {
+        name: {**kept[name], **change} if isinstance(change, dict) else change for name, change in changes.items()
+    }
+    edit(folder, policies={"default": {**kept, **merged}})
+
+
 def bundle(folder: Path) -> Path:
     (found,) = [path for path in folder.iterdir() if path.is_dir()]
     return found
@@ -62,6 +70,10 @@ def forged(folder: Path) -> None:
     path.write_text(text)
 
 
+def rename_policy(folder: Path) -> None:
+    edit(folder, policies={"other": json.loads((folder / "policy.json").read_text())["policies"]["default"]})
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a guard that was changed": lambda folder: rewrite(bundle(folder) / "guards.py", "# nothing\n"),
     "a helper that was changed": lambda folder: rewrite(bundle(folder) / "helper.py", "REASON = 'own'\n"),
@@ -76,22 +88,17 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a torn bundle": lambda folder: rewrite(Path(f"{bundle(folder)}.json"), "{"),
     "an empty policy": lambda folder: (folder / "policy.json").write_text(""),
     "a torn policy": lambda folder: (folder / "policy.json").write_bytes((folder / "policy.json").read_bytes()[:99]),
-    "a policy of another form": lambda folder: edit(folder, version=2),
+    "a policy of another form": lambda folder: edit(folder, version=3),
     "a policy with an unknown key": lambda folder: edit(folder, more=1),
     "a policy that nobody signed": lambda folder: forged(folder),
-    "a policy without a signature": lambda folder: edit(
-        folder, applied={**json.loads((folder / "policy.json").read_text())["applied"], "signature": ""}
-    ),
-    "a policy whose version is no version": lambda folder: edit(
-        folder, applied={**json.loads((folder / "policy.json").read_text())["applied"], "payload": "\ud800{"}
-    ),
-    "a wanted version that is none": lambda folder: edit(
-        folder, wanted={**json.loads((folder / "policy.json").read_text())["wanted"], "payload": "{}"}
-    ),
+    "a policy without a signature": lambda folder: edit_kept(folder, applied={"signature": ""}),
+    "a policy whose version is no version": lambda folder: edit_kept(folder, applied={"payload": "\ud800{"}),
+    "a wanted version that is none": lambda folder: edit_kept(folder, wanted={"payload": "{}"}),
+    "a policy under another's name": lambda folder: rename_policy(folder),
     "a policy that is a folder": lambda folder: ((folder / "policy.json").unlink(), (folder / "policy.json").mkdir()),
     "a policy that others may write": lambda folder: (folder / "policy.json").chmod(0o666),
     "a link that leads nowhere": lambda folder: linked(folder / "policy.json", "none"),
-    "a policy of before it was applied": lambda folder: edit(folder, applied=None, key=""),
+    "a policy of before it was applied": lambda folder: edit_kept(folder, applied=None, key=""),
     "a policy of before anything was read": lambda folder: (folder / "policy.json").write_text("{}"),
     "no policy": lambda folder: (folder / "policy.json").unlink(),
     "nothing": lambda folder: shutil.rmtree(folder),

@@ -15,7 +15,7 @@ import trio
 from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.link.daemon import FollowAnswer
+from hooklatch.fleet.link.daemon import FollowAnswer, FollowedPolicy
 from hooklatch.fleet.manifests import START, BundleVersion, RolloutTarget, read_envelope
 from hooklatch.fleet.reports import HostReport, read_report
 from support.link_parts import (
@@ -410,7 +410,8 @@ class Stubborn(MemoryDaemon):
     async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
         self.asked += 1
         await super().follow(None)
-        return FollowAnswer(START, BundleVersion(1, self.wants), None, None, self.host)
+        wanted = BundleVersion(1, self.wants)
+        return FollowAnswer(START, wanted, host=self.host, policies={"default": FollowedPolicy(wanted)})
 
     async def apply(self, version: int, bundle: bytes) -> None:
         self.asked += 1

@@ -8,7 +8,7 @@ import logging
 import msgspec
 import pytest
 
-from hooklatch.fleet.link.daemon import FollowAnswer
+from hooklatch.fleet.link.daemon import FollowAnswer, FollowedPolicy
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
 from hooklatch.fleet.link.reporting import GateCounter
 from hooklatch.fleet.link.waiting import Backoff
@@ -84,6 +84,7 @@ ANSWER = FollowAnswer(
     "red",
     41,
     stale_s=2.0,
+    policies={"default": FollowedPolicy(BundleVersion(3, "b3"), BundleVersion(2, "b2"))},
 )
 
 

@@ -20,8 +20,8 @@ from hooklatch.fleet.reports import GateCounts, HostReport
 from support.publishers import history_of, report_of
 from support.tables import table
 
-NEW = history_of(("a", 100), ("b", 100)).newest
-CANARY = history_of(("a", 100), ("b", 30)).newest
+NEW = history_of(("a", 100), ("b", 100)).entries[-1].manifest
+CANARY = history_of(("a", 100), ("b", 30)).entries[-1].manifest
 BOUND = StopThreshold(max_increase=0.02, min_decisions=50)
 AT = PolicyHead(2, "0" * 64)
 

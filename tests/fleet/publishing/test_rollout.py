@@ -87,9 +87,8 @@ class Stage:
             self._nursery.start_soon(hosts.live)
 
     async def roll_out(self, pace: RolloutPace = PACE, *labels: str) -> Manifest:
-        plan = plan_push(
-            self.publisher.history, digest_of("b"), 1, RolloutTarget(labels, pace.steps[0]), key=KEY.public.id
-        )
+        draft = VersionDraft(bundle=digest_of("b"), size=1, rollout=RolloutTarget(labels, pace.steps[0]))
+        plan = plan_push(self.publisher.history, draft, key=KEY.public.id)
         assert isinstance(plan, VersionDraft)
         self.ongoing = Ongoing(self.publisher, KEY, pace, by="ann", message="b", notify=self.hear)
         return await self.ongoing.run(plan)

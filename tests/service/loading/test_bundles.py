@@ -9,7 +9,7 @@ import pytest
 from hooklatch.service.config.configuration import FileConfig, read_config
 from hooklatch.service.loading.build import prepare_version
 from hooklatch.service.loading.plan import ReloadPlan
-from hooklatch.service.loading.see import FleetFiles, find_fleet_misfit
+from hooklatch.service.loading.see import BundleFiles, FleetFiles, find_fleet_misfit
 from hooklatch.service.loading.sources import SourceVersion, UnitError
 from hooklatch_worker.wire import Source
 
@@ -19,7 +19,8 @@ ROOT = "/state/fleet/7"
 def test_a_source_of_a_bundle_requires_no_packages() -> None:
     code = b'# /// script\n# dependencies = ["httpx"]\n# ///\n'
     digest = hashlib.sha256(code).hexdigest()
-    plan = ReloadPlan(main=FileConfig("/etc/hooks.toml"), fleet=FleetFiles(root=ROOT, pins={"guard.py": digest}))
+    bundle = BundleFiles(root=ROOT, pins={"guard.py": digest})
+    plan = ReloadPlan(main=FileConfig("/etc/hooks.toml"), fleet=FleetFiles((bundle,)))
     version = SourceVersion(Source("file", f"{ROOT}/guard.py", digest), code, {}, 0)
 
     with pytest.raises(UnitError, match="no signature covers"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from getpass import getuser
 from typing import TypeVar
@@ -56,13 +56,14 @@ SEEN = "fleet-seen"  # in the state directory: what this machine has seen of fle
 
 
 class EngineAccess(msgspec.Struct, frozen=True):
-    """The address of a fleet's engine, and the keys whose signatures are believed, by id."""
+    """The address of a fleet's engine, and keys by id: those that hosts believe, and those to read past."""
 
     url: str
     fleet: str
     password: str | None
     ca: str | None
     keys: Mapping[str, PublicKey] = {}
+    trusted: Mapping[str, PublicKey] = {}
     key: PrivateKey | None = None
 
     @property
@@ -74,7 +75,7 @@ class EngineAccess(msgspec.Struct, frozen=True):
 
 
 def add_access(parser: Parser, *, with_keys: bool = False) -> None:
-    """Add the options that name the fleet and its engine, and `with_keys` those whose signatures are believed."""
+    """Add the options that name the fleet and its engine, and `with_keys` those of the keys."""
     engine = parser.add_argument_group("the engine (else that of [fleet] in the file of hooks)")
     for name, metavar, text in (
         ("--to", "URL", "redis://HOST[:PORT][/DB], rediss://, redis+unix:///PATH, or file:///PATH of an archive"),
@@ -88,8 +89,9 @@ def add_access(parser: Parser, *, with_keys: bool = False) -> None:
         keys = parser.add_argument_group("keys (else those of [fleet] in the file of hooks)")
         keys.add_argument("--key", metavar="FILE", help="your private key")
         keys.add_argument(
-            "--trust", metavar="KEY", action="append", default=[], help="a public key whose versions are believed too"
-        )
+            "--trust", metavar="KEY", action="append", default=[],
+            help="a public key past which the history is read, such as a lost or stolen one; it is not believed",
+        )  # fmt: skip
 
 
 def add_despite_hosts(parser: Parser) -> None:
@@ -123,14 +125,17 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     except EngineError as error:
         raise make_command_error(error) from None
     key = read_private_key(arguments.key) if getattr(arguments, "key", None) else None
-    keys = list_trusted_keys(getattr(arguments, "trust", []), key, settings)
-    if key is not None and settings is not None and key.public.text not in (*settings.keys, *arguments.trust):
+    if key is not None and settings is not None and key.public.text not in settings.keys:
         raise CommandError(
             Exit.BAD_DATA,
             f"your key {key.public.id} is not among [fleet] keys, so hosts like this one would refuse what it signs;"
-            f" list {key.public.text} there first, on each host, or, if they do, say --trust {key.public.text}",
+            f" list {key.public.text} there first, here and on each host",
         )
-    return EngineAccess(url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys, key)
+    return EngineAccess(
+        url, fleet, password, arguments.ca or (own.ca if own is not None else None),
+        keys=index_keys(settings.keys if settings is not None else ()) | ({key.public.id: key.public} if key else {}),
+        trusted=index_keys(getattr(arguments, "trust", [])), key=key,
+    )  # fmt: skip
 
 
 def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
@@ -139,9 +144,10 @@ def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
     return read_fleet(config) if os.path.lexists(config) else None
 
 
-def list_trusted_keys(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:
-    keys = [key.public] if key is not None else []
-    for text in [*texts, *(settings.keys if settings is not None else ())]:
+def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
+    """Return public keys by their id."""
+    keys: list[PublicKey] = []
+    for text in texts:
         try:
             keys.append(read_public(text))
         except KeyFormatError as error:
@@ -213,15 +219,18 @@ def run_publisher(
 
     With `compares` the versions are compared with those that this machine and the hosts have seen before.
     """
-    if not access.keys:
+    if not access.keys and not access.trusted:
         raise CommandError(
             Exit.USAGE,
-            "no key is known whose signatures are believed; name one: --trust ed25519:…, --key FILE, or [fleet] keys",
+            "no key is known by which the versions could be checked; name the file of your key with --key, or the"
+            " publisher's public key with --trust to read alone; on a host, [fleet] keys has them",
         )
     memory = open_seen_heads(access) if compares else None
 
     async def run_verified(engine: Engine) -> T:
-        publisher = Publisher(engine, access.fleet, access.keys, memory, heeds_hosts=compares and heeds_hosts)
+        publisher = Publisher(
+            engine, access.fleet, access.keys, memory, heeds_hosts=compares and heeds_hosts, trusted=access.trusted
+        )
         await publisher.read()
         notes = publisher.notes
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -15,8 +15,17 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.fleet.bundles import Bundle
 from hooklatch.fleet.publishing.folder import read_folder
 from hooklatch.fleet.publishing.publisher import Publisher
+from hooklatch.fleet.publishing.versions import VersionHistory, describe_unbelieved
 
-__all__ = ["BundleDifference", "FileChange", "HookChange", "list_file_changes", "list_hook_changes", "add_diff"]
+__all__ = [
+    "BundleDifference",
+    "FileChange",
+    "HookChange",
+    "list_file_changes",
+    "list_hook_changes",
+    "add_diff",
+    "say_file_changes",
+]
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed"]
 MAX_LINES = 20_000  # of a file that is shown as a diff: the time of a comparison grows with their square
@@ -98,15 +107,17 @@ def add_diff(parser: Parser) -> None:
     parser.prints("cli.fleet.diff:BundleDifference")
     sides = "two of them; without the first, the newest version but one; without the second, the newest"
     parser.add_argument("sides", metavar="VERSION|DIR", nargs="*", help=sides)
+    parser.add_argument("--policy", metavar="NAME", help="of which the newest versions are meant (default: the only)")
     parser.add_argument("--files", action="store_true", help="only the files: build no hooks")
     add_access(parser, with_keys=True)
 
 
 class DiffSide(msgspec.Struct, frozen=True):
-    """One side of a comparison: its name, and its bundle."""
+    """One side of a comparison: its name, its bundle, and of which unbelieved key that is, so that nothing runs it."""
 
     name: str
     bundle: Bundle
+    doubt: str | None = None
 
 
 def run_fleet_diff(arguments: argparse.Namespace) -> int:
@@ -115,13 +126,14 @@ def run_fleet_diff(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.USAGE, "name two versions, or a version and a folder")
 
     async def work(publisher: Publisher) -> tuple[DiffSide, DiffSide]:
-        before, after = choose_sides(arguments.sides, publisher.history.head.version)
+        before, after = choose_sides(arguments.sides, publisher.history, arguments.policy)
         return await read_side(publisher, before), await read_side(publisher, after)
 
     old, new = run_publisher(read_engine_access(arguments), work, heeds_hosts=False)
     files = list(list_file_changes(old.bundle.files, new.bundle.files))
     hooks, notes = [], list[str]()
-    if not arguments.files and files:
+    notes += [f"no hook of {side.name} is built: {side.doubt}" for side in (old, new) if side.doubt is not None]
+    if not arguments.files and files and not notes:
         before, after = build_side_hooks(old, notes), build_side_hooks(new, notes)
         hooks = list(list_hook_changes(before, after))
     suspendable = old.bundle.suspendable != new.bundle.suspendable
@@ -131,8 +143,7 @@ def run_fleet_diff(arguments: argparse.Namespace) -> int:
             suspendable=new.bundle.suspendable if suspendable else None,
         ))  # fmt: skip
     else:
-        for change in files:
-            output.say_diff(change.diff or (f"{change.what}: {change.name} (not text, or long)",))
+        say_file_changes(files)
         for hook in hooks:
             output.print_line(f"hook {hook.id} {hook.what}" + (f": {'; '.join(hook.details)}" if hook.details else ""))
         if suspendable:
@@ -144,12 +155,22 @@ def run_fleet_diff(arguments: argparse.Namespace) -> int:
     return Exit.FINDINGS if files or suspendable else Exit.OK
 
 
-def choose_sides(words: list[str], newest: int) -> tuple[str, str]:
+def say_file_changes(changes: Iterable[FileChange]) -> None:
+    for change in changes:
+        output.say_diff(change.diff or (f"{change.what}: {change.name} (not text, or long)",))
+
+
+def choose_sides(words: list[str], history: VersionHistory, policy: str | None) -> tuple[str, str]:
+    """Return the two sides; those that are not named are the newest of the policy, or of that of a named version."""
     if len(words) == 2:
         return words[0], words[1]
-    if len(words) == 1:
+    if words and is_version(words[0]) and policy is None:
+        policy = history.find_read(int(words[0])).manifest.policy if int(words[0]) else None
+    numbers = [entry.manifest.version for entry in history.list_versions(history.choose_policy(policy))]
+    before, newest = [0, 0, *numbers][-2:]
+    if words:
         return (words[0], str(newest)) if is_version(words[0]) else (str(newest), words[0])
-    return str(newest - 1), str(newest)
+    return str(before), str(newest)
 
 
 def is_version(word: str) -> bool:
@@ -161,7 +182,9 @@ async def read_side(publisher: Publisher, word: str) -> DiffSide:
         return DiffSide(word, read_folder(word).bundle)
     if int(word) == 0:
         return DiffSide(NOTHING, Bundle({}))
-    return DiffSide(f"version {int(word)}", await publisher.bundle(publisher.history.find(int(word))))
+    entry = publisher.history.find_read(int(word))
+    doubt = None if entry.is_believed else describe_unbelieved([entry])
+    return DiffSide(f"version {int(word)}", await publisher.bundle(entry.manifest), doubt)
 
 
 def build_side_hooks(side: DiffSide, notes: list[str]) -> dict[str, dict[str, Any]]:

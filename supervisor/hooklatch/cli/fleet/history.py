@@ -13,8 +13,8 @@ from hooklatch.fleet.publishing.versions import HistoryReport, StoredVersion
 
 __all__ = ["add_history"]
 
-DROP = ("KEY", "BUNDLE", "SAME AS", "BY")
-TITLES = ("VERSION", "CREATED", "BY", "HOSTS", "BUNDLE", "SAME AS", "KEY", "MESSAGE")
+DROP = ("BUNDLE", "SAME AS", "BY")  # never the key: whose a version is decides whether hosts believe it
+TITLES = ("VERSION", "POLICY", "CREATED", "BY", "HOSTS", "BUNDLE", "SAME AS", "KEY", "MESSAGE")
 
 
 def add_history(parser: Parser) -> None:
@@ -38,6 +38,8 @@ def run_fleet_history(arguments: argparse.Namespace) -> int:
         output.say_json(HistoryReport([entry.describe() for entry in shown], findings))
     elif shown:
         output.say_table(TITLES, [version_row(entry) for entry in reversed(shown)], drop=DROP)
+        if not fleet_access.keys:
+            output.print_error("without --key, and without [fleet] keys, it is not known which keys hosts believe")
     else:
         output.print_line("nothing was ever pushed")
     for text in findings:
@@ -60,8 +62,8 @@ async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> l
 def version_row(entry: StoredVersion) -> tuple[object, ...]:
     manifest = entry.manifest
     hosts = f"{manifest.rollout.percent:g} %" + "".join(f" {label}" for label in manifest.rollout.labels)
-    key = entry.envelope.key if entry.is_trusted else f"{entry.envelope.key} (not believed here)"
+    key = entry.envelope.key if entry.is_believed else f"{entry.envelope.key} (not believed)"
     return (
-        manifest.version, manifest.created, manifest.publisher or None, hosts, manifest.bundle[:12], manifest.same_as,
-        key, manifest.message or None,
+        manifest.version, manifest.policy, manifest.created, manifest.publisher or None, hosts, manifest.bundle[:12],
+        manifest.same_as, key, manifest.message or None,
     )  # fmt: skip

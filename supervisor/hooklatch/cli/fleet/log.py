@@ -75,6 +75,8 @@ class ShownLog:
         else:
             for entry in await self._read_newest(reader):
                 self._print(entry)
+            if self._printed == self._number and not self._follows:  # to know whether there are more takes a full scan
+                output.print_error(f"these are the newest {self._number}, and there may be more; -n 0 shows all")
         if not self._printed and not self._follows:
             await self._check_names(engine)
             output.print_error(f"no record of the fleet {self._access.fleet!r} matches")

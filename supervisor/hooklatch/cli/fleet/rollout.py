@@ -9,20 +9,30 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import msgspec
 
 from hooklatch.cli.fleet import access
+from hooklatch.cli.fleet.diff import FileChange, list_file_changes, say_file_changes
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
+from hooklatch.cli.terminal.questions import ask_yes, may_ask
+from hooklatch.core.text import format_count
 from hooklatch.fleet.manifests import Manifest, RolloutTarget
 from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
 from hooklatch.fleet.publishing.rollout import RolloutPace
 from hooklatch.fleet.publishing.versions import (
+    NoVersionError,
+    StoredVersion,
     VersionDraft,
+    describe_unbelieved,
     find_standing_version,
+    format_policy,
+    format_rollback,
+    list_passed_over,
     plan_push,
     plan_rollback,
     plan_wider_rollout,
@@ -133,12 +143,12 @@ async def roll_out(
 ) -> tuple[Manifest, bool]:  # fmt: skip
     """Make a draft the newest version, as wide as the goal has it; return it, and whether it is new."""
     labels = draft.rollout.labels
-    standing = find_standing_version(publisher.history, draft.bundle, labels)
-    reached = standing.rollout.percent if standing is not None else 0.0
+    standing = find_standing_version(publisher.history, draft.policy, draft.bundle, labels)
+    reached = standing.manifest.rollout.percent if standing is not None else 0.0
     steps = tuple(step for step in goal.pace.steps if step > reached) if goal.pace is not None else ()
     first = steps[0] if steps else goal.percent
-    target = RolloutTarget(labels, first)
-    plan = plan_push(publisher.history, draft.bundle, draft.size, target, key=key.public.id)
+    first_step = msgspec.structs.replace(draft, rollout=RolloutTarget(labels, first))
+    plan = plan_push(publisher.history, first_step, key=key.public.id)
     if isinstance(plan, Manifest):
         return plan, False
     by = access.find_publisher_name()
@@ -155,7 +165,7 @@ def format_progress(at: Manifest | None) -> str:
         return "; `hooklatch fleet history` says whether the first step was written"
     return (
         f": version {at.version} stays at {at.rollout.percent:g} %; to go on, run: hooklatch fleet rollout"
-        f" {at.version} --steps …; to take it back: hooklatch fleet rollback"
+        f" {at.version} --steps …; to take it back: {format_rollback(at.policy)}"
     )
 
 
@@ -187,7 +197,7 @@ def run_fleet_rollout(arguments: argparse.Namespace) -> int:
 
     async def work(publisher: Publisher) -> Manifest:
         plan = plan_wider_rollout(publisher.history, arguments.version, goal.percent)
-        await publisher.bundle(publisher.history.find(arguments.version))
+        await publisher.bundle(publisher.history.find_believed(arguments.version).manifest)
         done, _ = await roll_out(
             publisher, key, goal, plan, message=arguments.message, report=report, progress=progress
         )
@@ -208,9 +218,14 @@ def add_rollback(parser: Parser) -> None:
         "version", metavar="VERSION", nargs="?", type=parse_version,
         help="whose bundle it is to be (default: the newest before with another one, for all of these hosts)",
     )  # fmt: skip
+    parser.add_argument("--policy", metavar="NAME", help="which policy is to go back (default: the only one)")
     parser.add_argument(
         "--label", metavar="NAME", action="append", help="for hosts with this label (default: those of the newest)"
     )
+    parser.add_argument(
+        "--resign", metavar="VERSION", type=parse_version,
+        help="sign this version again although hosts do not list the key that signed it; look at its diff first",
+    )  # fmt: skip
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
     access.add_despite_hosts(parser)
     access.add_access(parser, with_keys=True)
@@ -218,20 +233,76 @@ def add_rollback(parser: Parser) -> None:
 
 def run_fleet_rollback(arguments: argparse.Namespace) -> int:
     """Make an earlier bundle the newest version again, at once and for all hosts of the newest one."""
+    if arguments.resign not in (None, arguments.version):
+        raise CommandError(Exit.USAGE, "name the version twice to sign it again: rollback VERSION --resign VERSION")
     fleet_access = access.read_engine_access(arguments)
     key = fleet_access.signing_key
+    is_vouched = arguments.version is not None and confirm_unbelieved(arguments, fleet_access)
 
     async def work(publisher: Publisher) -> Manifest:
-        plan = plan_rollback(publisher.history, arguments.version, arguments.label, key=key.public.id)
+        history, source = publisher.history, None
+        if arguments.version is not None:
+            find = history.vouch_for if is_vouched else history.find_believed
+            source = find(arguments.version)
+        policy = history.choose_policy(arguments.policy if source is None else source.manifest.policy)
+        if arguments.policy not in (None, policy):
+            raise NoVersionError(
+                f"version {arguments.version} is one{format_policy(policy) or ' of the default policy'}"
+            )
+        plan = plan_rollback(history, source, arguments.label, policy=policy, key=key.public.id)
         if isinstance(plan, Manifest):
             return plan
         assert plan.same_as is not None
-        await publisher.bundle(publisher.history.find(plan.same_as))  # no host can apply a version without its bundle
+        await publisher.bundle(
+            history.vouch_for(plan.same_as).manifest
+        )  # no host can apply a version without its bundle
+        if source is None:
+            for text in list_passed_over(history, policy, plan.same_as, history.head.version + 1):
+                output.print_error(text)
         return await publisher.commit(plan, key, publisher=access.find_publisher_name(), message=arguments.message)
 
     manifest = access.run_publisher(fleet_access, work, heeds_hosts=not arguments.despite_hosts)
     print_rollout(arguments, manifest)
     return Exit.OK
+
+
+def confirm_unbelieved(arguments: argparse.Namespace, fleet_access: access.EngineAccess) -> bool:
+    """Show what a version would change whose key hosts do not list, and return whether a person vouches for it.
+
+    False for a version that is believed, which needs no word.  Nothing of the version is run.
+    """
+
+    async def compare(publisher: Publisher) -> tuple[StoredVersion, str, list[FileChange]]:
+        entry = publisher.history.find_read(arguments.version)
+        newest = publisher.history.find_newest(entry.manifest.policy)
+        if entry.is_believed or newest is None:
+            before, name = {}, "nothing"
+        else:
+            before = (await publisher.bundle(newest.manifest)).files
+            name = f"version {newest.manifest.version}, the newest that is believed"
+        after = {} if entry.is_believed else (await publisher.bundle(entry.manifest)).files
+        return entry, name, list(list_file_changes(before, after))
+
+    entry, name, changes = access.run_publisher(fleet_access, compare, heeds_hosts=not arguments.despite_hosts)
+    if entry.is_believed:
+        return False
+    if not arguments.json:
+        say_file_changes(changes)
+    what = f"hosts do not believe {describe_unbelieved([entry])}; against {name}, {format_count(len(changes), 'file')}"
+    output.print_error(f"{what} would change")
+    if arguments.resign == arguments.version:
+        return True
+    if not arguments.json and may_ask():
+        return ask_yes(f"sign version {arguments.version} again, for all of its hosts?", is_default=False) or refuse()
+    raise CommandError(
+        Exit.BAD_DATA,
+        f"version {arguments.version} was not signed again; if you have looked at every change and mean it, name it"
+        f" once more with --resign {arguments.version}",
+    )
+
+
+def refuse() -> NoReturn:
+    raise CommandError(Exit.BAD_DATA, "nothing was signed")
 
 
 def print_rollout(arguments: argparse.Namespace, manifest: Manifest) -> None:
@@ -240,4 +311,5 @@ def print_rollout(arguments: argparse.Namespace, manifest: Manifest) -> None:
         return
     hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
     bundle = f"that of version {manifest.same_as}" if manifest.same_as is not None else manifest.bundle[:12]
-    output.print_line(f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, bundle {bundle}")
+    version = f"version {manifest.version}{format_policy(manifest.policy)}"
+    output.print_line(f"{version}: {manifest.rollout.percent:g} % of {hosts}, bundle {bundle}")

@@ -12,6 +12,7 @@ from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.statuses import FleetHosts, HostStatus, list_host_statuses
+from hooklatch.fleet.manifests import DEFAULT_POLICY
 
 __all__ = ["add_status"]
 
@@ -71,11 +72,21 @@ def list_status_head(
 def host_row(status: HostStatus) -> tuple[object, ...]:
     unshipped = f"{status.unshipped}" + (f" ({status.lost} lost)" if status.lost else "")
     return (
-        status.host, " ".join(status.labels) or None, status.head or None, status.wanted, status.applied,
+        status.host, " ".join(status.labels) or None, status.head or None,
+        format_versions({name: of.wanted for name, of in status.policies.items()}),
+        format_versions({name: of.applied for name, of in status.policies.items()}),
         status.behind or None, format_since(status.stale_s),
         format_since(status.seen_s) + (" SILENT" if status.is_silent else ""), status.health[:WIDEST],
         f"{status.record.seq}:{status.record.hash[:16]}" if status.record is not None else None, unshipped,
     )  # fmt: skip
+
+
+def format_versions(versions: dict[str, int | None]) -> str | None:
+    """Return the version of each policy; without the name if there is only the default one."""
+    known = {name: version for name, version in versions.items() if version is not None}
+    if known.keys() == {DEFAULT_POLICY}:
+        return str(known[DEFAULT_POLICY])
+    return ", ".join(f"{name[:WIDEST]} {version}" for name, version in sorted(known.items())) or None
 
 
 def format_since(seconds: float | None) -> str:

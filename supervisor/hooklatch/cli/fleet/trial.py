@@ -77,7 +77,7 @@ class CaseTrial(CaseRunner):
             try:
                 return await parts.files.apply(candidate)
             except BundleError as error:
-                root = f"{candidate.files.root}/"  # a temporary folder, which the person does not know
+                root = f"{candidate.root}/"  # a temporary folder, which the person does not know
                 self.diagnostics = [str(diagnostic).replace(root, "") for diagnostic in error.diagnostics]
                 raise
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         HealthWarning,
         IsolationStatus,
         PluginStatus,
+        PolicyStatus,
         PoolStatus,
         RecordStatus,
         ReportedDiagnostic,
@@ -293,16 +294,21 @@ def format_fleet(fleet: FleetStatus | None) -> str:
         return ""
     labels = f" ({', '.join(fleet['labels'])})" if fleet["labels"] else ""
     name = f"{fleet['name']}, host {fleet['host']}{labels}" if fleet["name"] is not None else "none any more"
-    applied, target = fleet["applied"], fleet["wanted"]
-    version = f"version {applied['version']} active" if applied is not None else "no version active"
-    if target is not None and target != applied:
-        version += f", {target['version']} wanted"
+    version = ", ".join(format_policy(name, policy) for name, policy in fleet["policies"].items())
     contact = (
         f"in contact {format_duration(fleet['stale_s'])} ago" if fleet["stale_s"] is not None else "never in contact"
     )
     stale = ", STALE" * fleet["is_stale"] + ": every gate is denied" * (fleet["denies"] is not None)
     link = "" if fleet["links"] else ", no link is connected"
-    return f"{name}; {version}, read up to {fleet['head']['version']}; {contact}{stale}{link}"
+    return f"{name}; {version or 'no version active'}, read up to {fleet['head']['version']}; {contact}{stale}{link}"
+
+
+def format_policy(name: str, policy: PolicyStatus) -> str:
+    """Return the versions of one of the fleet's policies; the default one needs no name."""
+    applied, target = policy["applied"], policy["wanted"]
+    version = f"version {applied['version']} active" if applied is not None else "no version active"
+    wanted = f", {target['version']} wanted" if target is not None and target != applied else ""
+    return f"{f'{name}: ' if name != 'default' else ''}{version}{wanted}"
 
 
 def format_shipping(shipping: ShippingStatus | None) -> str:

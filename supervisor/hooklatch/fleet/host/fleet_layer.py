@@ -1,4 +1,4 @@
-"""The fleet's policy on this host: the active version, and how a newer one becomes active.
+"""The fleet's policies on this host: the active version of each, and how a newer one becomes active.
 
 Knows manifests, bundles and their files; does not know who brings them, nor how hooks are made.  The active policy was
 signed by a key of [fleet] when it was applied, and is verified again at each start:
@@ -9,8 +9,8 @@ signed by a key of [fleet] when it was applied, and is verified again at each st
     at a start: kept ─▶ signature ─▶ bundle's sha256 ─▶ each file's sha256 ─▶ active
                   └────────┴────────────┴────────────────┴─ unknown: every gate denies
 
-Unknown is never "no policy".  The name of the fleet whose policy is active is in the state file too, so that the loss
-of the folder is noticed.
+All policies hold together.  Unknown is never "no policy".  The name of the fleet whose policies are active is in the
+state file too, so that the loss of the folder is noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import trio
@@ -30,15 +30,17 @@ from hooklatch.errors import explain_error
 from hooklatch.fleet.bundles import read_bundle
 from hooklatch.fleet.host.following import (
     advance_policy,
-    describe_foreign_policy,
+    find_applied_policy,
     find_applied_version,
     list_bundle_files,
+    list_foreign_policies,
     prove_envelope,
     read_followed_policy,
     read_proven_files,
     read_version,
 )
 from hooklatch.fleet.host.policy_file import (
+    KeptPolicy,
     PolicyFile,
     UnreadablePolicyError,
     clean_bundles,
@@ -54,19 +56,36 @@ from hooklatch.service.api.methods import PolicyRejectedError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
-from hooklatch.service.loading.see import FleetFiles, read_fleet
+from hooklatch.service.loading.see import BundleFiles, FleetFiles, read_bundle_files
 from hooklatch.threads import in_thread
 
-__all__ = ["FleetLayer"]
+if TYPE_CHECKING:
+    from hooklatch.core.status_answers import PolicyStatus
+
+__all__ = ["FleetLayer", "PolicyVersions"]
 
 logger = logging.getLogger("hooklatch.fleet")
 RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
 Note = Callable[[str, dict[str, Any]], None]
-FindDenial = Callable[[bool], str | None]  # why a host denies every gate, if it does; whether it has a policy
+FindDenial = Callable[[], str | None]  # why a host denies every gate, if it does
+
+
+class PolicyVersions(NamedTuple):
+    """The version of a policy that a host should have, and the active one."""
+
+    wanted: BundleVersion | None
+    applied: BundleVersion | None
+
+    def describe(self) -> PolicyStatus:
+        """Return them as answers report them."""
+        return {
+            "wanted": self.wanted.describe() if self.wanted is not None else None,
+            "applied": self.applied.describe() if self.applied is not None else None,
+        }
 
 
 class FleetLayer:
-    """The fleet's policy: the active version, the wanted one, and those that were read."""
+    """The fleet's policies: the active and the wanted version of each, and those that were read."""
 
     def __init__(self, state: StateFile, note: Note, faults: ActiveFaults, find_denial: FindDenial) -> None:
         self.folder = os.path.join(os.path.dirname(state.path), "fleet")
@@ -95,7 +114,7 @@ class FleetLayer:
         else:
             known, policy = self._state.state.fleet, stored or PolicyFile()
             # Not only a missing file: one restored from a copy may be from before the first version was applied.
-            if known and policy.applied is None and not policy.lost:
+            if known and not policy.applied and not policy.lost:
                 what = f"{self.folder} has no policy any more, and one of the fleet {known!r} was active"
                 self._fault = f"{what}; {RESET}"
             else:
@@ -103,43 +122,49 @@ class FleetLayer:
         self._report()
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
-        """Return a function that reads the active policy, for a thread; `mends`: it writes changed files again."""
+        """Return a function that reads the active policies, for a thread; `mends`: it writes changed files again."""
         if self._fault is not None:
             self.load()
-        policy = self.policy
-        if (fault := self._fault or policy.lost or None) is not None:
-            unknown = FleetFiles(fault=fault, is_to_retry=self._is_to_retry)
-            return lambda: unknown
-        if policy.applied is None:
-            return lambda: None
-        return partial(read_proven_files, self.folder, policy, self._keys(), before, mends=mends)
+        fault = self._fault or self.policy.lost
+        unknown = [BundleFiles(fault=fault, is_to_retry=self._is_to_retry)] if fault else []
+        known = {bundle.policy: bundle for bundle in before.bundles} if before is not None else {}
+        # Bound now: the thread must not see a later policy, nor later keys.
+        proofs = [
+            partial(read_proven_files, self.folder, name, kept, self._list_keys(kept), known.get(name), mends=mends)
+            for name, kept in sorted(self.policy.policies.items())
+            if kept.applied is not None and self._fault is None
+        ]
+        return lambda: FleetFiles((*unknown, *(prove() for prove in proofs)))
 
     def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
         """Return the files of which hooks are to be made, with the denial of every gate if the host is to deny them."""
-        files = files or FleetFiles()
-        has_policy = files.root != "" or files.fault is not None
-        return msgspec.structs.replace(files, denies=self._find_denial(has_policy))
+        return msgspec.structs.replace(files or FleetFiles(), denies=self._find_denial())
 
     def record_active(self, files: FleetFiles | None) -> None:
         """Note the files of which the present hooks are made."""
         self._active_files = files
-        if self._fault is None and self.policy.applied is not None:
-            self._state.state.fleet = read_payload(self.policy.applied).fleet
+        if self._fault is None and self.policy.applied:
+            self._state.state.fleet = read_payload(self.policy.applied[0]).fleet
 
-    def _keys(self) -> tuple[str, ...]:
+    def _list_keys(self, kept: KeptPolicy) -> tuple[str, ...]:
         """Return the trusted keys.  Without [fleet] that is the last one, which was not revoked."""
-        return self.settings.keys if self.settings is not None else (self.policy.key,)
+        return self.settings.keys if self.settings is not None else (kept.key,)
 
     @property
-    def applied(self) -> BundleVersion | None:
-        """Return the version that was applied last; None if there is none, or if that is unknown."""
-        return find_applied_version(self.policy.applied) if self._fault is None and not self.policy.lost else None
+    def versions(self) -> dict[str, PolicyVersions]:
+        """Return the wanted and the active version of each policy.
 
-    @property
-    def active(self) -> BundleVersion | None:
-        """Return `applied`, unless it denies because its files cannot be read, or are not those that were signed."""
-        has_fault = self._active_files is not None and not self._active_files.is_sound
-        return None if has_fault else self.applied
+        One whose files cannot be read, or are not those that were signed, denies, and is not active.
+        """
+        bundles = self._active_files.bundles if self._active_files is not None else ()
+        unsound = {bundle.policy for bundle in bundles if not bundle.is_sound}
+        found: dict[str, PolicyVersions] = {}
+        for name, kept in sorted(self._followed().policies.items()):
+            is_active = self._fault is None and name not in unsound
+            found[name] = PolicyVersions(
+                find_applied_version(kept.wanted), find_applied_version(kept.applied) if is_active else None
+            )
+        return found
 
     @property
     def denies(self) -> str | None:
@@ -152,17 +177,17 @@ class FleetLayer:
 
         False if no version was read: an engine that lost them all, or never had one, says nothing about the policy.
         """
-        return self.head.version > 0 and (self.wanted is None or self.active == self.wanted)
+        return self.head.version > 0 and all(of.wanted in (None, of.applied) for of in self.versions.values())
 
     @property
     def has_policy(self) -> bool:
         """Return whether a version was proven here, be it that it cannot be proven any more, which denies by itself."""
-        return self._fault is not None or self.policy.lost != "" or self.policy.applied is not None
+        return self._fault is not None or self.policy.lost != "" or self.policy.applied != []
 
     @property
-    def wanted(self) -> BundleVersion | None:
-        """Return the version that this host should have."""
-        return find_applied_version(self._followed().wanted)
+    def has_missing_policy(self) -> bool:
+        """Return whether a policy is meant for this host of which it never had a version."""
+        return any(kept.wanted is not None and kept.applied is None for kept in self._followed().policies.values())
 
     @property
     def head(self) -> PolicyHead:
@@ -172,8 +197,8 @@ class FleetLayer:
     @property
     def problems(self) -> list[str]:
         """Return all problems of the policy, with their remedies."""
-        foreign = describe_foreign_policy(self.settings, self.policy)
-        return [text for text in (self._fault or self.policy.lost, *self._refused.values(), foreign) if text]
+        foreign = list_foreign_policies(self.settings, self.policy)
+        return [text for text in (self._fault or self.policy.lost, *self._refused.values(), *foreign) if text]
 
     # -- following ---------------------------------------------------------------------------------------------------
 
@@ -239,17 +264,27 @@ class FleetLayer:
         self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
     ) -> BundleVersion:
         settings, policy = self._configured(), self._followed()
-        envelope = policy.wanted
-        if envelope is None or read_version(envelope) != version:
-            choice = f"version {read_version(envelope)}" if envelope is not None else "none"
+        wants = {read_version(kept.wanted): kept.wanted for kept in policy.policies.values()}
+        envelope = wants.get(version)
+        if envelope is None:
+            choice = " and ".join(f"version {number}" for number in sorted(wants) if number) or "none"
             raise FleetError(f"this host wants {choice}, not version {version}: follow the manifests first")
         manifest, key = prove_envelope(settings.name, envelope, settings.keys)
-        wanted = BundleVersion(version, manifest.bundle)
-        if self.active == wanted and policy.applied == envelope:
+        name, wanted = manifest.policy, BundleVersion(version, manifest.bundle)
+        if self.versions[name].applied == wanted and policy.policies[name].applied == envelope:
             return wanted
         files = await in_thread(self._unpack, manifest, data)
-        applied = msgspec.structs.replace(policy, applied=envelope, key=key, lost="", may_go_back=False)
-        fields = {"version": version, "bundle": manifest.bundle, "previous": read_version(self.policy.applied)}
+        applied = find_applied_policy(settings, policy, name, KeptPolicy(envelope, envelope, key))
+        before = self.policy.policies.get(name, KeptPolicy())
+        fields = {
+            "version": version, "bundle": manifest.bundle, "policy": name, "previous": read_version(before.applied)
+        }  # fmt: skip
+
+        def join(seen: FleetFiles | None) -> FleetFiles:
+            others = [bundle for bundle in (seen.bundles if seen is not None else ()) if bundle.policy != name]
+            kept = [bundle for bundle in others if bundle.policy in applied.policies]
+            unknown = [BundleFiles(fault=applied.lost)] if applied.lost else []
+            return FleetFiles((*unknown, *sorted([*kept, files], key=lambda bundle: bundle.policy)))
 
         async def keep() -> None:
             if self.settings != settings:  # a key may have been revoked while it was built
@@ -257,21 +292,21 @@ class FleetLayer:
             await self._keep(applied)
             self._note_action("applied", fields)  # not earlier: from here on nothing can reject it
 
-        await swap(BundleCandidate(files, keep))
+        await swap(BundleCandidate(files.root, join, keep))
         return wanted
 
-    def _unpack(self, manifest: Manifest, data: bytes) -> FleetFiles:
+    def _unpack(self, manifest: Manifest, data: bytes) -> BundleFiles:
         bundle = read_bundle(data, manifest)
         unpack_bundle(self.folder, manifest.bundle, data, bundle.files)
-        return read_fleet(list_bundle_files(self.folder, manifest, bundle), None)
+        return read_bundle_files(list_bundle_files(self.folder, manifest, bundle), None)
 
     async def clean(self, is_used: Callable[[str], bool]) -> None:
         """Remove the bundles that are not active, not wanted, and not used by workers of fires that still run."""
         async with self._lock:
             if self._fault is not None:  # it is unknown which of them was active
                 return
-            versions = (find_applied_version(self.policy.applied), self.wanted)
-            needed = {version.bundle for version in versions if version is not None}
+            envelopes = [*self.policy.envelopes(), *self._followed().envelopes()]
+            needed = {read_payload(envelope).bundle for envelope in envelopes}
             await in_thread(clean_bundles, self.folder, needed, is_used)
 
     # -- operations ---------------------------------------------------------------------------------------------------
@@ -289,7 +324,8 @@ class FleetLayer:
             if self._fault is not None:
                 why = f"the active policy is unknown since a reset ({reason})"
                 policy = PolicyFile(fleet=settings.name, lost=f"{why}: every gate denies until the link brings it")
-            policy = msgspec.structs.replace(policy, head=START, wanted=None, may_go_back=True)
+            kept = {name: msgspec.structs.replace(kept, wanted=None) for name, kept in policy.policies.items()}
+            policy = msgspec.structs.replace(policy, head=START, policies=kept, may_go_back=True)
             try:
                 await self._keep(policy)
             except (UnsafeFileError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The versions of the fleet's policy that were read, the one that this host wants, and the proof of the active one.
+"""The versions of the fleet's policies that were read, those that this host wants, and the proof of the active ones.
 
 A policy on the disk that is not what the fleet's publisher signed has a `fault`, and denies on every gate.  Versions
 that listed keys do not vouch for are a FleetError; a NoLibraryError says that signatures cannot be checked here.
@@ -7,15 +7,14 @@ that listed keys do not vouch for are a FleetError; a NoLibraryError says that s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from hooklatch.errors import locate_error
 from hooklatch.fleet.bundles import Bundle, read_bundle
-from hooklatch.fleet.host.policy_file import PolicyFile, policy_document_path, policy_root, unpack_bundle
+from hooklatch.fleet.host.policy_file import KeptPolicy, PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.fleet.manifests import (
-    DEFAULT_POLICY,
     START,
     BundleVersion,
     FleetError,
@@ -32,11 +31,11 @@ from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PublicKey, read_public
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
-from hooklatch.service.loading.see import FleetFiles, read_fleet
+from hooklatch.service.loading.see import BundleFiles, read_bundle_files
 
 __all__ = [
     "list_bundle_files", "index_keys", "prove_envelope", "read_proven_files", "advance_policy",
-    "find_applied_version", "read_followed_policy", "describe_foreign_policy", "read_version",
+    "find_applied_policy", "find_applied_version", "read_followed_policy", "list_foreign_policies", "read_version",
 ]  # fmt: skip
 
 
@@ -60,51 +59,51 @@ def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) ->
 
 
 def read_proven_files(
-    folder: str, policy: PolicyFile, listed: Iterable[str], before: FleetFiles | None, *, mends: bool
-) -> FleetFiles:
-    """Read the active policy; `listed` are the keys of [fleet].
+    folder: str, name: str, kept: KeptPolicy, listed: Iterable[str], before: BundleFiles | None, *, mends: bool
+) -> BundleFiles:
+    """Read the active version of a policy; `listed` are the keys of [fleet].
 
-    The key by which the policy was believed when it was applied counts too, even if it was revoked since: to revoke a
-    key must not deactivate guards.
+    The key by which it was believed when it was applied counts too, even if it was revoked since: to revoke a key must
+    not deactivate guards.
     """
-    assert policy.applied is not None
+    assert kept.applied is not None
     try:
-        bundle = read_payload(policy.applied).bundle
+        bundle = read_payload(kept.applied).bundle
         path = policy_document_path(folder, bundle)
-        proof = (policy.applied, bundle, stamp_path(path))
+        proof = (kept.applied, bundle, stamp_path(path))
         if before is not None and before.is_sound and before.proof == proof:  # it need not be read to be compared
-            return read_fleet(before, before)
-        return prove_new_files(folder, policy.applied, {*listed, *filter(None, (policy.key,))}, proof, mends=mends)
+            return read_bundle_files(before, before)
+        return prove_new_files(folder, kept.applied, {*listed, *filter(None, (kept.key,))}, proof, mends=mends)
     except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
-        fault = f"the active policy cannot be proven: {locate_error(error)}"
-        return FleetFiles(fault=fault, is_to_retry=is_passing(error))
+        fault = f"the active policy {name!r} cannot be proven: {locate_error(error)}"
+        return BundleFiles(name, fault=fault, is_to_retry=is_passing(error))
 
 
 def prove_new_files(
     folder: str, applied: SignedManifest, keys: Iterable[str], proof: tuple[object, ...], *, mends: bool
-) -> FleetFiles:
+) -> BundleFiles:
     manifest, _ = prove_envelope(read_payload(applied).fleet, applied, keys)
     data = read_safely(policy_document_path(folder, manifest.bundle))
     bundle = read_bundle(data, manifest)
     files = msgspec.structs.replace(list_bundle_files(folder, manifest, bundle), proof=proof)
-    fleet_files = read_fleet(files, None)
-    if fleet_files.fault is None or not mends:
-        return fleet_files
+    read_files = read_bundle_files(files, None)
+    if read_files.fault is None or not mends:
+        return read_files
     unpack_bundle(folder, manifest.bundle, data, bundle.files)
-    return read_fleet(files, None)
+    return read_bundle_files(files, None)
 
 
-def list_bundle_files(folder: str, manifest: Manifest, bundle: Bundle) -> FleetFiles:
+def list_bundle_files(folder: str, manifest: Manifest, bundle: Bundle) -> BundleFiles:
     """Return the pins of a bundle's files, before any of them is read."""
     pins = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(bundle.files.items())}
-    return FleetFiles(policy_root(folder, manifest.bundle), manifest.version, pins, bundle.suspendable)
+    return BundleFiles(manifest.policy, policy_root(folder, manifest.bundle), pins, bundle.suspendable)
 
 
 def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> PolicyFile:
     """Return the policy file of the fleet that is followed now.
 
     If [fleet] names another fleet, host or labels than before, nothing was read for them yet.  Then following begins at
-    version 1, and the active policy stays until there is a newer version, or one of the other fleet.
+    version 1, and the active policies stay until there are newer versions, or those of the other fleet.
     """
     if settings is None:
         return policy
@@ -114,7 +113,11 @@ def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> 
     is_same = policy.fleet == settings.name
     return msgspec.structs.replace(
         policy, fleet=settings.name, host=settings.host, labels=settings.labels, head=START,
-        wanted=policy.applied if is_same else None, may_go_back=policy.may_go_back or not is_same,
+        policies={
+            name: msgspec.structs.replace(kept, wanted=kept.applied if is_same else None)
+            for name, kept in policy.policies.items()
+        },
+        may_go_back=policy.may_go_back or not is_same,
     )  # fmt: skip
 
 
@@ -122,32 +125,35 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
     """Return the policy file once these manifests are read too; runs in a thread, since signatures take time."""
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
     walked = verify_manifests(settings.name, policy.head, envelopes, index_keys(settings.keys))
-    newest = select_newest(walked.manifests, settings.host, settings.labels).get(DEFAULT_POLICY)
-    wanted = policy.wanted
-    if newest is not None and (policy.may_go_back or newest.version > read_version(policy.applied)):
-        wanted = envelopes[newest.version - policy.head.version - 1]
+    policies = dict(policy.policies)
+    for name, newest in select_newest(walked.manifests, settings.host, settings.labels).items():
+        kept = policies.get(name, KeptPolicy())
+        if policy.may_go_back or newest.version > read_version(kept.applied):
+            wanted = envelopes[newest.version - policy.head.version - 1]
+            policies[name] = msgspec.structs.replace(kept, wanted=wanted)
     # At the engine's head with nothing to apply: the operator's leave to go back was for this walk alone.
-    is_done = not texts and wanted is not None and wanted == policy.applied
+    is_done = not texts and policy.is_complete and any(kept.wanted is not None for kept in policies.values())
     may_go_back = policy.may_go_back and not is_done
-    return msgspec.structs.replace(policy, head=walked.head, wanted=wanted, may_go_back=may_go_back)
+    return msgspec.structs.replace(policy, head=walked.head, policies=policies, may_go_back=may_go_back)
 
 
-def describe_foreign_policy(settings: FleetSettings | None, policy: PolicyFile) -> str | None:
-    """Return how the active policy differs from what [fleet] says now, if it does."""
-    applied = policy.applied
-    if applied is None:
-        return None
-    if settings is None:
-        return "[fleet] is gone from hooks.toml, and its policy stays active; to remove it: hooklatch reload"
-    payload = read_payload(applied)
-    if payload.fleet != settings.name:
-        return f"the active policy is that of the fleet {payload.fleet!r}, until one of {settings.name!r} is applied"
-    if policy.key not in settings.keys:
-        return (
-            f"the active version {payload.version} is signed by the key {applied.key}, which [fleet] keys does not list"
-            " any more; it stays active until a newer version is applied"
-        )
-    return None
+def list_foreign_policies(settings: FleetSettings | None, policy: PolicyFile) -> Iterator[str]:
+    """Yield how the active policies differ from what [fleet] says now."""
+    if settings is None and policy.applied:
+        yield "[fleet] is gone from hooks.toml, and its policy stays active; to remove it: hooklatch reload"
+        return
+    for name, kept in policy.policies.items():
+        if settings is None or kept.applied is None:
+            continue
+        payload = read_payload(kept.applied)
+        if payload.fleet != settings.name:
+            until = f"until one of {settings.name!r} is applied"
+            yield f"the active policy {name!r} is that of the fleet {payload.fleet!r}, {until}"
+        elif kept.key not in settings.keys:
+            yield (
+                f"the active version {payload.version} is signed by the key {kept.applied.key}, which [fleet] keys does"
+                " not list any more; it stays active until a newer version is applied"
+            )
 
 
 def find_applied_version(envelope: SignedManifest | None) -> BundleVersion | None:
@@ -159,3 +165,19 @@ def find_applied_version(envelope: SignedManifest | None) -> BundleVersion | Non
 
 def read_version(envelope: SignedManifest | None) -> int:
     return read_payload(envelope).version if envelope is not None else 0
+
+
+def find_applied_policy(settings: FleetSettings, policy: PolicyFile, name: str, kept: KeptPolicy) -> PolicyFile:
+    """Return the policy file once a version of the policy `name` is applied.
+
+    With the last wanted version all is known again, and another fleet's policies end.
+    """
+    policy = msgspec.structs.replace(policy, policies={**policy.policies, name: kept})
+    if not policy.is_complete:
+        return policy
+    ours = {
+        name: kept
+        for name, kept in policy.policies.items()
+        if kept.applied is not None and read_payload(kept.applied).fleet == settings.name
+    }
+    return msgspec.structs.replace(policy, policies=ours, lost="", may_go_back=False)

@@ -10,7 +10,7 @@ import base64
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -21,11 +21,12 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
 from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
-from hooklatch.fleet.host.fleet_layer import FleetLayer
+from hooklatch.fleet.host.fleet_layer import FleetLayer, PolicyVersions
+from hooklatch.fleet.manifests import BundleVersion
 from hooklatch.fleet.settings import read_settings
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.loading.see import FleetFiles
+from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -109,18 +110,21 @@ class FleetHost(PolicyContribution):
     def _find_lack(self) -> str | None:
         """Return why every gate is denied while no policy is proven here: the operator's guards may be in it."""
         settings, layer = self.layer.settings, self.layer
-        if settings is None or settings.when_none != "deny" or layer.has_policy:
+        if settings is None or settings.when_none != "deny":
+            return None
+        # A host that is new has all of its policies before it passes anything; a later one may take its time.
+        if layer.has_policy and not (self.contact.at is None and layer.has_missing_policy):
             return None
         # That no version is meant for this host counts only once all that the engine has was read.
-        if self.contact.at is not None and layer.head.version > 0 and layer.wanted is None:
+        if self.contact.at is not None and layer.head.version > 0 and not layer.has_missing_policy:
             return None
         return (
             f"no policy of the fleet {settings.name!r}, which may hold guards, has been proven on this host; make sure"
             ' that `hooklatch link` runs and reaches the engine, or set when_none = "serve" in [fleet]'
         )
 
-    def _find_denial(self, has_policy: bool) -> str | None:
-        return self.contact.stale_denial if has_policy else self.contact.denial
+    def _find_denial(self) -> str | None:
+        return self.contact.denial
 
     # -- the report ---------------------------------------------------------------------------------------------------
 
@@ -132,7 +136,7 @@ class FleetHost(PolicyContribution):
 
     def status(self) -> FleetStatus | None:
         settings, contact = self.layer.settings, self.contact
-        if settings is None and self.layer.applied is None:
+        if settings is None and not self.layer.policy.applied:
             return None
         connections = self._daemon.bus.connections.values()
         return {
@@ -153,11 +157,14 @@ class FleetHost(PolicyContribution):
 
     def _describe_versions(self) -> FleetVersions:
         """Return which versions this host has read, should have and has, and the seconds since its last contact."""
-        layer, head, age = self.layer, self.layer.head, self.contact.age
+        head, age, versions = self.layer.head, self.contact.age, self.layer.versions
+        newest = PolicyVersions(
+            find_newest(of.wanted for of in versions.values()), find_newest(of.applied for of in versions.values())
+        )
         return {
             "head": {"version": head.version, "digest": head.digest},
-            "wanted": layer.wanted.describe() if layer.wanted is not None else None,
-            "applied": layer.active.describe() if layer.active is not None else None,
+            **newest.describe(),
+            "policies": {name: of.describe() for name, of in versions.items()},
             "stale_s": round(age, 1) if age is not None else None,
         }
 
@@ -182,7 +189,7 @@ class FleetHost(PolicyContribution):
 
     def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
         if self._unreadable is not None:
-            return FleetFiles(fault=self._unreadable)
+            return FleetFiles((BundleFiles(fault=self._unreadable),))
         return self.layer.add_denial(files)
 
     def record_active(self, files: FleetFiles | None) -> None:
@@ -279,3 +286,8 @@ class FleetHost(PolicyContribution):
         """Close the links when [fleet] changes. The new one has acknowledged nothing, and has another token."""
         self._daemon.record.set_shipped(None)
         self._daemon.bus.close_links()
+
+
+def find_newest(versions: Iterable[BundleVersion | None]) -> BundleVersion | None:
+    """Return the version with the highest number, if there is any."""
+    return max((version for version in versions if version is not None), key=lambda one: one.version, default=None)

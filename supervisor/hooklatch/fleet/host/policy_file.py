@@ -1,6 +1,6 @@
-"""The files of a fleet's policy on a host.  Knows paths and bytes, and verifies no signature.
+"""The files of a fleet's policies on a host.  Knows paths and bytes, and verifies no signature.
 
-    STATE/fleet/policy.json     the newest version that was read, the wanted one, the active one
+    STATE/fleet/policy.json     the newest version that was read; of each policy the wanted one, the active one
     STATE/fleet/SHA256.json     a bundle, byte for byte as it was published
     STATE/fleet/SHA256/         its files, from which workers load
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -22,13 +22,13 @@ import msgspec
 from hooklatch.directories import replace_file, sync_folder
 from hooklatch.errors import explain_error
 from hooklatch.files import create_anew
-from hooklatch.fleet.manifests import START, FleetError, PolicyHead, SignedManifest, read_payload
+from hooklatch.fleet.manifests import DEFAULT_POLICY, START, FleetError, PolicyHead, SignedManifest, read_payload
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
 
 __all__ = [
-    "PolicyFile", "UnreadablePolicyError", "clean_bundles", "policy_document_path", "read_policy", "remove_policy",
-    "policy_root", "unpack_bundle", "write_policy",
+    "KeptPolicy", "PolicyFile", "UnreadablePolicyError", "clean_bundles", "policy_document_path", "read_policy",
+    "remove_policy", "policy_root", "unpack_bundle", "write_policy",
 ]  # fmt: skip
 
 NAME = "policy.json"
@@ -43,24 +43,48 @@ class UnreadablePolicyError(Exception):
         self.is_passing = is_passing
 
 
+class KeptPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of one policy: its wanted and its active version, and the public key that `applied` is believed by.
+
+    Both are manifests as they were signed.
+    """
+
+    wanted: SignedManifest | None = None
+    applied: SignedManifest | None = None
+    key: str = ""
+
+
 class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The content of policy.json.
 
-    `wanted` and `applied` are manifests as they were signed, `key` the public key by which `applied` was believed.
-    `host` and `labels` are those for which `wanted` was found.  `lost` says why it is unknown what was applied; then
-    every gate denies.  `may_go_back`: `hooklatch fleet reset` has allowed an older version than the active one.
+    `policies` are those that were read, by name, and `host` and `labels` those for which their `wanted` were found.
+    `lost` says why it is unknown what was applied; then every gate denies.  `may_go_back`: `hooklatch fleet reset` has
+    allowed older versions than the active ones.
     """
 
-    version: Literal[1] = 1  # of this file's form
+    version: Literal[2] = 2  # of this file's form
     fleet: str = ""
     host: str = ""
     labels: tuple[str, ...] = ()
     head: PolicyHead = START
-    wanted: SignedManifest | None = None
-    applied: SignedManifest | None = None
-    key: str = ""
+    policies: dict[str, KeptPolicy] = {}
     lost: str = ""
     may_go_back: bool = False
+
+    @property
+    def applied(self) -> list[SignedManifest]:
+        """Return the active version of each policy that has one."""
+        return [kept.applied for kept in self.policies.values() if kept.applied is not None]
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether each wanted version was applied."""
+        return all(kept.wanted in (None, kept.applied) for kept in self.policies.values())
+
+    def envelopes(self) -> Iterator[SignedManifest]:
+        """Yield the wanted and the active version of each policy."""
+        for kept in self.policies.values():
+            yield from (envelope for envelope in (kept.wanted, kept.applied) if envelope is not None)
 
 
 def read_policy(folder: str) -> PolicyFile | None:
@@ -76,13 +100,24 @@ def read_policy(folder: str) -> PolicyFile | None:
     if isinstance(entry, PathFault):
         raise UnreadablePolicyError(entry.reason, is_passing=entry.is_passing)
     try:
-        policy = msgspec.json.decode(read_safely(path), type=PolicyFile)
-        for envelope in (policy.wanted, policy.applied):
-            if envelope is not None:
-                read_payload(envelope)  # only to see that it can be read: later code reads it without a handler
+        policy = decode_policy(read_safely(path))
+        for name, kept in policy.policies.items():
+            for envelope in filter(None, (kept.wanted, kept.applied)):
+                # Also to see that it can be read: later code reads it without a handler.
+                if read_payload(envelope).policy != name:
+                    raise FleetError(f"a version of another policy is kept as one of {name!r}")
         return policy
     except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeError, RecursionError, FleetError) as error:
         raise UnreadablePolicyError(f"{path}: {explain_error(error)}", is_passing=is_passing(error)) from None
+
+
+def decode_policy(data: bytes) -> PolicyFile:
+    """Return the content of policy.json; in its form 1 there was one policy, whose fields stood beside the others."""
+    fields = msgspec.json.decode(data)
+    if isinstance(fields, dict) and fields.get("version") == 1:
+        kept = {name: fields.pop(name) for name in KeptPolicy.__struct_fields__ if name in fields}
+        fields |= {"version": 2, "policies": {DEFAULT_POLICY: kept}}
+    return msgspec.convert(fields, PolicyFile)
 
 
 def write_policy(folder: str, policy: PolicyFile) -> None:

@@ -21,7 +21,7 @@ from hooklatch.files import open_regular
 from hooklatch.fleet.manifests import START, BundleVersion, PolicyHead
 from hooklatch.paths import FLEET_TOKEN
 
-__all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "DaemonSocket"]
+__all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "FollowedPolicy", "DaemonSocket"]
 
 
 class DaemonAbsentError(Exception):
@@ -32,9 +32,17 @@ class DaemonRefusedError(Exception):
     """The daemon refuses a request; it has applied nothing of it."""
 
 
+class FollowedPolicy(msgspec.Struct, frozen=True):
+    """The version of a policy that the daemon should have, and the one that it has applied."""
+
+    wanted: BundleVersion | None = None
+    applied: BundleVersion | None = None
+
+
 class FollowAnswer(msgspec.Struct, frozen=True):
     """The state of the daemon: the versions that it has read, should have and has applied, and why they differ.
 
+    `policies` are those of each policy; `wanted` and `applied` the newest of all.
     `stale_s`: seconds since it was last known to be at the engine's head, None if it never was.
     """
 
@@ -47,6 +55,13 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     health: str = "ready"
     revision: int = 0
     stale_s: float | None = None
+    policies: dict[str, FollowedPolicy] = {}
+
+    @property
+    def outstanding(self) -> list[BundleVersion]:
+        """Return the versions that the daemon should have and has not."""
+        found = (policy.wanted for policy in self.policies.values() if policy.wanted != policy.applied)
+        return [wanted for wanted in found if wanted is not None]
 
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from hooklatch.fleet.link.daemon import FollowAnswer
-from hooklatch.fleet.reports import LEFT, GateCounts, HostReport, RecordHead
+from hooklatch.fleet.reports import LEFT, GateCounts, HostReport, RecordHead, ReportedPolicy
 from hooklatch.record.storage.chain import ChainLink
 
 __all__ = ["LinkState"]
@@ -76,15 +76,16 @@ class LinkState:
                 f"the daemon calls this host {answer.host!r}, and its link {self._host!r}: restart the link"
             )
         if before is None or summarize_answer(before) != summarize_answer(answer):
-            applied = answer.applied.version if answer.applied is not None else None
+            applied = {name: of.applied.version for name, of in answer.policies.items() if of.applied is not None}
             facts = {"head": answer.head.version, "applied": applied, "health": answer.health}
             logger.info("the daemon follows", extra=facts)
             self.on_change()
 
     def format_status(self) -> str:
         """Return one line for people, such as the status text of systemd."""
-        applied = self.answer.applied if self.answer is not None else None
-        version = f"version {applied.version}" if applied is not None else "no version"
+        policies = self.answer.policies if self.answer is not None else {}
+        applied = [f"version {of.applied.version}" for of in policies.values() if of.applied is not None]
+        version = " and ".join(applied) or "no version"
         faults = "; ".join(self._faults.values())
         return f"{version} applied, {self.unshipped} records to ship{f'; {faults}' if faults else ''}"
 
@@ -113,6 +114,14 @@ class LinkState:
             wanted=answer.wanted.version if answer.wanted is not None else None,
             applied=answer.applied.version if answer.applied is not None else None,
             bundle=answer.applied.bundle if answer.applied is not None else "",
+            policies={
+                name: ReportedPolicy(
+                    of.wanted.version if of.wanted is not None else None,
+                    of.applied.version if of.applied is not None else None,
+                    of.applied.bundle if of.applied is not None else "",
+                )
+                for name, of in answer.policies.items()
+            },
             problem=problem[:MAX_TEXT] if problem is not None else None,
             health=LEFT if self.left_at is not None else answer.health if is_there else "unreachable",
             revision=answer.revision,
@@ -131,4 +140,4 @@ class LinkState:
 
 def summarize_answer(answer: FollowAnswer) -> tuple[object, ...]:
     """Return the parts of an answer whose change is reported to the engine soon."""
-    return answer.head, answer.wanted, answer.applied, answer.problem, answer.health
+    return answer.head, answer.policies, answer.problem, answer.health

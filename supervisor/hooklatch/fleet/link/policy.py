@@ -1,4 +1,4 @@
-"""The task that brings versions from the engine to the daemon: in order, all of them, and the bundle that it wants.
+"""The task that brings versions from the engine to the daemon: in order, all of them, and the bundles that it wants.
 
 The daemon verifies and decides.  The task asks the engine for the versions after the daemon's head, again and again,
 each time for a short while.  So a lost message, a restart or a partition costs one more request, and the task keeps no
@@ -56,7 +56,7 @@ class PolicyFollower:
         self._differences = Backoff(CONTACT, first=0.5)
         self._denials = Backoff(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
         self._is_behind = False
-        self._refused_bundle: tuple[BundleVersion, float] | None = None  # and when it may be offered again
+        self._refused_bundles: dict[BundleVersion, tuple[str, float]] = {}  # why, and when it may be offered again
 
     async def run(self, engine: Engine) -> None:
         """Follow until the connection to the engine ends."""
@@ -88,7 +88,7 @@ class PolicyFollower:
                 await trio.sleep(self._differences.next())
                 answer = await self._daemon.follow(None)  # an operator may have reset it
                 continue
-            answer = await self._fetch_bundle(engine, answer)
+            answer = await self._fetch_bundles(engine, answer)
             if is_due:
                 contact_at = self._clock() + self._contact
                 answer = await self._report_contact(engine, answer)
@@ -177,24 +177,23 @@ class PolicyFollower:
             if await self._fetch_versions(engine, last, wait=min(WAIT, max(0.01, until - self._clock())), limit=1):
                 return
 
-    async def _fetch_bundle(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer:
-        wanted = answer.wanted
-        if wanted is None or wanted == answer.applied:
-            self._refused_bundle = None
-            self._state.set_fault(BUNDLE, None)
-            return answer
-        refused, retry_at = self._refused_bundle or (None, 0.0)
-        if wanted == refused and self._clock() < retry_at:
-            return answer
-        problem = await self._offer_bundle(engine, wanted)
-        if problem is None:
-            answer = await self._daemon.follow(None)
-            self._state.update(answer, self._clock())
-            if answer.wanted == wanted != answer.applied:
-                problem = f"version {wanted.version} was sent to the daemon, and is not active"
-        if problem is not None:
-            self._refused_bundle = wanted, self._clock() + self._refusals.next()
-        self._state.set_fault(BUNDLE, problem)
+    async def _fetch_bundles(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer:
+        """Bring the daemon the bundle of each policy that it wants; one that it refuses holds up no other."""
+        refused = self._refused_bundles
+        for wanted in answer.outstanding:
+            if wanted in refused and self._clock() < refused[wanted][1]:
+                continue
+            problem = await self._offer_bundle(engine, wanted)
+            if problem is None:
+                answer = await self._daemon.follow(None)
+                self._state.update(answer, self._clock())
+                if wanted in answer.outstanding:
+                    problem = f"version {wanted.version} was sent to the daemon, and is not active"
+            if problem is not None:
+                refused[wanted] = problem, self._clock() + self._refusals.next()
+        self._refused_bundles = {wanted: refused[wanted] for wanted in answer.outstanding if wanted in refused}
+        problems = [problem for problem, _ in self._refused_bundles.values()]
+        self._state.set_fault(BUNDLE, "; ".join(problems) or None)
         return answer
 
     async def _offer_bundle(self, engine: Engine, wanted: BundleVersion) -> str | None:

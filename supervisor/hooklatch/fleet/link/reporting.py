@@ -1,13 +1,13 @@
 """The tasks that report: this host's state to the engine, and the number of shipped entries to the daemon.
 
-The state has the decisions of gates since the active bundle took effect, by which a rollout may be stopped.
+The state has the decisions of gates since the active bundles took effect, by which a rollout may be stopped.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -17,6 +17,7 @@ from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.waiting import Backoff, await_answer
+from hooklatch.fleet.manifests import DEFAULT_POLICY
 from hooklatch.fleet.reports import LEFT, GateCounts, HostReport, encode_report
 from hooklatch.record.storage.lines import read_entries_of_kind
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
@@ -40,7 +41,7 @@ class Gauge:
     def __init__(self, folder: str, state: LinkState) -> None:
         self._folder = folder
         self._state = state
-        self._bundle = ""
+        self._bundles = frozenset[str]()
         self._counter: GateCounter | None = None
         self._cursor = RecordCursor(folder)
 
@@ -58,9 +59,10 @@ class Gauge:
 
     def _count(self) -> None:
         answer = self._state.answer
-        bundle = answer.applied.bundle if answer is not None and answer.applied is not None else ""
-        if self._counter is None or bundle != self._bundle:
-            self._begin_count(bundle)
+        policies = answer.policies.values() if answer is not None else ()
+        bundles = frozenset(of.applied.bundle for of in policies if of.applied is not None)
+        if self._counter is None or bundles != self._bundles:
+            self._begin_count(bundles)
         assert self._counter is not None
         byte_count = 0
         while byte_count < MAX_COUNTED and (lines := self._cursor.read()):
@@ -68,28 +70,30 @@ class Gauge:
             byte_count += sum(map(len, lines))
         self._state.gates = self._counter.gates
 
-    def _begin_count(self, bundle: str) -> None:
-        since = find_effective_seq(self._folder, bundle) if bundle else None
+    def _begin_count(self, bundles: frozenset[str]) -> None:
+        since = find_effective_seq(self._folder, bundles) if bundles else None
         if since is None:  # the record does not say so, or retention has removed that entry
             newest = find_newest_link(self._folder)
             since = newest.seq + 1 if newest is not None else 1
-        self._bundle, self._counter = bundle, GateCounter(since)
+        self._bundles, self._counter = bundles, GateCounter(since)
         self._cursor.seek(since - 1)
 
 
-def find_effective_seq(folder: str, bundle: str) -> int | None:
-    """Return the number of the entry with which a bundle took effect, None if there is none.
+def find_effective_seq(folder: str, bundles: Collection[str]) -> int | None:
+    """Return the number of the entry with which the last of these bundles took effect, None if there is none.
 
-    Of several such entries in a row it is the first: a version with the active bundle changes nothing.
+    Of several entries in a row of a policy's bundle it is the first: a version with the active bundle changes nothing.
     """
-    since = None
+    began: dict[object, int] = {}  # by policy
+    changed = set[object]()  # policies whose earlier entries are of other bundles
     for record in read_entries_of_kind(list_segments(folder), "fleet", since=0):
-        if record.get("action") != "applied":
+        if record.get("action") != "applied" or (policy := record.get("policy", DEFAULT_POLICY)) in changed:
             continue
-        if record.get("bundle") != bundle:
-            break
-        since = int(record["seq"])
-    return since
+        if record.get("bundle") in bundles:
+            began[policy] = int(record["seq"])
+        else:
+            changed.add(policy)
+    return max(began.values(), default=None)
 
 
 def find_leaving(folder: str) -> int | None:

@@ -8,8 +8,16 @@ import msgspec
 
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import StoredReport
-from hooklatch.fleet.manifests import FleetError
-from hooklatch.fleet.reports import LEFT, LONGEST, HostReport, RecordHead, describe_false_time, read_report
+from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
+from hooklatch.fleet.reports import (
+    LEFT,
+    LONGEST,
+    HostReport,
+    RecordHead,
+    ReportedPolicy,
+    describe_false_time,
+    read_report,
+)
 
 __all__ = ["FleetHosts", "HostStatus", "list_host_statuses"]
 
@@ -18,7 +26,8 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a host.  `wrong` are its problems, in words; empty: all is well.
 
     `seen_s` is the age of its report, None if it has none, or one from the future.  `stale_s` are the seconds since the
-    host was last at the engine's head.  `behind` is how many versions it has not read.
+    host was last at the engine's head.  `policies` has the versions of each policy; `wanted` and `applied` are the
+    newest.  `behind` is how many versions it has not read.
     """
 
     host: str
@@ -29,6 +38,7 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int | None = None
     applied: int | None = None
     bundle: str = ""
+    policies: dict[str, ReportedPolicy] = {}
     behind: int = 0
     stale_s: float | None = None
     health: str = "unknown"
@@ -99,6 +109,7 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
         wanted=host_report.wanted,
         applied=host_report.applied,
         bundle=host_report.bundle,
+        policies=host_report.by_policy,
         behind=max(0, newest - host_report.head.version),
         stale_s=min(max(0.0, stale_s), LONGEST) + seconds_ago
         if stale_s is not None and seconds_ago is not None
@@ -129,8 +140,10 @@ def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterabl
     elif report.head.version > newest:
         lost = f"it says that it has read version {report.head.version}, and the engine's newest is {newest}"
         yield f"{lost}: the engine lost some, or this host's word is false"
-    if report.wanted != report.applied:
-        yield f"version {report.wanted} should be active there, and {report.applied or 'none'} is"
+    for name, of in report.by_policy.items():
+        if of.wanted != of.applied:
+            of_policy = f" of the policy {name}" if name != DEFAULT_POLICY else ""
+            yield f"version {of.wanted}{of_policy} should be active there, and {of.applied or 'none'} is"
     if report.health != "ready":
         yield f"its daemon is {report.health}"
     if report.lost:

@@ -101,7 +101,7 @@ def compare_hosts(
             continue
         if is_included and report.health == "unreachable":
             unreachable.append(host)
-        if report.applied is not None and report.bundle == manifest.bundle:
+        if report.bundles.get(manifest.policy) == manifest.bundle:
             canary[host] = count_gates_since(before.get(host), report)
         elif is_included and (problem := find_new_problem(before.get(host), report, manifest)) is not None:
             refusing.append((host, problem))
@@ -139,8 +139,8 @@ def find_new_problem(before: HostReport | None, now: HostReport, manifest: Manif
 
 
 def count_gates_since(before: HostReport | None, now: HostReport) -> GateCounts:
-    """Return a host's counts since the rollout began, or since its bundle took effect, if that is later."""
-    return now.gates.after(before.gates if before is not None and before.bundle == now.bundle else None)
+    """Return a host's counts since the rollout began, or since its bundles took effect, if that is later."""
+    return now.gates.after(before.gates if before is not None and before.bundles == now.bundles else None)
 
 
 def judge_rollout(comparison: CanaryComparison, bound: StopThreshold) -> RolloutJudgement:

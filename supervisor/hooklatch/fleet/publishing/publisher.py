@@ -125,6 +125,7 @@ class PushOutput(msgspec.Struct, frozen=True, kw_only=True):
     """`fleet push`: one line for each version; `is_new` is false if the version existed already."""
 
     version: int
+    policy: str
     is_new: bool
     bundle: str
     size: int
@@ -139,10 +140,11 @@ class PushOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Publisher:
-    """One fleet's versions, as one publisher sees them; `keys` are those that it trusts, by id.
+    """One fleet's versions, as one publisher sees them.
 
-    `memory` is the head that it saw last time.  Without `heeds_hosts` the hosts' heads are not compared.  What is not
-    valid in the engine is a FleetError.
+    `keys` are those that hosts list, and its own, by id.  What others have signed is not believed; with a `trusted` one
+    the history can be read on.  `memory` is the head that it saw last time.  Without `heeds_hosts` the hosts' heads are
+    not compared.  What is not valid in the engine is a FleetError.
     """
 
     def __init__(
@@ -153,12 +155,14 @@ class Publisher:
         memory: LastSeenHead | None = None,
         *,
         heeds_hosts: bool = True,
+        trusted: Mapping[str, PublicKey] = {},
     ) -> None:
         self.engine = engine
         self.fleet = fleet
         self.history = VersionHistory(fleet)
         self.notes: list[str] = []
         self._keys = keys
+        self._trusted = trusted
         self._memory = memory
         self._heeds_hosts = heeds_hosts
 
@@ -166,7 +170,7 @@ class Publisher:
         """Read the versions that are new, and check all of them; `hosts` are reports that were just read, if any."""
         if hosts is None:  # before the history: the engine had every version that a host reports to have read
             hosts = await self.hosts() if self._heeds_hosts else {}
-        history = await read_history(self.engine, self.history, self._keys)
+        history = await read_history(self.engine, self.history, self._keys, self._trusted)
         memory = self._memory
         if memory is not None and (text := history.find_contradiction(memory.read_head(), by="this machine")):
             raise HistoryError(
@@ -236,7 +240,7 @@ class Publisher:
         )
         await self._write(manifest.version, encode_envelope(envelope))
         self.history = VersionHistory(
-            self.fleet, (*self.history.entries, StoredVersion(manifest, envelope, is_trusted=True))
+            self.fleet, (*self.history.entries, StoredVersion(manifest, envelope, is_read=True, is_believed=True))
         )
         try:
             if self._memory is not None:
@@ -278,7 +282,9 @@ class Publisher:
         return None
 
 
-async def read_history(engine: Engine, history: VersionHistory, keys: Mapping[str, PublicKey]) -> VersionHistory:
+async def read_history(
+    engine: Engine, history: VersionHistory, keys: Mapping[str, PublicKey], trusted: Mapping[str, PublicKey]
+) -> VersionHistory:
     """Return a history with all versions that follow it in the engine."""
     envelopes: list[SignedManifest] = []
     last = history.head.version
@@ -295,10 +301,10 @@ async def read_history(engine: Engine, history: VersionHistory, keys: Mapping[st
                 f"the engine's newest version is {newest}, but {last} was read from it: versions were lost"
             )
         return history
-    if (signer := envelopes[-1].key) not in keys:
+    if (signer := envelopes[-1].key) not in {**keys, **trusted}:
         raise HistoryError(
-            f"version {last} is signed by the key {signer}, which is not trusted here; if it was yours, as after a key"
-            " was changed or stolen, give its public key with --trust: you then continue from there, and hosts still"
-            " trust only the keys that they list"
+            f"version {last} is signed by the key {signer}, which is not known here; if it was yours, as after a key"
+            " was changed or stolen, give its public key with --trust: the history is then read on past it, and what"
+            " it signed is still not believed"
         )
-    return history.followed_by(envelopes, keys)
+    return history.followed_by(envelopes, keys, trusted)

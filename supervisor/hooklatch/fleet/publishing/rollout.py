@@ -23,7 +23,7 @@ from hooklatch.fleet.publishing.hold import (
     judge_rollout,
 )
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher, ReceivedReport
-from hooklatch.fleet.publishing.versions import VersionDraft, format_percent, plan_wider_rollout
+from hooklatch.fleet.publishing.versions import VersionDraft, format_percent, format_rollback, plan_wider_rollout
 from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.signing import PrivateKey
 
@@ -94,9 +94,8 @@ class Rollout:
 
     async def _check_alone(self, at: Manifest, reports: dict[str, ReceivedReport]) -> None:
         history = await self._publisher.read(reports)
-        newest = history.newest
-        if newest is not None and newest.version > at.version:
-            winner = self._publisher.history.entries[at.version].manifest
+        newer = (one.manifest for one in history.list_versions(at.policy) if one.manifest.version > at.version)
+        if (winner := next(newer, None)) is not None:
             raise LostRaceError(
                 winner, f"this rollout ends at version {at.version}, {format_percent(at.rollout.percent)}"
             )
@@ -163,7 +162,7 @@ class Rollout:
         )
         return StoppedError(
             f"stopped at version {at.version}, {format_percent(at.rollout.percent)}: {reason}{missing_hosts}. It does"
-            " not widen any more; to take it back, run: hooklatch fleet rollback; to go on all the same: hooklatch"
+            f" not widen any more; to take it back, run: {format_rollback(at.policy)}; to go on all the same: hooklatch"
             f" fleet rollout {at.version} --percent N"
         )
 

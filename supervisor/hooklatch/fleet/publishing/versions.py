@@ -2,12 +2,16 @@
 
 A version that no host would take, and one that an operator cannot mean, is a FleetError.
 
-VersionHistory   all versions of a fleet, from 1 on, with every link of the chain checked
+    VersionHistory     all versions of a fleet, from 1 on, with every link of the chain checked
+    BelievedVersion   a version that hosts believe, or that the publisher vouches for by its number
+
+What a stolen key has signed can be read and is not believed: a draft that repeats a version takes a BelievedVersion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +26,6 @@ from hooklatch.fleet.manifests import (
     PolicyHead,
     RolloutTarget,
     SignedManifest,
-    VerifiedManifests,
     encode_signed_text,
     read_payload,
     verify_manifests,
@@ -31,11 +34,13 @@ from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.signing import PrivateKey, PublicKey, Purpose
 
 __all__ = [
-    "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError", "VersionDraft",
-    "check_labels", "describe_lost_versions", "encode_envelope", "plan_push", "plan_rollback", "format_percent",
-    "sign_version", "find_standing_version", "plan_wider_rollout",
+    "BelievedVersion", "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError",
+    "VersionDraft", "check_labels", "describe_lost_versions", "describe_unbelieved", "encode_envelope",
+    "find_standing_version", "format_labels", "format_percent", "format_policy", "format_rollback", "list_in_force",
+    "list_passed_over", "plan_push", "plan_rollback", "plan_wider_rollout", "sign_version",
 ]  # fmt: skip
 
+SHOWN = 5  # versions that a message names
 MAX_MESSAGE = 2000  # characters: every host reads all versions, so they stay small
 
 
@@ -47,12 +52,23 @@ class NoVersionError(FleetError):
     """There is no such version, or none to which a rollback could lead."""
 
 
+class BelievedVersion(NamedTuple):
+    """A version whose bundle may be signed again: hosts believe it, or the publisher has named it by its number."""
+
+    manifest: Manifest
+
+
 class StoredVersion(msgspec.Struct, frozen=True):
-    """A version as it was stored; `is_trusted`: a key that the reader lists has signed it."""
+    """A version as it was stored.
+
+    `is_read`: its signature was checked with a key that the reader knows.  `is_believed`: hosts list that key, or it is
+    the publisher's own.
+    """
 
     manifest: Manifest
     envelope: SignedManifest
-    is_trusted: bool
+    is_read: bool
+    is_believed: bool
 
     @property
     def head(self) -> PolicyHead:
@@ -60,11 +76,11 @@ class StoredVersion(msgspec.Struct, frozen=True):
 
     def describe(self) -> VersionFacts:
         facts = msgspec.structs.asdict(self.manifest)
-        return VersionFacts(**facts, digest=self.envelope.digest, key=self.envelope.key, believed=self.is_trusted)
+        return VersionFacts(**facts, digest=self.envelope.digest, key=self.envelope.key, believed=self.is_believed)
 
 
 class VersionFacts(Manifest, frozen=True, kw_only=True):
-    """A version: its manifest, its envelope's digest, the key that signed it, and whether that key is believed here."""
+    """A version: its manifest, its envelope's digest, the key that signed it, and whether hosts believe that key."""
 
     digest: str
     key: str
@@ -89,35 +105,84 @@ class VersionHistory(msgspec.Struct, frozen=True):
         return self.entries[-1].head if self.entries else START
 
     @property
-    def newest(self) -> Manifest | None:
-        return self.entries[-1].manifest if self.entries else None
+    def policies(self) -> list[str]:
+        """Return the names of the policies that have versions."""
+        return sorted({entry.manifest.policy for entry in self.entries})
+
+    def choose_policy(self, name: str | None) -> str:
+        """Return the policy of this name, or without a name the only one.
+
+        Raises:
+            NoVersionError: there is none of this name, or it is not clear which one is meant.
+        """
+        if name is None and len(self.policies) <= 1:
+            return self.policies[0] if self.policies else DEFAULT_POLICY
+        if name is None or name not in self.policies:
+            missing = "say which policy with --policy" if name is None else f"the policy {name!r} has no version"
+            raise NoVersionError(f"{missing}; there are {', '.join(self.policies) or 'none'}")
+        return name
+
+    def list_versions(self, policy: str) -> list[StoredVersion]:
+        """Return the versions of a policy, the oldest first."""
+        return [entry for entry in self.entries if entry.manifest.policy == policy]
+
+    def list_believed(self, policy: str) -> list[BelievedVersion]:
+        """Return the versions of a policy that are believed, the oldest first."""
+        return [BelievedVersion(entry.manifest) for entry in self.list_versions(policy) if entry.is_believed]
+
+    def find_newest(self, policy: str) -> BelievedVersion | None:
+        """Return the newest version of a policy that is believed."""
+        return next(reversed(self.list_believed(policy)), None)
 
     def signer(self, version: int) -> str:
         """Return the id of the key that has signed a version of this history."""
         return self.entries[version - 1].envelope.key
 
-    def find(self, version: int) -> Manifest:
-        """Return a version that a trusted key has signed.
+    def find_read(self, version: int) -> StoredVersion:
+        """Return a version to look at: its signature was checked, and its key may be one that no host lists.
 
         Raises:
-            NoVersionError: there is none of this number, or no trusted key has signed it.
+            NoVersionError: there is none of this number, or its key is unknown here.
         """
         if not 1 <= version <= len(self.entries):
             raise NoVersionError(f"there is no version {version}; the newest is {self.head.version}")
         entry = self.entries[version - 1]
-        if not entry.is_trusted:
+        if not entry.is_read:
             raise NoVersionError(
-                f"version {version} is signed by the key {entry.envelope.key}, which is not trusted here; if it should"
-                " be, give its public key with --trust"
+                f"version {version} is signed by the key {entry.envelope.key}, which is not known here; to look at the"
+                " version, give its public key with --trust"
             )
-        return entry.manifest
+        return entry
 
-    def followed_by(self, envelopes: Sequence[SignedManifest], keys: Mapping[str, PublicKey]) -> VersionHistory:
-        """Return the history with these versions at its end."""
-        verified: VerifiedManifests = verify_manifests(self.fleet, self.head, envelopes, keys)
-        trusted_versions = {manifest.version for manifest in verified.manifests}
-        pairs = [(read_payload(envelope), envelope) for envelope in envelopes]
-        added = [StoredVersion(read, envelope, read.version in trusted_versions) for read, envelope in pairs]
+    def find_believed(self, version: int) -> BelievedVersion:
+        """Return a version that is believed.
+
+        Raises:
+            NoVersionError: there is none of this number, or it is not believed.
+        """
+        entry = self.find_read(version)
+        if not entry.is_believed:
+            raise NoVersionError(f"not believed: {describe_unbelieved([entry])}")
+        return BelievedVersion(entry.manifest)
+
+    def vouch_for(self, version: int) -> BelievedVersion:
+        """Return a version that the publisher has named by its number, looked at, and wants to sign."""
+        return BelievedVersion(self.find_read(version).manifest)
+
+    def followed_by(
+        self,
+        envelopes: Sequence[SignedManifest],
+        believed: Mapping[str, PublicKey],
+        trusted: Mapping[str, PublicKey],
+    ) -> VersionHistory:
+        """Return the history with these versions at its end; what only `trusted` keys signed is read, not believed."""
+        verified = verify_manifests(self.fleet, self.head, envelopes, {**trusted, **believed})
+        read = {manifest.version for manifest in verified.manifests}
+        added: list[StoredVersion] = []
+        for envelope in envelopes:
+            manifest = read_payload(envelope)
+            is_read = manifest.version in read
+            added.append(StoredVersion(manifest, envelope, is_read, is_read and envelope.key in believed))
         return VersionHistory(self.fleet, (*self.entries, *added))
 
     def find_contradiction(self, seen: PolicyHead, *, by: str) -> str | None:
@@ -160,23 +225,54 @@ class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = DEFAULT_POLICY
 
 
-def find_standing_version(history: VersionHistory, bundle: str, labels: Collection[str]) -> Manifest | None:
+def draft_again(source: BelievedVersion, rollout: RolloutTarget) -> VersionDraft:
+    """Return the draft of a version with the bundle of an earlier one of its policy."""
+    of = source.manifest
+    return VersionDraft(bundle=of.bundle, size=of.size, rollout=rollout, same_as=of.version, policy=of.policy)
+
+
+def find_standing_version(
+    history: VersionHistory, policy: str, bundle: str, labels: Collection[str]
+) -> BelievedVersion | None:
     """Return the newest version of a bundle for these labels, None if there is none or another has replaced it.
 
-    A newer version replaces it if it has another bundle, and is for all hosts that have these labels.
+    A newer version of the policy replaces it if it has another bundle, and is for all hosts that have these labels.
+    What is not believed neither stands nor replaces: no host takes it.
     """
-    for entry in reversed(history.entries):
-        manifest, wanted = entry.manifest, set(entry.manifest.rollout.labels)
-        if manifest.bundle == bundle and wanted == set(labels) and entry.is_trusted:
-            return manifest
+    for believed in reversed(history.list_believed(policy)):
+        manifest = believed.manifest
+        wanted = set(manifest.rollout.labels)
+        if manifest.bundle == bundle and wanted == set(labels):
+            return believed
         if manifest.bundle != bundle and wanted <= set(labels):
             return None
     return None
 
 
-def plan_push(
-    history: VersionHistory, bundle: str, size: int, rollout: RolloutTarget, *, key: str
-) -> VersionDraft | Manifest:
+def list_in_force(
+    history: VersionHistory, policy: str, target: RolloutTarget
+) -> tuple[list[BelievedVersion], list[StoredVersion]]:
+    """Return the versions of a policy that hosts of a target may have, and those of keys that are not believed.
+
+    A version is left out if newer ones that are believed are for all of its hosts in the target.
+    """
+    in_force, doubted, newer = list[BelievedVersion](), list[StoredVersion](), list[RolloutTarget]()
+    for entry in reversed(history.list_versions(policy)):
+        rollout = entry.manifest.rollout
+        labels = {*rollout.labels, *target.labels}
+        # The share of a label's hosts is always the same ones, so the widest version covers what narrower ones do.
+        covered = max((one.percent for one in newer if labels.issuperset(one.labels)), default=0.0)
+        is_covered = covered >= min(rollout.percent, target.percent)
+        if entry.is_believed:
+            newer.append(rollout)
+        if not is_covered and entry.is_believed:
+            in_force.append(BelievedVersion(entry.manifest))
+        elif not is_covered:
+            doubted.append(entry)
+    return in_force, doubted
+
+
+def plan_push(history: VersionHistory, draft: VersionDraft, *, key: str) -> VersionDraft | Manifest:
     """Return the draft of a push, or the version with the same content: to push twice is to push once.
 
     A push after a version of another key than `key`, an id, makes a new version: hosts may not trust that key any more.
@@ -185,91 +281,139 @@ def plan_push(
     Raises:
         FleetError: this bundle is out for more of these hosts.
     """
-    standing = find_standing_version(history, bundle, rollout.labels)
+    bundle, rollout = draft.bundle, draft.rollout
+    found = find_standing_version(history, draft.policy, bundle, rollout.labels)
+    standing = found.manifest if found is not None else None
     if standing is not None and standing.rollout.percent >= rollout.percent:
         if standing.rollout.percent > rollout.percent:
             raise make_too_wide_error(standing)
         if history.signer(standing.version) == key and not is_narrowed(history, standing):
             return standing
-    earlier_versions = [entry.manifest.version for entry in history.entries if entry.manifest.bundle == bundle]
-    return VersionDraft(
-        bundle=bundle, size=size, rollout=rollout, same_as=earlier_versions[-1] if earlier_versions else None
-    )
+    earlier = (of.manifest for of in reversed(history.list_believed(draft.policy)) if of.manifest.bundle == bundle)
+    return msgspec.structs.replace(draft, same_as=next((manifest.version for manifest in earlier), None))
 
 
 def is_narrowed(history: VersionHistory, manifest: Manifest) -> bool:
     """Return whether a newer version with another bundle is for some of the hosts that this one is for, by labels."""
     labels = set(manifest.rollout.labels)
-    newer = (entry.manifest for entry in history.entries[manifest.version :])
-    return any(other.bundle != manifest.bundle and labels < set(other.rollout.labels) for other in newer)
+    others = (of.manifest for of in history.list_believed(manifest.policy) if of.manifest.version > manifest.version)
+    return any(other.bundle != manifest.bundle and labels < set(other.rollout.labels) for other in others)
 
 
 def plan_wider_rollout(history: VersionHistory, version: int, percent: float) -> VersionDraft:
     """Return the draft of a wider rollout of a version.
 
     Raises:
-        NoVersionError: there is no such version.
+        NoVersionError: there is no such version, or it is not believed.
         FleetError: a newer version has replaced it, or it is that wide already.
     """
-    manifest = history.find(version)
-    standing = find_standing_version(history, manifest.bundle, manifest.rollout.labels)
+    manifest = history.find_believed(version).manifest
+    standing = find_standing_version(history, manifest.policy, manifest.bundle, manifest.rollout.labels)
     if standing is None:
         raise FleetError(
             f"a newer version with another bundle has replaced version {version} (see: hooklatch fleet history);"
             f" to go back to it, run: hooklatch fleet rollback {version}"
         )
-    if percent <= standing.rollout.percent:
-        raise make_too_wide_error(standing)
-    rollout = RolloutTarget(standing.rollout.labels, percent)
-    return VersionDraft(bundle=standing.bundle, size=standing.size, rollout=rollout, same_as=standing.version)
+    rollout = standing.manifest.rollout
+    if percent <= rollout.percent:
+        raise make_too_wide_error(standing.manifest)
+    return draft_again(standing, RolloutTarget(rollout.labels, percent))
 
 
 def make_too_wide_error(standing: Manifest) -> FleetError:
     what = f"version {standing.version} has this bundle at {format_percent(standing.rollout.percent)} already"
     why = "a narrower rollout takes it from no host"
-    return FleetError(f"{what}, and {why}; to take it back, run: hooklatch fleet rollback")
+    return FleetError(f"{what}, and {why}; to take it back, run: {format_rollback(standing.policy)}")
+
+
+def find_rollback_source(history: VersionHistory, newest: Manifest, labels: Collection[str]) -> BelievedVersion:
+    """Return the newest version before the first with the newest one's bundle that was for all hosts with labels.
+
+    So a second rollback goes further back, and never forward to the bundle that the first has taken away.  Versions
+    that are not believed are passed over.
+
+    Raises:
+        NoVersionError: there is none.
+    """
+    believed = history.list_believed(newest.policy)
+    first = next(of.manifest.version for of in believed if of.manifest.bundle == newest.bundle)
+    for of in reversed(believed):
+        old = of.manifest
+        if old.version < first and old.rollout.percent == 100 and set(old.rollout.labels) <= set(labels):
+            return of
+    passed_over = list_passed_over(history, newest.policy, 0, first)
+    raise NoVersionError(
+        f"no version{format_policy(newest.policy)} before {first} with another bundle was for all"
+        f" hosts{format_labels(labels)}{''.join(f' ({text})' for text in passed_over)}; name one, or take all hooks"
+        " away by pushing an empty folder with --allow-empty"
+    )
+
+
+def list_passed_over(history: VersionHistory, policy: str, after: int, before: int) -> list[str]:
+    """Return which versions of a policy between two numbers are not believed, and whose they are."""
+    by_key: dict[str, list[StoredVersion]] = {}
+    for entry in history.list_versions(policy):
+        if not entry.is_believed and after < entry.manifest.version < before:
+            by_key.setdefault(entry.envelope.key, []).append(entry)
+    return [f"passed over {describe_unbelieved(entries)}" for entries in by_key.values()]
+
+
+def describe_unbelieved(entries: Sequence[StoredVersion]) -> str:
+    """Return which versions these are, and that their key is not believed."""
+    numbers = [str(entry.manifest.version) for entry in entries]
+    shown = ", ".join(numbers[:SHOWN]) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
+    return (
+        f"version{'s' * (len(numbers) > 1)} {shown} of the key {entries[0].envelope.key}, which is neither in [fleet]"
+        " keys here nor your own"
+    )
 
 
 def plan_rollback(
-    history: VersionHistory, version: int | None, labels: Collection[str] | None = None, *, key: str
+    history: VersionHistory,
+    source: BelievedVersion | None,
+    labels: Collection[str] | None = None,
+    *,
+    policy: str = DEFAULT_POLICY,
+    key: str,
 ) -> VersionDraft | Manifest:
     """Return the draft of a rollback to an earlier bundle, or the newest version if that has the same content.
 
-    The rollback is for all hosts that the newest version could be for, or for those with `labels`.  Without a version
-    it leads to the newest one that was for all of them, of those before the newest one's bundle first went out: so a
-    second rollback goes further back, and never forward to the bundle that the first has taken away.
+    The rollback is for all hosts that the newest version of the policy could be for, or for those with `labels`.
+    Without a source it leads to that of `find_rollback_source`.
 
     Raises:
         NoVersionError: there is nothing to go back to.
         FleetError: the version was never for all of these hosts.
     """
-    newest = history.newest
-    if newest is None:
-        raise NoVersionError("nothing was ever pushed, so there is nothing to go back to")
+    found = history.find_newest(policy) or source
+    if found is None:
+        passed_over = list_passed_over(history, policy, 0, history.head.version + 1)
+        what = "; ".join(("no version is believed", *passed_over)) if passed_over else "nothing was ever pushed"
+        raise NoVersionError(f"{what}, so there is nothing to go back to")
+    newest = found.manifest
     labels_wanted = check_labels(newest.rollout.labels if labels is None else labels)
-    if version is None:
-        first = next(entry.manifest.version for entry in history.entries if entry.manifest.bundle == newest.bundle)
-        earlier = (entry.manifest for entry in reversed(history.entries[: first - 1]) if entry.is_trusted)
-        whole = (old for old in earlier if old.rollout.percent == 100 and set(old.rollout.labels) <= set(labels_wanted))
-        source = next(whole, None)
-        if source is None:
-            raise NoVersionError(
-                f"no version before {first} with another bundle was for all hosts{format_labels(labels_wanted)};"
-                " name one, or take all hooks away by pushing an empty folder with --allow-empty"
-            )
-    else:
-        source = history.find(version)
-        if not set(source.rollout.labels) <= set(labels_wanted):
-            raise FleetError(
-                f"version {version} was for hosts{format_labels(source.rollout.labels)}, and this would give it to all"
-                f" hosts{format_labels(labels_wanted)}; say which are meant with --label"
-            )
-    is_current = source.bundle == newest.bundle and newest.rollout == RolloutTarget(labels_wanted)
+    if source is None:
+        source = find_rollback_source(history, newest, labels_wanted)
+    of = source.manifest
+    if not set(of.rollout.labels) <= set(labels_wanted):
+        raise FleetError(
+            f"version {of.version} was for hosts{format_labels(of.rollout.labels)}, and this would give it to"
+            f" all hosts{format_labels(labels_wanted)}; say which are meant with --label"
+        )
+    is_current = of.bundle == newest.bundle and newest.rollout == RolloutTarget(labels_wanted)
     if is_current and history.signer(newest.version) == key:
         return newest
-    return VersionDraft(
-        bundle=source.bundle, size=source.size, rollout=RolloutTarget(labels_wanted), same_as=source.version
-    )
+    return draft_again(source, RolloutTarget(labels_wanted))
+
+
+def format_policy(policy: str) -> str:
+    """Return " of the policy NAME" for people; the default one needs no name."""
+    return f" of the policy {policy}" if policy != DEFAULT_POLICY else ""
+
+
+def format_rollback(policy: str) -> str:
+    """Return the command that takes the newest version of a policy back."""
+    return "hooklatch fleet rollback" + (f" --policy {policy}" if policy != DEFAULT_POLICY else "")
 
 
 def format_labels(labels: Collection[str]) -> str:

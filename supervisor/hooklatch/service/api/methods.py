@@ -31,7 +31,7 @@ from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.bundle import Fleet
-from hooklatch.service.loading.see import FleetFiles
+from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.transport.bus import Bus
@@ -443,13 +443,13 @@ class PolicySlot(ContributionSlot[PolicyContribution]):
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
         if self._fault is not None:
-            unknown = FleetFiles(fault=self._fault, is_to_retry=True)
+            unknown = FleetFiles((BundleFiles(fault=self._fault, is_to_retry=True),))
             return lambda: unknown
         return self._loaded.look(before, mends=mends) if self._loaded is not None else lambda: None
 
     def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
         if self._fault is not None:
-            return FleetFiles(fault=self._fault)
+            return FleetFiles((BundleFiles(fault=self._fault),))
         return self._loaded.add_denial(files) if self._loaded is not None else files
 
     def record_active(self, files: FleetFiles | None) -> None:

@@ -31,7 +31,7 @@ from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.plan import ReloadPlan
 from hooklatch.service.loading.plugins import Plugin
-from hooklatch.service.loading.see import DeclaredFile, FleetFiles, Manifests, ProjectFiles
+from hooklatch.service.loading.see import BundleFiles, DeclaredFile, FleetFiles, Manifests, ProjectFiles
 from hooklatch.service.loading.sources import SourceBuild
 from hooklatch_worker.wire import Source
 
@@ -138,14 +138,16 @@ class LayerBuilder:
             if file.fault is not None:
                 self.diagnostics.append(file.fault)
 
-    def add_fleet(self, fleet: FleetFiles) -> None:
-        """Add the hooks of the fleet's policy; an unknown policy denies every gate."""
-        if fleet.fault is not None:
-            self._add_stand_ins(POLICY, fleet.fault)
-            self.diagnostics.append(Diagnostic(fleet.root or POLICY, 0, fleet.fault))
-        if fleet.denies is not None:
-            self._add_stand_ins(CONTACT, fleet.denies)
-        for file in fleet.files:
+    def add_denial(self, reason: str) -> None:
+        """Deny every gate."""
+        self._add_stand_ins(CONTACT, reason)
+
+    def add_bundle(self, bundle: BundleFiles) -> None:
+        """Add the hooks of one of the fleet's policies; an unknown policy denies every gate."""
+        if bundle.fault is not None:
+            self._add_stand_ins(POLICY, bundle.fault)
+            self.diagnostics.append(Diagnostic(bundle.root or POLICY, 0, bundle.fault))
+        for file in bundle.files:
             self.add(file)
             if file.fault is not None:
                 self.diagnostics.append(file.fault)
@@ -256,7 +258,7 @@ def assemble_layers(
     binder = HookBinder(plan.catalogue, units, faults)
     builtin, packaged = LayerBuilder(Layer.BUILTIN, binder, {}, {}), LayerBuilder(Layer.PLUGIN, binder, remembered, {})
     own = LayerBuilder(Layer.GLOBAL, binder, remembered, ids)
-    fleet = make_fleet_builder(plan.fleet, units, faults)
+    fleet_hooks, fleet_diagnostics = make_fleet_hooks(plan.fleet, units, faults)
     for definition in plan.main.builtin:
         builtin.add_definition(definition)
     for plugin in plan.plugins.values():
@@ -272,7 +274,7 @@ def assemble_layers(
     if plan.main.overrides or plan.main.personalities:
         from hooklatch.service.loading.overriding import apply_overrides, find_misnamed_plugins, is_meant
 
-        attempts = [override for override in plan.main.overrides if is_meant(override.id, fleet.hooks, provided_hooks)]
+        attempts = [override for override in plan.main.overrides if is_meant(override.id, fleet_hooks, provided_hooks)]
         overridden_hooks, diagnostics = apply_overrides(provided_hooks, plan.main, plan.catalogue, attempts)
         diagnostics += find_misnamed_plugins(plan.main, [*provided_hooks, *own.hooks])
     by_project: dict[str, LayerBuilder] = {}
@@ -281,25 +283,39 @@ def assemble_layers(
         by_project[project.folder].add_project(project)
     builders = [builtin, packaged, own, *by_project.values()]
     return BuiltLayers(
-        [*fleet.hooks, *overridden_hooks, *own.hooks],
+        [*fleet_hooks, *overridden_hooks, *own.hooks],
         {folder: builder.hooks for folder, builder in by_project.items()},
-        [*fleet.diagnostics, *diagnostics, *(diagnostic for builder in builders for diagnostic in builder.diagnostics)],
+        [*fleet_diagnostics, *diagnostics, *(diagnostic for builder in builders for diagnostic in builder.diagnostics)],
         {path: hooks for builder in builders for path, hooks in builder.by_file.items()},
         {location: hooks for builder in builders for location, hooks in builder.by_source.items()},
-        fleet.diagnostics,
+        fleet_diagnostics,
         attempts,
     )
 
 
-def make_fleet_builder(
+def make_fleet_hooks(
     fleet: FleetFiles | None, units: Mapping[str, SourceBuild], faults: Mapping[str, Diagnostic]
-) -> LayerBuilder:
-    """Make the fleet's hooks, without any event or manifest of this host: they are the same on every host."""
+) -> tuple[list[Hook], list[Diagnostic]]:
+    """Make the hooks of the fleet's policies, without any event or manifest of this host: all hosts have the same.
+
+    The ids of hooks are those of their policy, so a hook whose id another policy has is named after its own too.
+    """
     binder = HookBinder(Catalogue.standard(), units, faults)
-    builder = LayerBuilder(Layer.FLEET, binder, {}, {}, suspendable=fleet is not None and fleet.suspendable)
-    if fleet is not None:
-        builder.add_fleet(fleet)
-    return builder
+    hooks, diagnostics = dict[str, Hook](), list[Diagnostic]()
+    if fleet is not None and fleet.denies is not None:
+        builder = LayerBuilder(Layer.FLEET, binder, {}, {})
+        builder.add_denial(fleet.denies)
+        hooks |= {hook.id: hook for hook in builder.hooks}
+    for bundle in fleet.bundles if fleet is not None else ():
+        builder = LayerBuilder(Layer.FLEET, binder, {}, {}, suspendable=bundle.suspendable)
+        builder.add_bundle(bundle)
+        diagnostics += builder.diagnostics
+        for hook in builder.hooks:
+            hook_id = hook.id
+            while hook_id in hooks:
+                hook_id += f"#{bundle.policy}"
+            hooks[hook_id] = msgspec.structs.replace(hook, id=hook_id)
+    return list(hooks.values()), diagnostics
 
 
 NOTHING = PythonTarget(Source("file", ""), 0, "")  # the target of a hook that could not be made

@@ -21,7 +21,7 @@ from hooklatch.service.config.configuration import Diagnostic, find_definition_t
 from hooklatch.service.config.path_lookup import PathFound, Stamp, look_up_path, stamp_paths
 from hooklatch.service.loading.bind import add_way_out
 from hooklatch.service.loading.plan import REMOVAL, LossAcceptance, ReloadPlan, is_too_weak
-from hooklatch.service.loading.see import FleetFiles, Manifests, mark_tampered
+from hooklatch.service.loading.see import BundleFiles, FleetFiles, Manifests, mark_tampered
 from hooklatch.service.loading.sources import (
     SourceBuild,
     Sources,
@@ -320,15 +320,23 @@ def aim_at_build(unit: SourceBuild, hook: Hook) -> Hook:
 
 
 def verify_fleet_files(fleet: FleetFiles | None, units: Iterable[SourceBuild]) -> FleetFiles | None:
-    """Return the fleet's policy as it was read, with a fault if its files or those that workers loaded are others."""
-    if fleet is None or fleet.fault is not None or not fleet.root:
-        return fleet
-    if fleet.stamps != stamp_tree(fleet.root):
-        return mark_tampered(fleet, "it has changed just now")
-    loaded = (file for unit in units for file in unit.digests.items() if is_below(file[0], fleet.root))
-    if any(fleet.pins.get(os.path.relpath(path, fleet.root)) != digest for path, digest in loaded):
-        return mark_tampered(fleet, "workers have loaded something else")
-    return fleet
+    """Return the fleet's policies as they were read, each with a fault if its files, or those loaded, are others."""
+    if fleet is None:
+        return None
+    loaded = [file for unit in units for file in unit.digests.items()]
+    verified = tuple(verify_bundle_files(bundle, loaded) for bundle in fleet.bundles)
+    return msgspec.structs.replace(fleet, bundles=verified)
+
+
+def verify_bundle_files(bundle: BundleFiles, loaded: Iterable[tuple[str, str]]) -> BundleFiles:
+    if bundle.fault is not None:
+        return bundle
+    if bundle.stamps != stamp_tree(bundle.root):
+        return mark_tampered(bundle, "it has changed just now")
+    pins = {os.path.join(bundle.root, name): digest for name, digest in bundle.pins.items()}
+    if any(is_below(path, bundle.root) and pins.get(path) != digest for path, digest in loaded):
+        return mark_tampered(bundle, "workers have loaded something else")
+    return bundle
 
 
 def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
@@ -339,11 +347,11 @@ def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
             signed or trusted.
     """
     location = version.source.location
-    fleet = plan.fleet if plan.fleet is not None and is_below(location, plan.fleet.root or "-") else None
+    bundle = plan.fleet.find_bundle(location) if plan.fleet is not None else None
     if paths := plan.named.get(location):
         version = add_named_files(version, paths)
-    if fleet is not None:
-        version = pin_imports(version, fleet)
+    if bundle is not None:
+        version = pin_imports(version, bundle)
     version = msgspec.structs.replace(version, python=plan.pythons.get(location), may_make=location in plan.wanted)
     version = msgspec.structs.replace(version, required=version.find_requirements())
     for project in plan.projects:
@@ -352,7 +360,7 @@ def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
             pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
             compare_pins(version, pins)
             version = msgspec.structs.replace(version, folder=root, pins=pins)
-    if fleet is not None and version.required is not None:
+    if bundle is not None and version.required is not None:
         text = (
             "it requires packages, which no signature covers; remove its requirements: a fleet's hooks import from the"
             " daemon's environment"
@@ -385,16 +393,16 @@ def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
             raise UnitError(Diagnostic(path, 0, f"it is not what was trusted with {location}"))
 
 
-def pin_imports(version: SourceVersion, fleet: FleetFiles) -> SourceVersion:
+def pin_imports(version: SourceVersion, bundle: BundleFiles) -> SourceVersion:
     """Return a version of the fleet's bundle with what its workers may import.
 
     Raises:
         UnitError: it is not what was signed.
     """
-    pins = {os.path.join(fleet.root, name): digest for name, digest in fleet.pins.items()}
+    pins = {os.path.join(bundle.root, name): digest for name, digest in bundle.pins.items()}
     if pins.get(version.source.location) != version.source.digest:
         raise UnitError(Diagnostic(version.source.location, 0, "it is not what was signed"))
-    return msgspec.structs.replace(version, folder=fleet.root, pins=pins)
+    return msgspec.structs.replace(version, folder=bundle.root, pins=pins)
 
 
 def is_below(path: str, root: str) -> bool:

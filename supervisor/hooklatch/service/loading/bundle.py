@@ -17,10 +17,10 @@ __all__ = ["BundleError", "BundleCandidate", "Fleet", "find_bundle_faults"]
 
 
 class Fleet(Protocol):
-    """The fleet's active policy, and the receiver of attempts to weaken its hooks."""
+    """The fleet's active policies, and the receiver of attempts to weaken its hooks."""
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
-        """Return a function that reads the policy in a thread. It uses no state that may change during the read."""
+        """Return a function that reads the policies in a thread. It uses no state that may change during the read."""
         ...
 
     def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
@@ -37,9 +37,13 @@ class Fleet(Protocol):
 
 
 class BundleCandidate(NamedTuple):
-    """A bundle that is to become active, and the function that stores it. After that it cannot be refused any more."""
+    """A bundle that is to become active beside those of other policies, whose present files `join` is given.
 
-    files: FleetFiles
+    `keep` stores it.  After that it cannot be refused any more.
+    """
+
+    root: str
+    join: Callable[[FleetFiles | None], FleetFiles]
     keep: Callable[[], Awaitable[None]]
 
 
@@ -53,10 +57,7 @@ class BundleError(Exception):
 
 
 def find_bundle_faults(root: str, built: BuildResults, hooks: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the diagnostics of a bundle, with those of its `hooks`. One is enough to refuse the bundle."""
+    """Return the diagnostics of a bundle, with those of its hooks. One is enough to refuse the bundle."""
     of_sources = [fault for location, fault in built.faults.items() if is_below(location, root)]
-    return list(
-        dict.fromkeys(
-            [*of_sources, *hooks, *(diagnostic for diagnostic in built.diagnostics if is_below(diagnostic.file, root))]
-        )
-    )
+    others = (found for found in (*hooks, *built.diagnostics) if is_below(f"{found.file}/", root))
+    return list(dict.fromkeys([*of_sources, *others]))

@@ -121,8 +121,8 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return path in (self.main.path, self.folder) or os.path.dirname(path) == self.folder
 
     def is_of_fleet(self, path: str) -> bool:
-        """Return whether a file is of the fleet's bundle."""
-        return self.fleet is not None and path.startswith(f"{self.fleet.root}/")
+        """Return whether a file is of a bundle of the fleet."""
+        return self.fleet is not None and self.fleet.find_bundle(path) is not None
 
     def limits_of(self, source: Source) -> PoolLimits:
         """Return a source's limits: the common ones, with its own on top."""
@@ -292,7 +292,7 @@ def list_known_files(active: ReloadPlan, manifests: Manifests) -> set[str]:
 def list_all_configs(
     files: Iterable[DeclaredFile], fleet: FleetFiles | None, projects: Iterable[ProjectFiles]
 ) -> list[FileConfig]:
-    bundled = fleet.files if fleet is not None else []
+    bundled = [file for bundle in fleet.bundles for file in bundle.files] if fleet is not None else []
     found = [*files, *bundled, *(file for project in projects for file in project.files)]
     return [file.config for file in found if file.config is not None]
 

@@ -142,8 +142,8 @@ class Reloader:
             files.update(unit.stamps)
             files.update(unit.environment.marks if unit.environment is not None else ())
         roots = [project_hooks_folder(project) for project in self._projects.used()]
-        if plan.fleet is not None and plan.fleet.root:
-            roots.append(plan.fleet.root)
+        if plan.fleet is not None:
+            roots += plan.fleet.roots
         # Of values alone, since the loop may change the rest while the thread runs.
         return partial(list_watched_paths, files, plan.folder, roots, faulty)
 
@@ -228,7 +228,7 @@ class Reloader:
         previous, accepts = self._commit.revision, request.accepts
         self._seen = seen = await self.see(mends=request.is_explicit)
         if candidate is not None:
-            seen = msgspec.structs.replace(seen, fleet=candidate.files)
+            seen = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet))
         plan = plan_reload(self.active.plan, seen, accepts)
         if known is not None and (
             await self.stamps() != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
@@ -322,8 +322,8 @@ class Reloader:
 
     async def _store_bundle(self, candidate: BundleCandidate, plan: ReloadPlan, built: BuildResults) -> None:
         """Store a bundle on the disk if it has no diagnostics. Otherwise nothing of this reload is taken."""
-        layers = self._commit.bind(msgspec.structs.replace(plan, fleet=self._verify(candidate.files, built)), built)
-        if diagnostics := find_bundle_faults(candidate.files.root, built, layers.fleets):
+        layers = self._commit.bind(msgspec.structs.replace(plan, fleet=self._verify(plan.fleet, built)), built)
+        if diagnostics := find_bundle_faults(candidate.root, built, layers.fleets):
             raise BundleError(diagnostics)
         with trio.CancelScope(shield=True):
             await candidate.keep()

@@ -48,8 +48,8 @@ from hooklatch.service.loading import trust
 from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
 
 __all__ = [
-    "ENDINGS", "DeclaredFile", "FleetFiles", "Manifests", "ObservedFiles", "ProjectFiles", "SeenFile",
-    "list_hook_files", "list_watched_paths", "mark_tampered", "mark_untrusted", "read_files", "read_fleet",
+    "ENDINGS", "BundleFiles", "DeclaredFile", "FleetFiles", "Manifests", "ObservedFiles", "ProjectFiles", "SeenFile",
+    "list_hook_files", "list_watched_paths", "mark_tampered", "mark_untrusted", "read_bundle_files", "read_files",
     "read_project", "see",
 ]  # fmt: skip
 
@@ -91,27 +91,46 @@ class ProjectFiles(msgspec.Struct, frozen=True):
         return self.fault is None and all(file.fault is None for file in self.files)
 
 
-class FleetFiles(msgspec.Struct, frozen=True):
-    """The files of the fleet's bundle, below `root`, and the digest that each must have.
+class BundleFiles(msgspec.Struct, frozen=True):
+    """The files of the bundle of one of the fleet's policies, below `root`, and the digest that each must have.
 
-    A `fault` says that the policy cannot be read, or is not what was signed. `denies` is the reason to deny every gate,
-    besides what the policy says.
+    A `fault` says that the policy cannot be read, or is not what was signed; without a name, that it is unknown which
+    policies there are.
     """
 
+    policy: str = ""
     root: str = ""
-    version: int = 0
     pins: trust.Pins = {}
     suspendable: bool = False
     stamps: trust.Stamps | None = None
     files: list[DeclaredFile] = []
     fault: str | None = None
-    denies: str | None = None
     proof: tuple[object, ...] = ()  # the facts that have proven it, if any
     is_to_retry: bool = False  # the fault may go away by itself
 
     @property
     def is_sound(self) -> bool:
         return self.fault is None and all(file.fault is None for file in self.files)
+
+
+class FleetFiles(msgspec.Struct, frozen=True):
+    """The bundles of the fleet's policies, which hold together, and why every gate is denied besides, if it is."""
+
+    bundles: tuple[BundleFiles, ...] = ()
+    denies: str | None = None
+
+    @property
+    def is_to_retry(self) -> bool:
+        return any(bundle.is_to_retry for bundle in self.bundles)
+
+    @property
+    def roots(self) -> list[str]:
+        """Return the folder of each bundle that has one; policies with equal bundles have the same."""
+        return list(dict.fromkeys(bundle.root for bundle in self.bundles if bundle.root))
+
+    def find_bundle(self, path: str) -> BundleFiles | None:
+        """Return the bundle that a file is of."""
+        return next((bundle for bundle in self.bundles if bundle.root and path.startswith(f"{bundle.root}/")), None)
 
 
 class ObservedFiles(msgspec.Struct, frozen=True):
@@ -302,28 +321,28 @@ def find_outside_code(root: str, config: FileConfig) -> Diagnostic | None:
 # -- the fleet ---------------------------------------------------------------------------------------------------
 
 
-def read_fleet(fleet: FleetFiles, before: FleetFiles | None) -> FleetFiles:
-    """Read the files of the fleet's bundle if they are those that were signed. Unchanged ones are not read again."""
-    stamps = trust.stamp_tree(fleet.root)
-    if before is not None and before.is_sound and (before.pins, before.stamps) == (fleet.pins, stamps):
-        return msgspec.structs.replace(fleet, stamps=stamps, files=before.files)
+def read_bundle_files(bundle: BundleFiles, before: BundleFiles | None) -> BundleFiles:
+    """Read the files of a bundle if they are those that were signed. Unchanged ones are not read again."""
+    stamps = trust.stamp_tree(bundle.root)
+    if before is not None and before.is_sound and (before.pins, before.stamps) == (bundle.pins, stamps):
+        return msgspec.structs.replace(bundle, stamps=stamps, files=before.files)
     try:
-        fault = trust.compare_pinned_files(fleet.pins, trust.pin_below(fleet.root))
+        fault = trust.compare_pinned_files(bundle.pins, trust.pin_below(bundle.root))
     except (UnsafeFileError, OSError) as error:
         fault = describe_error(error)
     if fault is None and stamps is None:
         fault = "it cannot be accessed"
     if fault is not None:
-        return mark_tampered(fleet, fault)
-    names = sorted(name for name in fleet.pins if "/" not in name and is_declaring(name))
-    files = [read_pinned_file(fleet.root, name, fleet.pins[name], find_fleet_misfit) for name in names]
-    return msgspec.structs.replace(fleet, stamps=stamps, files=files)
+        return mark_tampered(bundle, fault)
+    names = sorted(name for name in bundle.pins if "/" not in name and is_declaring(name))
+    files = [read_pinned_file(bundle.root, name, bundle.pins[name], find_fleet_misfit) for name in names]
+    return msgspec.structs.replace(bundle, stamps=stamps, files=files)
 
 
-def mark_tampered(fleet: FleetFiles, fault: str) -> FleetFiles:
+def mark_tampered(bundle: BundleFiles, fault: str) -> BundleFiles:
     """Return a policy whose files are not those that were signed."""
-    text = f"{fleet.root} is not what the fleet's publisher signed ({fault}); to write it anew: hooklatch reload"
-    return msgspec.structs.replace(fleet, files=[], fault=text)
+    text = f"{bundle.root} is not what the fleet's publisher signed ({fault}); to write it anew: hooklatch reload"
+    return msgspec.structs.replace(bundle, files=[], fault=text)
 
 
 def find_fleet_misfit(root: str, config: FileConfig) -> Diagnostic | None:
