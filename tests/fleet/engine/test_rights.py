@@ -50,7 +50,8 @@ async def test_each_role_can_do_what_it_needs(example: ExampleEngine) -> None:
         assert last is not None
         assert (last[0], last[1].last) == (1, 10)
         assert len(await host.batches("laptop1", 1, 0)) == 1
-        assert (await host.facts())["evicts"] == "unknown"
+        assert (await host.facts())["evicts"] == "noeviction"
+        assert 0 < (await host.fullness() or 0) < 1
     for role in ("publisher", "auditor", "operator"):
         async with opened(example, role) as reader:
             assert await reader.newest_version() == newest[0]

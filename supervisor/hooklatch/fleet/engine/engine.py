@@ -207,6 +207,10 @@ class Engine(Protocol):
         """Return every host's last report, in no order."""
         ...
 
+    async def fullness(self) -> float | None:
+        """Return which share of the engine's memory is taken; None if it has no limit, or we may not know."""
+        ...
+
     async def facts(self) -> dict[str, str]:
         """Return facts to show: the engine's name, its version, its clock, whether it syncs what it acknowledges."""
         ...

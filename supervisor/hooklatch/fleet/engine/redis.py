@@ -93,6 +93,7 @@ class RedisEngine:
         self._prefix = f"hooklatch:{fleet}:"
         self._waiting = trio.Lock()  # held while the main connection waits
         self._end_known_on: RedisConnection | None = None  # the connection on which a log's end was read or written
+        self._may_ask_info = True
         self._begun: set[tuple[str, int]] = set()  # the logs that were there then
 
     async def connect(self) -> None:
@@ -325,15 +326,29 @@ class RedisEngine:
         facts = {"engine": engine, "version": version, "clock": str(self._pool.now())}
         return facts | await self._read_memory_facts() | {"appendfsync": await self._read_fsync_setting()}
 
+    async def fullness(self) -> float | None:
+        facts = await self._read_info("memory") if self._may_ask_info else None
+        if facts is None:
+            self._may_ask_info = False
+            return None
+        used, limit = (
+            int(facts[name]) if facts.get(name, "").isdecimal() else 0 for name in ("used_memory", "maxmemory")
+        )
+        return used / limit if limit else None
+
     async def _read_memory_facts(self) -> dict[str, str]:
         """Return whether the server logs its writes, and what it drops for want of memory, if we may know."""
-        try:
-            answer = await self._ask("INFO", "memory", "persistence")
-        except EngineRefusedError:
-            return {"appendonly": UNKNOWN, "evicts": UNKNOWN}
-        facts = dict(row.split(":", 1) for row in answer.decode(errors="replace").splitlines() if ":" in row)
+        facts = await self._read_info("memory", "persistence") or {}
         appends = {"0": "no", "1": "yes"}.get(facts.get("aof_enabled", ""), UNKNOWN)
         return {"appendonly": appends, "evicts": facts.get("maxmemory_policy", UNKNOWN)}
+
+    async def _read_info(self, *sections: str) -> dict[str, str] | None:
+        """Return the server's facts of some sections, None if it does not let us know."""
+        try:
+            answer = await self._ask("INFO", *sections)
+        except EngineRefusedError:
+            return None
+        return dict(row.split(":", 1) for row in answer.decode(errors="replace").splitlines() if ":" in row)
 
     async def _read_fsync_setting(self) -> str:
         try:

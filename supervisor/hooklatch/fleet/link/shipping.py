@@ -30,6 +30,8 @@ LOOK_AGAIN = 30.0  # seconds without a batch after which the engine may have los
 GATHER, LONGEST_GATHER = 0.5, 15.0  # seconds for which entries are gathered: first, and where they keep coming
 URGENT = 2.0  # seconds, at least, between two batches for what is urgent
 LONGEST = 15.0  # seconds, at maximum, until an engine that refuses, or a record that cannot be read, is tried again
+MEASURE = 10.0  # seconds between two questions how full the engine's memory is
+FULL = 0.9  # of its memory: the rest is for versions and reports, which must find room whatever hosts ship
 NEW_EPOCH = 60.0  # seconds between two new epochs, at least, so that logs do not multiply, even by a fault
 MAX_EPOCHS = 8  # before the newest that are read: enough for two machines that share a name
 
@@ -70,6 +72,7 @@ class RecordShipper:
         self._pauses = Backoff(LONGEST)
         self._acknowledged: ShippedHead | None = None  # to this process
         self._may_begin_epoch_at = 0.0
+        self._measure_at = 0.0
         self._conflicts = 0  # since a batch was acknowledged
 
     async def run(self, engine: Engine) -> None:
@@ -160,6 +163,7 @@ class RecordShipper:
         """Append a batch, with retries while the engine refuses; the rest waits in the record."""
         while True:
             try:
+                await self._check_room(engine)
                 await await_answer(
                     engine.append(self._host, epoch, RecordBatch(packed.first, packed.last, packed.data))
                 )
@@ -171,6 +175,17 @@ class RecordShipper:
                 self._conflicts = 0
                 self._state.set_fault(SHIPPING, None)
                 return
+
+    async def _check_room(self, engine: Engine) -> None:
+        """Raise EngineRefusedError while the engine's memory is nearly full."""
+        if self._clock() >= self._measure_at:
+            share = await await_answer(engine.fullness())
+            if share is not None and share >= FULL:
+                raise EngineRefusedError(
+                    f"{share:.0%} of its memory is taken, and what is left is for the policy; trim old logs, or"
+                    " raise maxmemory there"
+                )
+            self._measure_at = self._clock() + MEASURE
 
     def _acknowledge(self, shipped: ShippedHead) -> None:
         self._acknowledged = shipped
