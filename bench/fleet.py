@@ -7,21 +7,22 @@ shipping         every host has many records to ship at once, or a few now and t
                  Beside bare writers of as many bytes
 among            the same for twenty hosts alone, with a link each, among bare readers in place of all others: what the
                  engine lets a host have, where the other links do not take its processor
-quiet            nothing happens: processor time, commands and bytes of each host
+quiet            nothing happens for two minutes: processor time, commands, bytes and connections of each host
+idle             ten thousand idle hosts, each with one connection that asks what a link asks (`--idle N`): what they
+                 cost the engine, and how long a push takes to all of them
 engine           what it holds in memory: a connected host, a million records, a version
 storm            the engine is killed and starts again: until all hosts have what was pushed as soon as it could be
 
 The hosts are simulated (bench/fleet_daemons.py): what their links talk to is real, what applies a version checks its
 signatures and digests, and loads no hook.  The engine syncs everything that it acknowledges (appendfsync always).  All
 runs on one machine, so at 1,000 hosts the links of all of them share the cores with the engine: a real fleet's have
-cores of their own.  So beside the times stand what each host costs the engine, and itself.  A link has the engine hold
-each question for at most 0.4 s; a thousand of them, quiet, would fill two cores, so with over 200 hosts it is 5 s, and
-they pause for up to 10 s before they connect again (`reconnect`), where 0.5 s is the default, and have more patience.
+cores of their own.  So beside the times stand what each host costs the engine, and itself.  With over 200 hosts the
+links pause for up to 10 s before they connect again (`reconnect`), where 0.5 s is the default, and have more patience.
 
 Bad would be, with 1,000 hosts: a p99 of over 1 s from push to applied, or a host that is not current 30 s after a
 restart of the engine.
 
-Run: python bench/fleet.py [--hosts 10 100 1000] [--rounds N] [--sampled] [--quick]
+Run: python bench/fleet.py [--hosts 10 100 1000] [--rounds N] [--sampled] [--idle N] [--quick]
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -40,9 +42,9 @@ from typing import Any
 import msgspec
 
 from fleet_daemons import FLEET
-from fleet_engine import SERVERS, Bare, Connection, RedisServer, bare_writers, run_server
-from fleet_hosts import BUNDLE, Hosts, Marks, Publisher, running_hosts
-from hooklatch.fleet.engine import redis
+from fleet_engine import SERVERS, Bare, Connection, IdleHosts, RedisServer, Words, bare_writers, run_server
+from fleet_hosts import BUNDLE, Hosts, Marks, Publisher, processor_time, running_hosts
+from hooklatch.fleet.link import policy
 from hooklatch.fleet.manifests import SignedManifest
 from hooklatch.fleet.signing import make_key
 from machine import Summary, print_machine, raise_open_files, save, summary
@@ -53,7 +55,11 @@ RECORDS = 200_000  # of all hosts, shipped at once; of one at least LEAST and at
 LEAST, MOST = 200, 5_000
 SAMPLE = 20  # hosts with a link, where the others have none
 AT_A_TIME = 2  # records that a host has made since its link last looked, as it is on a working day
-QUIET = 10.0  # seconds
+QUIET = 120.0  # seconds
+SETTLED = 75.0  # seconds until a link that has shipped has one connection again
+FEW = 4  # rounds of records as they come: a link gathers them for longer each time
+IDLE = 10_000  # hosts
+REPORT = 700  # bytes
 KEPT = 4_000  # records of which the memory in the engine is asked, for each way in which they come
 VERSIONS = 50  # committed while nobody follows, to see what one takes in memory
 SHIPPED = (
@@ -64,7 +70,9 @@ DECISIONS_A_DAY = 2_000  # of a host: one developer's agents in a working day
 DAY = 86_400
 
 
-def measure(count: int, rounds: int, records: int, quiet: float, versions: int, kept_records: int) -> dict[str, Any]:
+def measure(
+    count: int, rounds: int, records: int, quiet: float, settled: float, versions: int, kept_records: int
+) -> dict[str, Any]:
     """Return all that is measured of a fleet of one size."""
     key = make_key()
     with ExitStack() as stack:
@@ -84,7 +92,8 @@ def measure(count: int, rounds: int, records: int, quiet: float, versions: int, 
             "hosts": count,
             "engine": f"redis {server.info()['redis_version']}, appendfsync always",
         }
-        found["question_held_s"] = hosts.held or redis.BLOCK
+        found["question_held_s"] = policy.BLOCK
+        time.sleep(settled)
         marks = Marks(server, hosts)
         time.sleep(quiet)
         found["quiet"] = per_host(marks.since(), count)
@@ -94,7 +103,7 @@ def measure(count: int, rounds: int, records: int, quiet: float, versions: int, 
             "link_bytes_a_host": hosts.link_memory() / count,
         }
         found["push_to_applied"], found["a_push"] = pushes(publisher, hosts, marks, rounds)
-        found["as_it_comes"] = shipping(server, hosts, marks, AT_A_TIME, rounds)
+        found["as_it_comes"] = shipping(server, hosts, marks, AT_A_TIME, min(rounds, FEW))
         found["backlog"] = shipping(server, hosts, marks, records, 1)
         found["engine_bytes_a_record"] = {
             f"{size} at a time": kept(server, publisher, size, kept_records) for size in (1, AT_A_TIME, 10, 200)
@@ -115,6 +124,60 @@ def sampled(count: int, rounds: int) -> dict[str, Any]:
         publisher = Publisher(server.url, key)
         publisher.push()
         return {"hosts": count, "among": among(folder, server, publisher, count, key.public.text, rounds)}
+
+
+def idle(count: int, quiet: float, rounds: int) -> dict[str, Any]:
+    """Return what so many idle hosts cost the engine, and the times of a push to as many bare readers."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hl-")))
+        (folder / "engine").mkdir()
+        server = stack.enter_context(run_server(folder / "engine"))
+        publisher = Publisher(server.url, make_key())
+        version, _ = publisher.push()
+        stream, report = f"hooklatch:{FLEET}:policy", os.urandom(REPORT // 2).hex()
+
+        def round_of(number: int) -> list[Words]:
+            """Return what a link asks between two waits."""
+            host = f"hooklatch:{FLEET}:host:host-{number}"
+            return [
+                ("xread", "count", 100, "streams", stream, f"{version - 1}-0"), ("xlen", stream),
+                ("xadd", host, "maxlen", "=", 1, "*", "d", report),
+            ]  # fmt: skip
+
+        def held() -> Words:
+            block = int(policy.BLOCK * 1000 * (1 - policy.SHARE * random.random()))
+            return ("xread", "count", 1, "block", block, "streams", stream, f"{version}-0")
+
+        hosts = IdleHosts(server.port, count, round_of, held)
+        time.sleep(policy.BLOCK if quiet >= QUIET else 0.0)  # so that each has reported once
+        before, seconds, began = server.info(), processor_time(server.process.pid), time.monotonic()
+        time.sleep(quiet)
+        after, passed = server.info(), time.monotonic() - began
+        used = processor_time(server.process.pid) - seconds
+        hosts.close()
+        moved = sum(
+            int(after[name]) - int(before[name]) for name in ("total_net_input_bytes", "total_net_output_bytes")
+        )
+        readers = Bare(server.port, count, stream, bundle_named_in)
+        took = [time for _ in range(rounds) for time in readers.times_to(lambda: publisher.push()[1])]
+        readers.close()
+        return {
+            "hosts": count,
+            "connections": int(after["connected_clients"]) - 1,
+            "commands_a_second": (int(after["total_commands_processed"]) - int(before["total_commands_processed"]))
+            / passed,
+            "bytes_a_second": moved / passed,
+            "engine_share_of_a_core": used / passed,
+            "engine_memory_bytes": int(after["used_memory"]),
+            "push_to_fetched": summary(took),
+        }
+
+
+def show_idle(machine: dict[str, object], row: dict[str, Any], *, name: str) -> int:
+    for key, value in row.items():
+        print(f"{key.replace('_', ' '):<44}{value if isinstance(value, dict) else round(value, 3)!s:>14}")
+    print(f"written: {save(name, {'machine': machine, 'row': row})}")
+    return 0
 
 
 def among(
@@ -176,6 +239,7 @@ def per_host(used: dict[str, float], count: int) -> dict[str, float]:
     return {
         "commands_a_second": used["commands"] * a_second,
         "bytes_a_day": (used["received"] + used["sent"]) * a_second * DAY,
+        "connections": used["connections"] / count,
         "engine_cpu_us_a_second": used["engine_cpu"] * a_second * 1e6,
         "link_cpu_us_a_second": used["link_cpu"] * a_second * 1e6,
     }
@@ -279,7 +343,7 @@ def show(rows: list[dict[str, Any]]) -> None:
     lines["backlog: records a second, x bare writers"] = [
         f"{row['backlog']['records_a_second'] / row['bare']['records_a_second']:.2f}" for row in rows
     ]
-    for name in ("commands_a_second", "engine_cpu_us_a_second", "link_cpu_us_a_second"):
+    for name in ("commands_a_second", "connections", "engine_cpu_us_a_second", "link_cpu_us_a_second"):
         lines[f"quiet host, {name.replace('_', ' ')}"] = [f"{row['quiet'][name]:.3g}" for row in rows]
     lines["quiet host, MB a day"] = [f"{row['quiet']['bytes_a_day'] / 1e6:.2f}" for row in rows]
     lines[f"a host with {DECISIONS_A_DAY} decisions, MB a day"] = [f"{a_day(row) / 1e6:.2f}" for row in rows]
@@ -309,6 +373,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, nargs="+", default=HOSTS)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--sampled", action="store_true", help="only a few hosts with a link among bare readers")
+    parser.add_argument("--idle", type=int, nargs="?", const=IDLE, help="only so many idle hosts (10000)")
     parser.add_argument("--quick", action="store_true", help="few hosts: shows that it runs, not how fast")
     options = parser.parse_args()
     if shutil.which(SERVERS[0]) is None and shutil.which(SERVERS[1]) is None:
@@ -318,11 +383,15 @@ def main() -> int:
     machine = print_machine()
     if options.sampled:
         return show_sampled(machine, msgspec.to_builtins([sampled(one, options.rounds) for one in options.hosts]))
+    if options.idle:
+        quiet, rounds = (1.0, 1) if options.quick else (QUIET, 3)
+        row = msgspec.to_builtins(idle(options.idle, quiet, rounds))
+        return show_idle(machine, row, name="fleet_idle_quick" if options.quick else "fleet_idle")
     if options.quick:
-        found = [measure(count, 2, 20, 0.5, 3, 200) for count in (2,)]
+        found = [measure(count, 2, 20, 0.5, 0.0, 3, 200) for count in (2,)]
     else:
         found = [
-            measure(count, options.rounds, min(MOST, max(LEAST, RECORDS // count)), QUIET, VERSIONS, KEPT)
+            measure(count, options.rounds, min(MOST, max(LEAST, RECORDS // count)), QUIET, SETTLED, VERSIONS, KEPT)
             for count in options.hosts
         ]
     rows = msgspec.to_builtins(found)

@@ -1,5 +1,7 @@
 """A real redis-server for bench/fleet.py, and bare readers and writers of it: what no link can be faster than.
 
+idle hosts     one connection a host, all in one process on epoll: each asks what the link of an idle host asks, in the
+               same minute, and checks nothing
 bare readers   one connection a host, all in one process on epoll: they wait at the stream of versions, fetch the bundle
                that is named beside each, and check nothing
 bare writers   one connection a host; each adds its batches one after the other, and waits for every answer
@@ -15,11 +17,11 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["SERVERS", "Bare", "RedisServer", "bare_writers", "run_server"]
+__all__ = ["SERVERS", "Bare", "IdleHosts", "RedisServer", "bare_writers", "run_server"]
 
 PATIENCE = 60.0  # seconds
 SERVERS = ("redis-server", "valkey-server")
@@ -36,6 +38,7 @@ maxmemory-policy noeviction
 stream-node-max-bytes 16kb
 stream-node-max-entries 100
 """
+Words = Sequence[bytes | str | int]
 Reply = bytes | int | None | list["Reply"]
 
 
@@ -218,6 +221,44 @@ class Bare:
         return [(moment - began[0]) * 1e3 for moment in fetched]
 
     def close(self) -> None:
+        for one in self._connections:
+            one.close()
+
+
+class IdleHosts:
+    """So many hosts that ask as their links do while nothing happens, in a thread.
+
+    `round_of` returns the commands of a host's minute before the one that the server holds, and `held` that one.
+    """
+
+    def __init__(
+        self, port: int, count: int, round_of: Callable[[int], Sequence[Words]], held: Callable[[], Words]
+    ) -> None:
+        self._connections = [Connection(port) for _ in range(count)]
+        self._round_of, self._held = round_of, held
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        hosts = {one.fileno(): (number, one) for number, one in enumerate(self._connections)}
+        with select.epoll() as ready:
+            for fd, (_, one) in hosts.items():
+                ready.register(fd, select.EPOLLIN)
+                one.send(*self._held())
+            while not self._ends.is_set():
+                for fd, _ in ready.poll(0.5):
+                    number, one = hosts[fd]
+                    reply = one.receive_some()
+                    if reply is NOTHING:
+                        continue
+                    for words in self._round_of(number):
+                        one.call(*words)
+                    one.send(*self._held())
+
+    def close(self) -> None:
+        self._ends.set()
+        self._thread.join()
         for one in self._connections:
             one.close()
 

@@ -31,7 +31,7 @@ from machine import ROOT
 
 __all__ = ["BUNDLE", "Hosts", "Marks", "Publisher", "running_hosts"]
 
-CROWD, HELD = 200, 5.0  # of more hosts than that each has its question held for 5 s, as they share a few cores
+CROWD, CALM, LATER = 200, 0.5, 10.0  # of more hosts than that each has more patience, as they share a few cores
 PER_PROCESS = 250  # links in one process, simulated daemons in another
 BUNDLE = 16 * 2**10  # bytes of hooks in a version
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -94,13 +94,13 @@ class Hosts:
 
     def __init__(self, folder: Path, server: RedisServer, count: int, key: str, begin: int) -> None:
         self.count = count
-        self.held = HELD if count > CROWD else 0.0
+        reconnect = LATER if count > CROWD else CALM
         self.links: list[subprocess.Popen[bytes]] = []
         self.daemons: list[subprocess.Popen[bytes]] = []
         for first in range(begin, begin + count, PER_PROCESS):
             part = [str(folder), str(first), str(min(PER_PROCESS, begin + count - first))]
             self.daemons.append(started("fleet_daemons.py", *part, key))
-            self.links.append(started("fleet_links.py", *part, server.url, key, str(self.held)))
+            self.links.append(started("fleet_links.py", *part, server.url, key, str(reconnect)))
 
     def order(self, name: str, **order: object) -> list[Any]:
         """Have all daemons do something; return what each of their processes answers."""
@@ -181,7 +181,7 @@ class Marks:
         now = self._look()
         found = {name: now[name] - before for name, before in self._before.items()}
         self._before = now
-        return found
+        return {**found, "connections": now["connections"]}
 
     def _look(self) -> dict[str, float]:
         info = self._server.info()
@@ -192,4 +192,5 @@ class Marks:
             "received": float(info["total_net_input_bytes"]),
             "sent": float(info["total_net_output_bytes"]),
             "commands": float(info["total_commands_processed"]),
+            "connections": float(info["connected_clients"]) - 1,  # that of this question
         }

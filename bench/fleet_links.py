@@ -1,6 +1,6 @@
 """The links of bench/fleet.py: the real link of each host, all of them in one process.
 
-Where they are a crowd, each waits for the others: then they ask less often, and have patience with answers.
+Where they are a crowd, each waits for the others: then they have patience with answers, and connect again later.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 import trio
 
 from fleet_daemons import FLEET
-from hooklatch.fleet.engine import redis
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.link import link, policy
+from hooklatch.fleet.link import link
 from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.settings import FleetSettings
 from machine import raise_open_files
 
 PATIENCE = 60.0  # seconds
+CALM = 0.5  # seconds, at most, before a link that is no part of a crowd connects again
 
 
 class Ending(logging.Handler):
@@ -33,12 +33,10 @@ class Ending(logging.Handler):
             os._exit(1)
 
 
-async def main(folder: Path, first: int, count: int, url: str, key: str, held: float) -> None:
-    timeout, patience, reconnect = 5.0, 10.0, 0.5
-    if held:
-        redis.BLOCK = policy.WAIT = held  # type: ignore[misc]  # constants otherwise
-        redis.GRACE = link.OPENING = timeout = patience = PATIENCE  # type: ignore[misc]
-        reconnect = 2 * held
+async def main(folder: Path, first: int, count: int, url: str, key: str, reconnect: float) -> None:
+    timeout, patience = 5.0, 10.0
+    if reconnect > CALM:
+        link.OPENING = timeout = patience = PATIENCE  # type: ignore[misc]  # a constant otherwise
     logging.getLogger("hooklatch").addHandler(Ending(logging.ERROR))
     async with trio.open_nursery() as nursery:
         for number in range(first, first + count):

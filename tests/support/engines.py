@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from hooklatch.fleet.engine.engine import POLICY, Engine
 from support.redis_server import redis_server
 
-__all__ = ["STORES", "Store"]
+__all__ = ["STORES", "Store", "versions_after"]
+
+
+async def versions_after(engine: Engine, after: int, seconds: float) -> Sequence[tuple[int, bytes]]:
+    """Return the versions after a number, once there are any; none after some seconds."""
+    await engine.wait({POLICY: after}, seconds)
+    return await engine.versions(after)
 
 
 class Store(Protocol):

@@ -96,10 +96,10 @@ class LossyEngine:
             raise UnreachableError("the connection was lost")
         await self._engine.commit(version, manifest)
 
-    async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
+    async def versions(self, after: int, *, limit: int = 100) -> Sequence[tuple[int, bytes]]:
         if self.is_away:
             raise UnreachableError("the engine is away")
-        return await self._engine.versions(after, wait=wait, limit=limit)
+        return await self._engine.versions(after, limit=limit)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)

@@ -26,10 +26,10 @@ GREETED = (greeting(b"7.0.0"), greeting(b"7.0.0") + ANSWERS_OF_TIME)  # what mak
 
 
 @asynccontextmanager
-async def answering(folder: Path, *answers: bytes, for_ever: bytes | None = None) -> AsyncGenerator[str]:
+async def answering(folder: Path, *answers: bytes, for_ever: Callable[[], bytes] | None = None) -> AsyncGenerator[str]:
     """Yield the URL of a server that answers what it reads with these, one for each part, and then is silent.
 
-    With `for_ever` it sends that again and again instead, byte by byte.
+    With `for_ever` it sends what that returns instead, again and again.
     """
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -39,7 +39,7 @@ async def answering(folder: Path, *answers: bytes, for_ever: bytes | None = None
                     return
                 await stream.send_all(answer)
             while for_ever is not None:
-                await stream.send_all(for_ever)
+                await stream.send_all(for_ever())
                 await trio.lowlevel.checkpoint()
             await trio.sleep_forever()
 

@@ -93,6 +93,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     `record`   the newest entry on the host; `shipped` the seq up to which the engine has the entries
     `unshipped`, `lost`  how many entries wait, and how many were removed before they were shipped
     `findings` what is wrong with the record, as for `fleet verify`: "the record was truncated to 17", …
+    `every_s`  the seconds between two reports while nothing happens there; a host is silent after three of them
     `clock`    the host's, in ms since the epoch; the engine stores its own clock of that moment with the report
     """
 
@@ -115,6 +116,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     lost: Count = 0
     findings: tuple[str, ...] = ()
     link: str = ""
+    every_s: Annotated[float, Meta(gt=0, le=600)] = 60.0
     clock: int = 0
 
     @property

@@ -5,13 +5,23 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
+from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.engine import redis_connections
-from hooklatch.fleet.engine.engine import Engine, EngineError, RecordBatch, UnreachableError
+from hooklatch.fleet.engine.engine import (
+    POLICY,
+    Engine,
+    EngineError,
+    EngineRefusedError,
+    RecordBatch,
+    UnreachableError,
+)
 from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.redis_server import RedisServer
@@ -41,24 +51,69 @@ async def test_a_process_that_had_no_time_itself_does_not_blame_the_server(share
             nursery.start_soon(starve)
             assert await engine.bundle("a" * 64) is None
             nursery.start_soon(starve)
-            assert await engine.versions(0, wait=0.1) == []
+            assert await engine.wait({POLICY: 0}, 0.1) == set()
 
 
-async def test_an_answer_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_connections, "MAX_ANSWER", 2**20)
+SENT = b"x" * 65536
+
+
+async def test_an_answer_without_end_is_given_up(tmp_path: Path) -> None:
+    sent = 0
+
+    def parts() -> bytes:
+        nonlocal sent
+        sent += len(SENT)
+        return SENT
+
     with nothing_left():
         async with (
-            answering(tmp_path, *GREETED, b"$999999999999\r\n", for_ever=b"x" * 65536) as url,
+            answering(tmp_path, *GREETED, b"$999999999999\r\n", for_ever=parts) as url,
             open_engine(url, "fleet") as engine,
         ):
-            with pytest.raises(UnreachableError, match="was lost during GET"):
+            with pytest.raises(EngineRefusedError, match="was closed during GET: it sends more than an answer has"):
                 await engine.bundle("a" * 64)
+
+    assert sent < 2 * MAX_BUNDLE
+
+
+PUSH = b">2\r\n$7\r\nmessage\r\n$4\r\nnoon\r\n"
+
+
+@pytest.mark.parametrize("unasked", [PUSH, b"+OK\r\n", b"_\r\n", PUSH * 3000])
+async def test_what_nobody_asked_for_ends_the_connection_with_the_next_answer(tmp_path: Path, unasked: bytes) -> None:
+    with nothing_left():
+        async with (
+            answering(tmp_path, *GREETED, b"$-1\r\n" + unasked) as url,
+            open_engine(url, "fleet") as engine,
+        ):
+            with pytest.raises(EngineRefusedError, match="was closed during GET: it sends messages that nobody asked"):
+                await engine.bundle("a" * 64)
+
+
+async def test_what_comes_while_nothing_is_asked_ends_the_connection(tmp_path: Path) -> None:
+    sent = 0
+
+    def parts() -> bytes:
+        nonlocal sent
+        sent += len(PUSH)
+        return PUSH
+
+    async with (
+        answering(tmp_path, *GREETED, b"$-1\r\n", for_ever=parts) as url,
+        open_engine(url, "fleet") as engine,
+    ):
+        with suppress(EngineRefusedError):
+            await engine.bundle("a" * 64)
+        with trio.fail_after(10):
+            await trio.testing.wait_all_tasks_blocked(0.05)  # its server sends until its connection is closed
+
+    assert sent < 2**20
 
 
 async def test_an_answer_that_trickles_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_connections, "LONGEST", 0.2)
     async with (
-        answering(tmp_path, *GREETED, b"$999999999999\r\n", for_ever=b"x") as url,
+        answering(tmp_path, *GREETED, b"$999999999999\r\n", for_ever=lambda: b"x") as url,
         open_engine(url, "fleet", timeout=0.1) as engine,
     ):
         with pytest.raises(UnreachableError, match="has not answered GET"):

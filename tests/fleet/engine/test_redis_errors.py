@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from hooklatch.fleet.engine.engine import (
+    POLICY,
     BehindError,
     Engine,
     EngineError,
@@ -23,6 +24,7 @@ from hooklatch.fleet.engine.engine import (
 from hooklatch.fleet.engine.opening import open_engine
 from support.certificates import DAY, Authority
 from support.daemons import nothing_left
+from support.engines import versions_after
 from support.redis_server import RedisServer, free_port, redis_server
 from support.repository import ROOT
 from support.scripted_redis import CLOSES, answering, greeting
@@ -103,6 +105,7 @@ async def test_what_the_server_refuses_says_what_to_do(
     says: str,
 ) -> None:
     async with open_engine(server.url, "fleet") as engine:
+        await engine.last_batch("host")  # so that both connections are open
         for order in orders:
             assert not server.command(*order.split(" ")).startswith(b"-")
         if kind is None:
@@ -200,16 +203,16 @@ async def test_a_server_that_is_still_loading_is_tried_again_later() -> None:
 
 async def test_who_waits_at_a_server_that_becomes_a_replica_is_told_when_he_writes(server: RedisServer) -> None:
     async with open_engine(server.url, "fleet") as engine:
-        assert await engine.versions(0, wait=0.01) == []
+        assert await versions_after(engine, 0, 0.01) == []
         assert server.command("REPLICAOF", "127.0.0.1", "1") == b"+OK\r\n"
-        assert await engine.versions(0, wait=0.01) == []  # nobody has said so yet
+        assert await versions_after(engine, 0, 0.01) == []  # nobody has said so yet
 
         with pytest.raises(EngineRefusedError, match="is a replica, which takes no writes"):
             await engine.report("host", b"")
         with pytest.raises(EngineRefusedError, match="is a replica, which may be behind"):
             await engine.report("host", b"")
         with pytest.raises(EngineRefusedError, match="is a replica, which may be behind"):
-            await engine.versions(0, wait=60)
+            await engine.wait({POLICY: 0}, 60)
 
 
 async def test_a_server_with_too_many_clients_says_so(server: RedisServer) -> None:
@@ -388,7 +391,7 @@ def certified(authority: Authority) -> Iterator[Certified]:
 def test_a_certificate_that_an_authority_of_ours_signed_is_believed(certified: Certified, host: str) -> None:
     async def use() -> None:
         async with open_engine(f"rediss://{host}:{certified.port}", "fleet", ca=certified.ca) as engine:
-            assert await engine.versions(0, wait=0.01) == []
+            assert await versions_after(engine, 0, 0.01) == []
 
     trio.run(use)
 

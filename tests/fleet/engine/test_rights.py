@@ -9,6 +9,7 @@ import pytest
 
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, LogFacts, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
+from support.engines import versions_after
 from support.example_engine import EXAMPLE, FLEET, ExampleEngine, example_engine
 from support.redis_server import redis_server
 from support.tables import table
@@ -38,9 +39,9 @@ async def test_each_role_can_do_what_it_needs(example: ExampleEngine) -> None:
         await publisher.put_bundle(BUNDLE, b"bundle")
         await publisher.commit(1 + await publisher.newest_version(), b"manifest")
     async with opened(example, HOST) as host:
-        [*_, newest] = await host.versions(0, wait=60)
+        [*_, newest] = await versions_after(host, 0, 60)
         assert newest[1] == b"manifest"
-        assert await host.versions(newest[0], wait=0.01) == []
+        assert await versions_after(host, newest[0], 0.01) == []
         assert await host.bundle(BUNDLE) == b"bundle"
         assert await host.last_batch("laptop1") is None
         await host.append("laptop1", 1, RecordBatch(1, 10, b"data"))
@@ -49,7 +50,8 @@ async def test_each_role_can_do_what_it_needs(example: ExampleEngine) -> None:
         assert last is not None
         assert (last[0], last[1].last) == (1, 10)
         assert len(await host.batches("laptop1", 1, 0)) == 1
-        assert (await host.facts())["evicts"] == "unknown"
+        assert (await host.facts())["evicts"] == "noeviction"
+        assert 0 < (await host.fullness() or 0) < 1
     for role in ("publisher", "auditor", "operator"):
         async with opened(example, role) as reader:
             assert await reader.newest_version() == newest[0]

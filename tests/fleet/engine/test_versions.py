@@ -12,7 +12,7 @@ import trio
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError
 from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
-from support.engines import Store
+from support.engines import Store, versions_after
 
 Opens = Callable[[], AbstractAsyncContextManager[Engine]]
 LONG = 3600.0  # seconds that nobody waits
@@ -28,7 +28,7 @@ async def test_an_empty_fleet_has_no_version(opens: Opens) -> None:
         async with opens() as engine:
             assert await engine.newest_version() == 0
             assert await engine.versions(0) == []
-            assert await engine.versions(0, wait=0.01) == []
+            assert await versions_after(engine, 0, 0.01) == []
 
 
 async def test_versions_come_in_order_after_a_number(opens: Opens) -> None:
@@ -47,7 +47,7 @@ async def test_a_limit_gives_the_first_ones(opens: Opens) -> None:
         await commit_all(engine, *(b"%d" % number for number in range(1, 31)))
 
         assert [number for number, _ in await engine.versions(3, limit=20)] == list(range(4, 24))
-        assert [number for number, _ in await engine.versions(23, limit=20, wait=LONG)] == list(range(24, 31))
+        assert [number for number, _ in await engine.versions(23, limit=20)] == list(range(24, 31))
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 4, 5, 100])
@@ -114,9 +114,9 @@ async def test_who_waits_is_told_of_a_new_version(opens: Opens) -> None:
 
     async def wait(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with opens() as engine:
-            await engine.versions(1, wait=0.01)  # so it is connected for waiting
+            await versions_after(engine, 1, 0.01)  # so it is connected for waiting
             task_status.started()
-            found.extend(await engine.versions(1, wait=LONG))
+            found.extend(await versions_after(engine, 1, LONG))
 
     async with opens() as engine:
         await engine.commit(1, b"first")
@@ -133,7 +133,7 @@ async def test_an_engine_answers_while_some_wait(opens: Opens) -> None:
     found: list[tuple[int, bytes]] = []
 
     async def wait(engine: Engine) -> None:
-        found.extend(await engine.versions(0, wait=LONG))
+        found.extend(await versions_after(engine, 0, LONG))
 
     async with opens() as engine, trio.open_nursery() as nursery:
         nursery.start_soon(wait, engine)
@@ -151,10 +151,10 @@ async def test_waiting_that_is_cancelled_leaves_a_working_engine(opens: Opens) -
         async with opens() as engine:
             for _ in range(5):
                 with trio.move_on_after(0.01):
-                    await engine.versions(0, wait=LONG)
+                    await versions_after(engine, 0, LONG)
             await engine.commit(1, b"first")
 
-            assert await engine.versions(0, wait=LONG) == [(1, b"first")]
+            assert await versions_after(engine, 0, LONG) == [(1, b"first")]
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ Slow: most tests have an engine of their own, which they kill, fill, empty or ha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import trio
 from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.link import shipping
 from hooklatch.fleet.link.daemon import FollowAnswer, FollowedPolicy
 from hooklatch.fleet.manifests import START, BundleVersion, RolloutTarget, read_envelope
 from hooklatch.fleet.reports import HostReport, read_report
@@ -335,6 +337,30 @@ async def test_a_full_engine_keeps_the_records_here_and_shows_it(
         await until(lambda: not link.state.faults)
 
     assert [one["seq"] for one in found] == list(range(1, 504))
+
+
+async def test_logs_leave_room_for_a_push(
+    redis: RedisServer,
+    engine: Engine,
+    record: WrittenRecord,
+    publisher: Publisher,
+    daemon: MemoryDaemon,
+    run_link: RunLink,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shipping, "MEASURE", 0.0)
+    redis.command("CONFIG", "SET", "maxmemory", "12mb")
+    for _ in range(300):
+        record.write(1, gate=True, verdict="allow", reason=os.urandom(30_000).hex())
+    async with run_link(fields=("reason",)) as link:
+        await until(lambda: "what is left is for the policy" in link.state.faults.get("shipping", ""))
+        version = await publisher.push(engine, os.urandom(100_000).hex())
+        await until(lambda: daemon.applied is not None and daemon.applied.version == version)
+        assert 0 < link.state.shipped < record.seq
+        redis.command("CONFIG", "SET", "maxmemory", "0")
+        found = await until_shipped(engine, record)
+
+    assert [one["seq"] for one in found] == list(range(1, 301))
 
 
 async def test_a_large_backlog_is_shipped_in_small_batches(

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.engine import Engine, StoredReport
+from hooklatch.fleet.logs.statuses import list_host_statuses
 from hooklatch.fleet.manifests import PolicyHead
+from hooklatch.fleet.reports import HostReport, encode_report
 from support.records import lines
 from support.redis_server import needs_redis
 from support.shipped import FleetCommands, ship, tell, write_record
@@ -82,3 +84,14 @@ def test_hosts_that_are_silent_come_first(empty: FleetCommands) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()[5:7]] == ["z", "a"]
     assert "z: it has a log and no report" in done.stdout
     assert empty.json("status", "--silent", "0.001", code=1)["hosts"][1]["is_silent"]
+
+
+@pytest.mark.parametrize(
+    ("every_s", "age_s", "is_silent"),
+    [(60.0, 170, False), (60.0, 190, True), (10.0, 29, False), (10.0, 31, True), (1e9, 190, True)],
+)
+def test_a_host_is_silent_when_three_of_its_reports_have_not_come(every_s: float, age_s: int, is_silent: bool) -> None:
+    data = encode_report(HostReport(host="h1", health="ready", every_s=every_s))
+    (found,) = list_host_statuses([StoredReport("h1", data, 0)], [], newest=0, now=age_s * 1000)
+
+    assert found.is_silent is is_silent

@@ -16,7 +16,6 @@ from hooklatch.fleet.manifests import DEFAULT_POLICY
 
 __all__ = ["add_status"]
 
-SILENT = 60.0  # seconds without a report after which a host is silent
 WIDEST = 20  # characters of a host's health, which the host itself reports
 SKEW = 60.0  # seconds by which a clock may be off before it is shown
 DROP = ("RECORD", "LABELS", "HEAD", "UNSHIPPED", "WANTED", "STALE")
@@ -27,8 +26,8 @@ def add_status(parser: Parser) -> None:
     parser.runs(run_fleet_status, example="hooklatch fleet status", exits=(*access.EXITS, Exit.FINDINGS))
     parser.prints("fleet.logs.statuses:FleetHosts")
     access.add_hosts(parser)
-    silent = "a host is silent without a report for so long (60s)"
-    parser.add_argument("--silent", metavar="TIME", type=parse_duration, default=SILENT, help=silent)
+    silent = "a host is silent without a report for so long (three of its intervals: 3m)"
+    parser.add_argument("--silent", metavar="TIME", type=parse_duration, help=silent)
     access.add_access(parser)
 
 

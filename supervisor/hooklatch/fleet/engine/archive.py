@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple, NoReturn, TypeVar
 
@@ -79,12 +79,14 @@ class ArchiveEngine:
 
     # -- policy --------------------------------------------------------------------------------------------------------
 
-    async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
+    async def wait(self, heads: Mapping[str, int], seconds: float) -> Collection[str]:
+        await trio.sleep(seconds)  # nothing arrives in an archive
+        return ()
+
+    async def versions(self, after: int, *, limit: int = 100) -> Sequence[tuple[int, bytes]]:
         newest = await self.newest_version()
         if newest < after:
             raise BehindError(f"{self.folder} has {newest} versions of the policy, and version {after} was read")
-        if newest == after:
-            await trio.sleep(wait)  # nothing arrives in an archive
         numbers = range(after + 1, min(newest, after + limit) + 1)
         return [(number, self._read("policy", f"{number:012d}")) for number in numbers]
 
@@ -143,6 +145,9 @@ class ArchiveEngine:
     async def reports(self) -> AsyncIterator[StoredReport]:
         for name in self._list("reports"):
             yield self._read_json(StoredReport, "reports", name)
+
+    async def fullness(self) -> float | None:
+        return None
 
     async def facts(self) -> dict[str, str]:
         return self._read_json(dict[str, str], "facts.json")

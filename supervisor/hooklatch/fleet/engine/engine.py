@@ -10,18 +10,19 @@ is harmless: every entry carries its own number, and the engine refuses a number
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
 __all__ = [
-    "FORMS", "Address", "add_user", "read_url", "redact_url", "AddressError", "RecordBatch", "BehindError",
+    "FORMS", "POLICY", "Address", "add_user", "read_url", "redact_url", "AddressError", "RecordBatch", "BehindError",
     "ConflictError", "Engine", "EngineError", "LogFacts", "LostError", "MissingFileError", "NotInstalledError",
     "EngineRefusedError", "StoredReport", "UnreachableError",
 ]  # fmt: skip
 
+POLICY = "policy"  # the name of the stream of versions
 FORMS = "redis://[USER@]HOST[:PORT][/DB], rediss:// for TLS, redis+unix:///PATH, or file:///PATH of an archive"
 WITHOUT_PASSWORD = "put it into a file and name that as password_file, or into the variable HOOKLATCH_FLEET_PASSWORD"
 
@@ -55,7 +56,7 @@ class ConflictError(EngineError):
 
 
 class LostError(EngineError):
-    """A log was emptied: the engine has taken a batch, and what it had acknowledged before is gone."""
+    """A log is gone that was there before."""
 
 
 class BehindError(EngineRefusedError):
@@ -99,10 +100,15 @@ class Engine(Protocol):
 
     # -- policy: publishers write, hosts read --------------------------------------------------------------------------
 
-    async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
-        """Return versions after a number, in order and without a gap; none, if none comes within `wait` seconds.
+    async def wait(self, heads: Mapping[str, int], seconds: float) -> Collection[str]:
+        """Return which of some streams have an entry after these numbers, as soon as one has; none after `seconds`.
 
-        Fewer than `limit` are all that there are.
+        That nothing came says nothing of what was there before: read it.
+        """
+        ...
+
+    async def versions(self, after: int, *, limit: int = 100) -> Sequence[tuple[int, bytes]]:
+        """Return versions after a number, in order and without a gap; fewer than `limit` are all that there are.
 
         Raises:
             BehindError: the engine has fewer than `after` versions, or some between are gone.
@@ -146,7 +152,7 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: the log holds `batch.last` or later records already.
-            LostError: the batch is there, and the log, whose end was read or written before, was gone before it.
+            LostError: nothing was appended: the log, whose end was read or written before, is gone.
             UnreachableError: it may be there or not: sent again, it is refused if it is.  Also if the connection was
                 lost since the log's end was read or written: the server that answers now may have less than was
                 acknowledged, so ask for `last_batch` first.
@@ -199,6 +205,10 @@ class Engine(Protocol):
 
     def reports(self) -> AsyncIterator[StoredReport]:
         """Return every host's last report, in no order."""
+        ...
+
+    async def fullness(self) -> float | None:
+        """Return which share of the engine's memory is taken; None if it has no limit, or we may not know."""
         ...
 
     async def facts(self) -> dict[str, str]:

@@ -19,13 +19,14 @@ behind, never as "nothing new".
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import trio
 
 from hooklatch.fleet.engine.engine import (
+    POLICY,
     Address,
     BehindError,
     ConflictError,
@@ -50,8 +51,7 @@ from hooklatch.fleet.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
 
-BLOCK = 0.4  # seconds that the server may hold a waiting command: a dead peer goes unnoticed for as long
-GRACE = 0.8  # seconds that its answer may then stay away; doubled after each time that it did, as it may be busy
+GRACE = 12.0  # seconds that the answer to a question that the server holds may be late: a server that hangs is noticed
 AT_ONCE = 16  # batches in one answer: each may have megabytes
 SCANNED = 1000  # keys looked at in one step of SCAN
 LAST = 2**64 - 1  # the last number that an id of a stream can have
@@ -73,7 +73,7 @@ async def opens(
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         pool = RedisPool(nursery, address, password=password, tls=tls, timeout=timeout)
-        engine = RedisEngine(pool, address, fleet, timeout)
+        engine = RedisEngine(pool, address, fleet)
         try:
             await engine.connect()
             yield engine
@@ -87,50 +87,40 @@ async def opens(
 class RedisEngine:
     """One fleet's keys, through a pool of two connections."""
 
-    def __init__(self, pool: RedisPool, address: Address, fleet: str, timeout: float) -> None:
+    def __init__(self, pool: RedisPool, address: Address, fleet: str) -> None:
         self._pool = pool
         self._address = address
         self._prefix = f"hooklatch:{fleet}:"
-        self._timeout = timeout
-        self._reading = trio.Lock()
-        self._grace = GRACE
+        self._waiting = trio.Lock()  # held while the main connection waits
         self._end_known_on: RedisConnection | None = None  # the connection on which a log's end was read or written
-        self._known_epochs: set[tuple[str, int]] = set()  # that were there when a log's end was read or written
+        self._may_ask_info = True
+        self._begun: set[tuple[str, int]] = set()  # the logs that were there then
 
     async def connect(self) -> None:
         """Connect, and check this server."""
-        await self._pool.connection("asking")
+        await self._pool.connection("main")
 
     # -- policy --------------------------------------------------------------------------------------------------------
 
-    async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
-        end = trio.current_time() + wait
-        while True:
-            seconds_left = end - trio.current_time()
-            if seconds_left <= 0:
-                return self._read_versions(after, await self._execute(*self._version_commands(after, limit)))
-            if versions := await self._await_versions(after, limit, seconds_left):
-                return versions
-
-    async def _await_versions(self, after: int, limit: int, seconds: float) -> Sequence[tuple[int, bytes]]:
-        """Wait for a version for some seconds, at most `BLOCK`: short, so that a peer that has died is soon noticed."""
-        block = max(1, int(min(seconds, BLOCK) * 1000))
-        async with self._reading:
-            connection = await self._pool.connection("waiting")
-            commands = self._version_commands(after, limit, "BLOCK", block)
+    async def wait(self, heads: Mapping[str, int], seconds: float) -> Collection[str]:
+        streams = {self._key(name): name for name in heads}
+        block = ("COUNT", 1, "BLOCK", max(1, int(seconds * 1000)))
+        command = RedisCommand(
+            "XREAD", *block, "STREAMS", *streams, *(f"{head}-0" for head in heads.values()), about=next(iter(streams))
+        )
+        async with self._waiting:
+            connection = await self._pool.connection("main")
             try:
-                answers = await connection.execute(*commands, timeout=block / 1000 + min(self._grace, self._timeout))
+                (answer,) = await connection.execute(command, timeout=seconds + GRACE)
             except UnreachableError:
-                self._grace = min(2 * self._grace, max(GRACE, self._timeout))
                 self._pool.close()  # the other connection has the same peer
                 raise
-            self._grace = GRACE
-        return self._read_versions(after, answers)
+        return {streams[key] for key in map(format_redis_word, answer or ()) if key in streams}
 
-    def _version_commands(self, after: int, limit: int, *options: str | int) -> tuple[RedisCommand, RedisCommand]:
-        policy = self._key("policy")
-        read = RedisCommand("XREAD", "COUNT", limit, *options, "STREAMS", policy, f"{after}-0", about=policy)
-        return read, RedisCommand("XLEN", key=policy)
+    async def versions(self, after: int, *, limit: int = 100) -> Sequence[tuple[int, bytes]]:
+        policy = self._key(POLICY)
+        read = RedisCommand("XREAD", "COUNT", limit, "STREAMS", policy, f"{after}-0", about=policy)
+        return self._read_versions(after, await self._execute(read, RedisCommand("XLEN", key=policy)))
 
     def _read_versions(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
         """Return the versions of an answer, if they and all before them are there."""
@@ -153,7 +143,7 @@ class RedisEngine:
         return versions
 
     async def newest_version(self) -> int:
-        key = self._key("policy")
+        key = self._key(POLICY)
         stream = await self._find_stream(key)
         if stream is not None and not stream.is_whole:
             raise BehindError(
@@ -162,10 +152,10 @@ class RedisEngine:
             )
         return 0 if stream is None else stream.count
 
-    async def _find_stream(self, key: str) -> StreamInfo | None:
+    async def _find_stream(self, key: str, connection: RedisConnection | None = None) -> StreamInfo | None:
         """Return the server's facts of a stream, None if there is none."""
         try:
-            return read_stream_info(await self._ask("XINFO STREAM", key=key))
+            return read_stream_info(await self._ask("XINFO STREAM", key=key, on=connection))
         except EngineRefusedError as error:
             if NONE not in str(error):
                 raise
@@ -177,7 +167,7 @@ class RedisEngine:
         if newest != version - 1:
             raise ConflictError(f"version {version} cannot be published: the newest is {newest}")
         try:  # since the look above the log can only have grown, and then this is refused
-            await self._ask("XADD", f"{version}-0", "d", manifest, key=self._key("policy"))
+            await self._ask("XADD", f"{version}-0", "d", manifest, key=self._key(POLICY))
         except EngineRefusedError as error:
             if TOO_LOW not in str(error):
                 raise
@@ -208,8 +198,8 @@ class RedisEngine:
     async def append(self, host: str, epoch: int, batch: RecordBatch) -> None:
         if not (0 < batch.first <= batch.last < BIG and 0 < epoch < BIG):
             raise ValueError(f"no batch of a log: epoch {epoch}, {batch.first} to {batch.last}")
-        key, epochs = self._log_key(host, epoch), self._log_key(host, "epochs")
-        connection = await self._pool.connection("asking")  # first, since it brings the server's clock for the batch
+        key = self._log_key(host, epoch)
+        connection = await self._pool.connection("side")  # first, since it brings the server's clock for the batch
         if self._end_known_on is not connection and self._end_known_on is not None:
             self._end_known_on = None
             # The server that answers now may be restored from an older copy, or be a replica that was behind: it would
@@ -218,31 +208,37 @@ class RedisEngine:
                 f"the connection to {self._address} was lost: the end of the log of {host} has to be read again"
             )
         self._end_known_on = connection
-        entry = ("f", batch.first, "a", self._pool.now(), "d", batch.data)
+        entry = (f"{batch.last}-0", "f", batch.first, "a", self._pool.now(), "d", batch.data)
+        if (host, epoch) in self._begun:
+            commands = [RedisCommand("XADD", "NOMKSTREAM", *entry, key=key)]
+        else:
+            epochs = self._log_key(host, "epochs")
+            commands = [RedisCommand("SADD", epoch, key=epochs), RedisCommand("XADD", *entry, key=key)]
         try:
-            is_new, _ = await connection.execute(
-                RedisCommand("SADD", epoch, key=epochs), RedisCommand("XADD", f"{batch.last}-0", *entry, key=key)
-            )
+            *_, taken = await connection.execute(*commands)
         except EngineRefusedError as error:
             if TOO_LOW not in str(error):
                 raise
             raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
-        if is_new and (host, epoch) in self._known_epochs:
-            raise LostError(f"{self._address} has lost {key}, and has taken records from {batch.first} on since")
-        self._known_epochs.add((host, epoch))
+        if taken is None:
+            self._begun.discard((host, epoch))
+            raise LostError(f"{self._address} has lost {key}, which it had before")
+        self._begun.add((host, epoch))
 
     async def last_batch(self, host: str) -> tuple[int, RecordBatch] | None:
-        self._end_known_on = await self._pool.connection("asking")
-        epochs = await self.epochs(host)
-        self._known_epochs = {(host, epoch) for epoch in epochs}
-        for epoch in reversed(epochs):
+        connection = self._end_known_on = await self._pool.connection("side")
+        self._begun.clear()
+        for epoch in reversed(await self._find_epochs(host, connection)):
             key = self._log_key(host, epoch)
-            entries = await self._ask("XREVRANGE", "+", "-", "COUNT", 1, key=key)
-            if entries:
+            entries = await self._ask("XREVRANGE", "+", "-", "COUNT", 1, key=key, on=connection)
+            stream = None if entries else await self._find_stream(key, connection)
+            if not entries and stream is None:
+                continue
+            self._begun.add((host, epoch))
+            if stream is None:
                 return epoch, read_batches(entries)[0]
-            if stream := await self._find_stream(key):
-                last, _ = stream.newest_ever
-                return epoch, RecordBatch(last, last, b"")
+            last, _ = stream.newest_ever
+            return epoch, RecordBatch(last, last, b"")
         return None
 
     async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[RecordBatch]:
@@ -259,7 +255,10 @@ class RedisEngine:
         return batches
 
     async def epochs(self, host: str) -> Sequence[int]:
-        members = await self._ask("SMEMBERS", key=self._log_key(host, "epochs"))
+        return await self._find_epochs(host)
+
+    async def _find_epochs(self, host: str, connection: RedisConnection | None = None) -> list[int]:
+        members = await self._ask("SMEMBERS", key=self._log_key(host, "epochs"), on=connection)
         return sorted(int(member) for member in members if is_written(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[RecordBatch]:
@@ -321,21 +320,35 @@ class RedisEngine:
                 return
 
     async def facts(self) -> dict[str, str]:
-        connection = await self._pool.connection("asking")
+        connection = await self._connection()
         (hello,) = await connection.execute(RedisCommand("HELLO"))
         engine, version = format_redis_word(hello.get(b"server")), connection.server_version or ""
         facts = {"engine": engine, "version": version, "clock": str(self._pool.now())}
         return facts | await self._read_memory_facts() | {"appendfsync": await self._read_fsync_setting()}
 
+    async def fullness(self) -> float | None:
+        facts = await self._read_info("memory") if self._may_ask_info else None
+        if facts is None:
+            self._may_ask_info = False
+            return None
+        used, limit = (
+            int(facts[name]) if facts.get(name, "").isdecimal() else 0 for name in ("used_memory", "maxmemory")
+        )
+        return used / limit if limit else None
+
     async def _read_memory_facts(self) -> dict[str, str]:
         """Return whether the server logs its writes, and what it drops for want of memory, if we may know."""
-        try:
-            answer = await self._ask("INFO", "memory", "persistence")
-        except EngineRefusedError:
-            return {"appendonly": UNKNOWN, "evicts": UNKNOWN}
-        facts = dict(row.split(":", 1) for row in answer.decode(errors="replace").splitlines() if ":" in row)
+        facts = await self._read_info("memory", "persistence") or {}
         appends = {"0": "no", "1": "yes"}.get(facts.get("aof_enabled", ""), UNKNOWN)
         return {"appendonly": appends, "evicts": facts.get("maxmemory_policy", UNKNOWN)}
+
+    async def _read_info(self, *sections: str) -> dict[str, str] | None:
+        """Return the server's facts of some sections, None if it does not let us know."""
+        try:
+            answer = await self._ask("INFO", *sections)
+        except EngineRefusedError:
+            return None
+        return dict(row.split(":", 1) for row in answer.decode(errors="replace").splitlines() if ":" in row)
 
     async def _read_fsync_setting(self) -> str:
         try:
@@ -346,11 +359,22 @@ class RedisEngine:
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, command: str, *arguments: bytes | str | int, key: str = "") -> Any:
-        return (await self._execute(RedisCommand(command, *arguments, key=key)))[0]
+    async def _ask(
+        self, command: str, *arguments: bytes | str | int, key: str = "", on: RedisConnection | None = None
+    ) -> Any:
+        connection = on or await self._connection()
+        return (await connection.execute(RedisCommand(command, *arguments, key=key)))[0]
 
     async def _execute(self, *commands: RedisCommand) -> list[Any]:
-        return await (await self._pool.connection("asking")).execute(*commands)
+        return await (await self._connection()).execute(*commands)
+
+    async def _connection(self) -> RedisConnection:
+        """Return a connection on which no question waits."""
+        if not self._waiting.locked():
+            connection = await self._pool.connection("main")
+            if not self._waiting.locked():
+                return connection
+        return await self._pool.connection("side")
 
     def _key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.engine.engine import EngineRefusedError, RecordBatch
 
 __all__ = [
-    "Entry", "StreamInfo", "convert_answer", "read_batches", "read_entries", "is_written", "read_stream_info",
-    "format_redis_word",
+    "Entry", "StreamInfo", "bound_answer", "convert_answer", "read_batches", "read_entries", "is_written",
+    "read_stream_info", "format_redis_word",
 ]  # fmt: skip
 
 WRITTEN = re.compile(rb"[0-9]{1,18}")
@@ -33,7 +34,7 @@ SHAPES: dict[str, Any] = {
     "SETNX": int,
     "SMEMBERS": set[bytes],
     "TIME": tuple[bytes, bytes],
-    "XADD": bytes,
+    "XADD": bytes | None,
     "XINFO STREAM": dict[bytes, Any],
     "XLEN": int,
     "XRANGE": list[StoredEntry],
@@ -41,6 +42,17 @@ SHAPES: dict[str, Any] = {
     "XREVRANGE": list[StoredEntry],
     "XTRIM": int,
 }
+
+
+KIB, MIB = 2**10, 2**20
+SMALL = 64 * KIB
+LARGE = 16 * MIB  # an entry of a log, which a host may write as large as it likes
+# Bytes of the answers to a command, by what it may bring; the others are small.
+BOUNDS = {
+    "GET": MAX_BUNDLE + SMALL, "HGETALL": LARGE, "SCAN": LARGE, "SMEMBERS": LARGE, "XINFO STREAM": 2 * LARGE,
+    "XREAD": 2 * LARGE,
+}  # fmt: skip
+COUNTED = {"XRANGE": LARGE, "XREVRANGE": LARGE}  # for each entry
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
@@ -64,6 +76,12 @@ def convert_answer(command: str, answer: object) -> Any:
         msgspec.ValidationError: it does not.
     """
     return msgspec.convert(answer, SHAPES[command], builtin_types=(bytes,))
+
+
+def bound_answer(command: str, arguments: Sequence[bytes | str | int]) -> int:
+    """Return how many bytes an answer to a command may have: what is longer is not taken into memory."""
+    count = int(arguments[arguments.index("COUNT") + 1]) if command in COUNTED and "COUNT" in arguments else 1
+    return count * COUNTED[command] if command in COUNTED else BOUNDS.get(command, SMALL)
 
 
 def read_entries(entries: Sequence[StoredEntry]) -> list[Entry]:

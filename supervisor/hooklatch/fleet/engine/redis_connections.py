@@ -9,22 +9,24 @@ is closed, also for the other tasks that wait on it, and no command is ever sent
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
 import anyio.abc
 import msgspec
 import trio
+from anyio.abc import SocketAttribute
 from anyio.streams.tls import TLSStream
 from coredis import exceptions as redis
 from coredis.connection import BaseConnection, TCPLocation
 from coredis.connection import UnixDomainSocketLocation as UnixLocation
 
 from hooklatch.fleet.engine.engine import Address, EngineRefusedError, MissingFileError, UnreachableError
-from hooklatch.fleet.engine.redis_answers import convert_answer, format_redis_word
+from hooklatch.fleet.engine.redis_answers import bound_answer, convert_answer, format_redis_word
 from hooklatch.fleet.engine.redis_errors import (
     OLDEST,
     explain_failed_connect,
@@ -32,6 +34,7 @@ from hooklatch.fleet.engine.redis_errors import (
     explain_no_connection,
     explain_not_redis,
     explain_reply_error,
+    explain_unasked,
     is_of_the_server,
 )
 
@@ -39,10 +42,13 @@ __all__ = ["RedisConnection", "RedisCommand", "RedisPool", "make_tls_context"]
 
 PORT = 6379
 PART = 64 * 1024  # bytes sent at once; after each, the peer has shown that it reads
-MAX_ANSWER = 256 * 2**20  # bytes since the newest command; no command of ours has so large an answer
+MAX_GREETING = 64 * 1024  # bytes until the connection is open
+IDLE = 60.0  # seconds after which the second connection is closed
 BEGINNING = 400  # bytes kept of a peer's first words, for the text of an error
 STARVED = 0.05  # seconds after which a deadline that is noticed so late says more of this process than of its peer
 LONGEST = 120.0  # seconds for an answer that keeps coming, however slowly
+# The kernel notices a dead peer within half a minute, though nothing is sent while the engine holds a question.
+KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 
 # It logs each failed attempt with a traceback; the errors that we raise say the same in one line.
 logging.getLogger("coredis").setLevel(logging.CRITICAL)
@@ -62,23 +68,41 @@ class RedisCommand:
         self.about = about or key
 
 
-class MonitoredStream(anyio.abc.ByteStream):
-    """A stream that notes when a part of it moved last, and how much came since the newest command."""
+class UnaskedError(OSError):
+    """The peer sends more than the answers to what it was asked."""
 
-    def __init__(self, stream: anyio.abc.ByteStream) -> None:
+
+class MonitoredStream(anyio.abc.ByteStream):
+    """A stream that notes when a part of it moved last, and takes no more bytes than the answers may have.
+
+    `has_unasked` returns whether a message came that is no answer.  `refusal` is why nothing more is taken.
+    """
+
+    def __init__(self, stream: anyio.abc.ByteStream, has_unasked: Callable[[], bool]) -> None:
         self.moved_at = 0.0
-        self.answer_bytes = 0
+        self.refusal: str | None = None
+        self.bytes_left = MAX_GREETING  # that may still come; none while nothing is asked
         self.greeting = b""  # the peer's first bytes: often only they say why a connection failed
         self._stream = stream
+        self._has_unasked = has_unasked
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
+        self.check_unasked()
         data = await self._stream.receive(max_bytes)
         self.moved_at = trio.current_time()
         self.greeting += data[: BEGINNING - len(self.greeting)]
-        self.answer_bytes += len(data)
-        if self.answer_bytes > MAX_ANSWER:
-            raise OSError(f"an answer is longer than {MAX_ANSWER} bytes")
+        self.bytes_left -= len(data)
+        if self.bytes_left < 0:
+            self.refusal = "it sends more than an answer has"
+            raise UnaskedError(self.refusal)
         return data
+
+    def check_unasked(self) -> None:
+        """Raise UnaskedError if a message came that is no answer."""
+        if self._has_unasked():
+            self.refusal = "it sends messages that nobody asked for"
+        if self.refusal is not None:
+            raise UnaskedError(self.refusal)
 
     async def send(self, item: bytes) -> None:
         for start in range(0, len(item), PART):
@@ -107,6 +131,7 @@ class RedisConnection(BaseConnection):
         self._has_password = password is not None
         self._tls = tls
         self._timeout = timeout
+        self._asking = trio.Lock()
         self._monitored: MonitoredStream | None = None  # once the peer is reached, though it may have sent nothing
 
     def describe(self) -> str:
@@ -115,7 +140,9 @@ class RedisConnection(BaseConnection):
     async def _connect(self) -> anyio.abc.ByteStream:
         match self.location:
             case TCPLocation(host, port):
-                self._monitored = MonitoredStream(await anyio.connect_tcp(host, port))
+                stream = await anyio.connect_tcp(host, port)
+                set_keepalive(stream.extra(SocketAttribute.raw_socket))
+                self._monitored = MonitoredStream(stream, self._has_unasked)
                 if self._tls is not None:
                     try:
                         await self._monitored.start_tls(self._tls, host)
@@ -123,8 +150,16 @@ class RedisConnection(BaseConnection):
                         await anyio.aclose_forcefully(self._monitored)
                         raise
             case _:
-                self._monitored = MonitoredStream(await anyio.connect_unix(self.address.path))
+                self._monitored = MonitoredStream(await anyio.connect_unix(self.address.path), self._has_unasked)
         return self._monitored
+
+    def _has_unasked(self) -> bool:
+        return self.usable and not self.reusable
+
+    @property
+    def moved_at(self) -> float:
+        """Return when a byte was sent or received last."""
+        return self._monitored.moved_at if self._monitored is not None else 0.0
 
     async def open(self, nursery: trio.Nursery) -> None:
         """Connect; a task of the nursery keeps the connection until it is closed or lost.
@@ -136,6 +171,7 @@ class RedisConnection(BaseConnection):
         try:
             with scope:
                 await nursery.start(self.run)
+                self._allow(0)
                 return
         except Exception as error:  # of names, sockets, TLS, the greeting, and of any bytes that a server may send
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -158,16 +194,21 @@ class RedisConnection(BaseConnection):
     async def execute(self, *commands: RedisCommand, timeout: float | None = None) -> list[Any]:
         """Send commands at once and return their answers: bytes, numbers, lists, maps and None.
 
-        An answer may stay away for `timeout` seconds; an answer whose bytes keep coming may take longer.
+        An answer may stay away for `timeout` seconds; an answer whose bytes keep coming may take longer.  One task at a
+        time: each question has bytes of its own that may come, and none may come after its answer.
 
         Raises:
             UnreachableError: the connection is lost, or was given up; the server may have acted or not.
             EngineError: the server has refused one of them; it has acted on the others.
         """
-        timeout = self._timeout if timeout is None else timeout
+        async with self._asking:
+            return await self._execute(commands, self._timeout if timeout is None else timeout)
+
+    async def _execute(self, commands: Sequence[RedisCommand], timeout: float) -> list[Any]:
         end = trio.current_time() + max(LONGEST, timeout)
         answers: list[Any] = []
         try:
+            self._allow(sum(bound_answer(command.command, command.arguments) for command in commands))
             for request in [self._send(command) for command in commands]:
                 answers += [await self._await_reply(request, timeout, end)]
         except trio.Cancelled:
@@ -177,18 +218,27 @@ class RedisConnection(BaseConnection):
             self.invalidate()
             late_command = commands[len(answers)]
             raise explain_no_answer(self.address, late_command.command, late_command.about, timeout) from None
+        finally:
+            self._allow(0)
+        assert self._monitored is not None
+        try:
+            self._monitored.check_unasked()
+        except UnaskedError as error:
+            self.invalidate()
+            raise explain_unasked(self.address, commands[0].command, str(error)) from None
         return [self._read(command, answer) for command, answer in zip(commands, answers, strict=True)]
+
+    def _allow(self, answer_bytes: int) -> None:
+        if self._monitored is not None:
+            self._monitored.bytes_left = answer_bytes
 
     def _send(self, command: RedisCommand) -> Awaitable[Any]:
         try:
-            request = self.create_request(
+            return self.create_request(
                 command.command.encode(), *command.arguments, decode=False, raise_exceptions=False
             )
         except redis.ConnectionError as error:
             raise UnreachableError(f"the connection to {self.address} is lost") from error
-        assert self._monitored is not None
-        self._monitored.answer_bytes = 0
-        return request
 
     async def _await_reply(self, request: Awaitable[Any], timeout: float, end: float) -> Any:
         """Return the answer to a request.
@@ -226,10 +276,9 @@ class RedisConnection(BaseConnection):
 
 
 class RedisPool:
-    """Two connections to one server: `asking` for commands that are answered at once, `waiting` for those that wait.
+    """Two connections to one server: `main`, which may wait for news, and `side` for what is asked meanwhile.
 
-    With one connection alone, every answer would stay behind a waiting XREAD.  Each is opened when it is first needed,
-    and anew after it was lost.
+    Each is opened when it is first needed, and anew after it was lost; `side` is closed when it was idle for a while.
     """
 
     def __init__(
@@ -241,11 +290,11 @@ class RedisPool:
         tls: ssl.SSLContext | None,
         timeout: float,
     ) -> None:
+        self.address = address
         self._nursery = nursery
-        self._address = address
         self._settings: dict[str, Any] = {"password": password, "tls": tls, "timeout": timeout}
         self._connections: dict[str, RedisConnection] = {}
-        self._connecting = {"asking": trio.Lock(), "waiting": trio.Lock()}
+        self._connecting = {"main": trio.Lock(), "side": trio.Lock()}
         self._clock = 0.0  # the server's, in seconds since the epoch, when our clock showed `_clock_at`
         self._clock_at = 0.0
 
@@ -254,7 +303,7 @@ class RedisPool:
         async with self._connecting[name]:
             connection = self._connections.get(name)
             if connection is None or not connection.usable:
-                connection = RedisConnection(self._address, **self._settings)
+                connection = RedisConnection(self.address, **self._settings)
                 await connection.open(self._nursery)
                 try:
                     await self._validate_server(connection)
@@ -263,27 +312,29 @@ class RedisPool:
                     self.close()  # the other connection goes to the same server, which may have become a replica since
                     raise
                 self._connections[name] = connection
+                if name == "side":
+                    self._nursery.start_soon(close_when_idle, connection)
             return connection
 
     async def _validate_server(self, connection: RedisConnection) -> None:
         """Refuse a server that is too old, in a cluster or a replica, and read its clock."""
         stated = connection.server_version or ""
         if tuple(int(part) if part.isdecimal() else 0 for part in stated.split(".")[:2]) < OLDEST:
-            raise EngineRefusedError(f"{self._address} is Redis {stated}; it must be Redis 7.0 or later, or Valkey")
+            raise EngineRefusedError(f"{self.address} is Redis {stated}; it must be Redis 7.0 or later, or Valkey")
         hello, (seconds, microseconds) = await connection.execute(RedisCommand("HELLO"), RedisCommand("TIME"))
         mode, role = format_redis_word(hello.get(b"mode")), format_redis_word(hello.get(b"role"))
         if mode != "standalone":
             raise EngineRefusedError(
-                f"{self._address} is in the mode {mode!r}: name a single server instead, with replicas if need be"
+                f"{self.address} is in the mode {mode!r}: name a single server instead, with replicas if need be"
             )
         if role != "master":
             raise EngineRefusedError(
-                f"{self._address} is a replica, which may be behind and takes no writes; name the primary"
+                f"{self.address} is a replica, which may be behind and takes no writes; name the primary"
             )
         try:
             self._clock = int(seconds) + int(microseconds) / 1e6
         except ValueError:
-            raise explain_not_redis(self._address, "its answer to TIME is not a time") from None
+            raise explain_not_redis(self.address, "its answer to TIME is not a time") from None
         self._clock_at = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def now(self) -> int:
@@ -294,6 +345,22 @@ class RedisPool:
         """Close the connections; the next caller of `connection` gets a new one."""
         for connection in self._connections.values():
             connection.invalidate()
+
+
+async def close_when_idle(connection: RedisConnection) -> None:
+    while connection.usable:
+        idle = trio.current_time() - connection.moved_at
+        if idle >= IDLE:
+            connection.invalidate()
+            return
+        await trio.sleep(IDLE - idle)
+
+
+def set_keepalive(stream: socket.socket) -> None:
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:  # some are of Linux alone
+            stream.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def make_tls_context(ca: str | None) -> ssl.SSLContext:

@@ -18,7 +18,7 @@ from hooklatch.fleet.engine.engine import Address, EngineError, EngineRefusedErr
 
 __all__ = [
     "OLDEST", "explain_failed_connect", "is_of_the_server", "explain_no_answer", "explain_no_connection",
-    "explain_not_redis", "explain_reply_error",
+    "explain_not_redis", "explain_reply_error", "explain_unasked",
 ]  # fmt: skip
 
 OLDEST = (7, 0)  # the first whose ACL distinguishes reading a key from writing it
@@ -134,6 +134,13 @@ def explain_no_connection(address: Address, seconds: float, *, is_reached: bool)
 def explain_not_redis(address: Address, reason: str) -> EngineRefusedError:
     """Return the error for an answer that no Redis gives."""
     return EngineRefusedError(f"the server at {address} is not a Redis: {reason}; check the host and the port")
+
+
+def explain_unasked(address: Address, command: str, reason: str) -> EngineRefusedError:
+    """Return the error for a server that sends what is no answer to a command."""
+    return EngineRefusedError(
+        f"the connection to {address} was closed during {command}: {reason}; see what runs there, and who writes to it"
+    )
 
 
 def explain_failed_connect(

@@ -3,7 +3,8 @@
     Link.run ─┬─ sessions ── one connection to the engine ─┬─ policy     versions down
               │              (a new one after each failure) ├─ shipping   the record up
               │                                             └─ reporting  how this host is
-              └─ telling     what was shipped, to the daemon
+              ├─ telling     what was shipped, to the daemon
+              └─ attending   whether the daemon is still there
 
 A failure ends the connection, and each task with the EngineError of that; never the link.
 """
@@ -61,20 +62,22 @@ class Link:
         self._open_engine = open_engine
         self._reconnect = settings.reconnect
         self._clock = now
+        self._reporter = HostReporter(settings.host, Gauge(record, self.state), self.state, every=report_every, now=now)
         self._policy = PolicyFollower(
-            daemon, self.state, reconnect=settings.reconnect, contact=settings.max_staleness / 4, now=now
-        )
+            daemon, self.state, reconnect=settings.reconnect, contact=settings.max_staleness / 4, now=now,
+            before_wait=self._reporter.report_when_due,
+        )  # fmt: skip
         self._daemon = daemon
         self._record = record
         self._reader = ShippingReader(record, settings.host, settings.fields)
         self._shipper = RecordShipper(settings.host, self._reader, self.state, now=now)
-        self._reporter = HostReporter(settings.host, Gauge(record, self.state), self.state, every=report_every, now=now)
         self._notifier = ShippingNotifier(daemon, self.state)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_forever, "telling", self._notifier.run)
+            nursery.start_soon(self._run_forever, "attending", self._policy.attend)
             nursery.start_soon(self._run_forever, "sessions", self._run_sessions)
 
     async def leave(self) -> None:

@@ -1,19 +1,28 @@
 """The task that brings versions from the engine to the daemon: in order, all of them, and the bundles that it wants.
 
-The daemon verifies and decides.  The task asks the engine for the versions after the daemon's head, again and again,
-each time for a short while.  So a lost message, a restart or a partition costs one more request, and the task keeps no
-state.
+The daemon verifies and decides.  The task reads what the engine has from the daemon's head on, brings the daemon there,
+and then has the engine hold one question until there is more, a minute at most:
+
+    read from the head on ─▶ something new ─▶ to the daemon ─▶ read again
+                          ├▶ a bundle is wanted ─▶ to the daemon ─▶ read again
+                          └▶ nothing: contact, and this host's report ─▶ wait for more ─▶ read again
+
+So a lost message, a restart or a partition costs one more request, and the task keeps no state.  While it waits,
+`attend` looks whether the daemon is still there and where it was, and ends the wait if not.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 import trio
 
 from hooklatch.fleet.bundles import MAX_BUNDLE
+from hooklatch.fleet.engine.engine import POLICY as POLICY_STREAM
 from hooklatch.fleet.engine.engine import BehindError, Engine, EngineRefusedError
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket, FollowAnswer
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, LinkState
@@ -23,8 +32,10 @@ from hooklatch.fleet.manifests import MAX_ENVELOPE, BundleVersion, FleetError, P
 __all__ = ["PolicyFollower"]
 
 logger = logging.getLogger("hooklatch.link")
-WAIT = 1.0  # seconds to wait for a version before looking whether the daemon is still there
-CONTACT = 5.0  # seconds between two signs of contact, and between two looks whether the engine still has the head
+BLOCK = 60.0  # seconds that the engine holds a question: contact is that old, and a server that hangs goes unnoticed
+SHARE = 0.2  # of that, by chance less: many hosts must not ask in one moment
+LOOK = 1.0  # seconds between two looks whether the daemon is still connected
+ATTEND = 5.0  # seconds between two questions to the daemon for its state
 LONGEST_REFUSAL = 30.0  # seconds, at most, until versions or a bundle that the daemon refused are offered again
 PAGE = 100  # versions asked for at once
 MAX_RUN = 6 * 2**20  # bytes of versions sent to the daemon at once; a message has at most 9 MiB
@@ -44,16 +55,19 @@ class PolicyFollower:
         state: LinkState,
         *,
         reconnect: float,
-        contact: float = CONTACT,
+        contact: float,
         now: Callable[[], float],
+        before_wait: Callable[[Engine], Awaitable[None]],
     ) -> None:
         self._daemon = daemon
         self._state = state
-        self._contact = min(CONTACT, contact)
+        self._block = min(BLOCK, contact)
         self._clock = now
+        self._before_wait = before_wait
+        self._waiting: trio.CancelScope | None = None
         self._pauses = Backoff(reconnect)
         self._refusals = Backoff(LONGEST_REFUSAL, first=0.5)
-        self._differences = Backoff(CONTACT, first=0.5)
+        self._differences = Backoff(ATTEND, first=0.5)
         self._denials = Backoff(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
         self._is_behind = False
         self._refused_bundles: dict[BundleVersion, tuple[str, float]] = {}  # why, and when it may be offered again
@@ -79,46 +93,58 @@ class PolicyFollower:
                 pauses = self._denials
             await trio.sleep(pauses.next())
 
+    async def attend(self) -> None:
+        """End a wait at the engine when the daemon has gone, or is not where it was, until cancelled."""
+        asked_at = 0.0
+        while True:
+            await trio.sleep(LOOK)
+            waiting, before = self._waiting, self._state.answer
+            if waiting is None or before is None:
+                continue
+            if self._daemon.is_connected() and self._clock() >= asked_at + ATTEND:
+                asked_at = self._clock()
+                with suppress(DaemonAbsentError, DaemonRefusedError):
+                    answer = await self._daemon.follow(None)
+                    self._state.update(answer, self._clock())
+                    if get_place(answer) == get_place(before):
+                        continue
+                    waiting.cancel()
+            if not self._daemon.is_connected():
+                waiting.cancel()
+
     async def _follow(self, engine: Engine, answer: FollowAnswer) -> None:
-        contact_at = self._clock()
         while self._daemon.is_connected():
-            is_due = self._clock() >= contact_at
-            if is_due and (fault := await self._find_difference(engine, answer.head)) is not None:
+            head = answer.head
+            versions = await await_answer(engine.versions(max(0, head.version - 1), limit=PAGE))
+            if head.version and (fault := find_difference(versions, head)) is not None:
                 self._state.set_fault(POLICY, fault)
                 await trio.sleep(self._differences.next())
                 answer = await self._daemon.follow(None)  # an operator may have reset it
                 continue
-            answer = await self._fetch_bundles(engine, answer)
-            if is_due:
-                contact_at = self._clock() + self._contact
-                answer = await self._report_contact(engine, answer)
-            versions = await self._fetch_versions(engine, answer.head.version, wait=WAIT)
-            if versions:
-                answer = await self._send_versions(engine, answer, versions)
-                contact_at = self._clock()
+            newer = versions[1:] if head.version else versions
+            if (fetched := await self._fetch_bundles(engine, answer)) is not None:
+                answer = fetched
+            elif newer:
+                answer = await self._send_versions(engine, answer, newer, has_more=len(versions) == PAGE)
+            else:
+                answer = await self._report_contact()
+                await self._before_wait(engine)
+                answer = await self._await_news(engine, answer, answer.head.version, self._block)
 
-    async def _find_difference(self, engine: Engine, head: PolicyHead) -> str | None:
-        """Return how the engine's history differs from the daemon's; None if it has the daemon's head."""
-        if not head.version:
-            return None
-        versions = await self._fetch_versions(engine, head.version - 1, wait=0.0, limit=1)
-        if not versions or versions[0][0] != head.version:
-            raise BehindError(f"it does not have version {head.version}")
-        try:
-            digest = read_envelope(versions[0][1]).digest
-        except FleetError as error:
-            return f"the engine's version {head.version} cannot be read: {error}"
-        if digest != head.digest:
-            return (
-                f"the engine has another version {head.version} than this host has read: its history was rewritten;"
-                " nothing of it is applied; if that was the operator's doing, run: hooklatch fleet reset"
-            )
-        return None
+    async def _await_news(self, engine: Engine, answer: FollowAnswer, after: int, seconds: float) -> FollowAnswer:
+        """Return the daemon's state once there is a version after a number, or it is time, or the daemon changed."""
+        seconds = min([seconds, *(retry_at - self._clock() for _, retry_at in self._refused_bundles.values())])
+        seconds = max(0.01, seconds * (1 - SHARE * random.random()))
+        with trio.CancelScope() as self._waiting:
+            try:
+                await await_answer(engine.wait({POLICY_STREAM: after}, seconds), seconds + TIMEOUT)
+            finally:
+                self._waiting = None
+            return self._state.answer or answer
+        return await self._daemon.follow(None)
 
-    async def _report_contact(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer:
-        """Report to the daemon that it is at the engine's head, if there is nothing after it."""
-        if await self._fetch_versions(engine, answer.head.version, wait=0.0, limit=1):
-            return answer
+    async def _report_contact(self) -> FollowAnswer:
+        """Report to the daemon that it is at the engine's head."""
         answer = await self._daemon.follow([])
         self._state.update(answer, self._clock())
         self._state.set_fault(POLICY, None)
@@ -128,10 +154,10 @@ class PolicyFollower:
         return answer
 
     async def _send_versions(
-        self, engine: Engine, answer: FollowAnswer, versions: Sequence[tuple[int, bytes]]
+        self, engine: Engine, answer: FollowAnswer, versions: Sequence[tuple[int, bytes]], *, has_more: bool
     ) -> FollowAnswer:
         """Send the daemon all versions after its head; refused versions are offered again later, with newer ones."""
-        manifests, last = await self._collect_manifests(engine, versions)
+        manifests, last = await self._collect_manifests(engine, versions, has_more=has_more)
         before = answer.head
         try:
             answer = await self._daemon.follow(manifests)
@@ -140,15 +166,16 @@ class PolicyFollower:
             problem = str(error)
         if problem is not None:
             self._state.set_fault(POLICY, f"the versions after {before.version} are refused: {problem}")
-            await self._await_newer(engine, last)
-            return await self._daemon.follow(None)
+            return await self._await_news(engine, answer, last, self._refusals.next())
         self._state.update(answer, self._clock())
         self._state.set_fault(POLICY, None)
         self._state.set_fault(FLEET, None)
         self._refusals.reset()
         return answer
 
-    async def _collect_manifests(self, engine: Engine, versions: Sequence[tuple[int, bytes]]) -> tuple[list[str], int]:
+    async def _collect_manifests(
+        self, engine: Engine, versions: Sequence[tuple[int, bytes]], *, has_more: bool
+    ) -> tuple[list[str], int]:
         """Return as many versions as one message holds, and the number of the last one.
 
         The daemon takes a run only if a trusted key has signed its last version, so a run is as long as possible.
@@ -164,37 +191,32 @@ class PolicyFollower:
                     manifests.pop()
                     return manifests, versions[-1][0]
             last = versions[-1][0]
-            if len(versions) < PAGE:
+            if not has_more:
                 return manifests, last
-            versions = await self._fetch_versions(engine, last, wait=0.0)
+            versions = await await_answer(engine.versions(last, limit=PAGE))
+            has_more = len(versions) == PAGE
             if not versions:
                 return manifests, last
 
-    async def _await_newer(self, engine: Engine, last: int) -> None:
-        """Wait until there is a version after `last`, or until it is time to offer the same versions again."""
-        until = self._clock() + self._refusals.next()
-        while self._clock() < until and self._daemon.is_connected():
-            if await self._fetch_versions(engine, last, wait=min(WAIT, max(0.01, until - self._clock())), limit=1):
-                return
+    async def _fetch_bundles(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer | None:
+        """Bring the daemon the bundle of each policy that it wants, and return its state then; None if none is due.
 
-    async def _fetch_bundles(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer:
-        """Bring the daemon the bundle of each policy that it wants; one that it refuses holds up no other."""
-        refused = self._refused_bundles
-        for wanted in answer.outstanding:
-            if wanted in refused and self._clock() < refused[wanted][1]:
-                continue
+        A bundle that it refuses holds up no other.
+        """
+        refused = {one: why for one, why in self._refused_bundles.items() if one in answer.outstanding}
+        due = [one for one in answer.outstanding if one not in refused or self._clock() >= refused[one][1]]
+        for wanted in due:
             problem = await self._offer_bundle(engine, wanted)
-            if problem is None:
-                answer = await self._daemon.follow(None)
-                self._state.update(answer, self._clock())
-                if wanted in answer.outstanding:
-                    problem = f"version {wanted.version} was sent to the daemon, and is not active"
+            answer = await self._daemon.follow(None)
+            self._state.update(answer, self._clock())
+            if problem is None and wanted in answer.outstanding:
+                problem = f"version {wanted.version} was sent to the daemon, and is not active"
+            refused.pop(wanted, None)
             if problem is not None:
                 refused[wanted] = problem, self._clock() + self._refusals.next()
-        self._refused_bundles = {wanted: refused[wanted] for wanted in answer.outstanding if wanted in refused}
-        problems = [problem for problem, _ in self._refused_bundles.values()]
-        self._state.set_fault(BUNDLE, "; ".join(problems) or None)
-        return answer
+        self._refused_bundles = refused
+        self._state.set_fault(BUNDLE, "; ".join(problem for problem, _ in refused.values()) or None)
+        return answer if due else None
 
     async def _offer_bundle(self, engine: Engine, wanted: BundleVersion) -> str | None:
         data = await await_answer(engine.bundle(wanted.bundle))
@@ -209,11 +231,6 @@ class PolicyFollower:
         logger.info("applied", extra={"version": wanted.version, "bundle": wanted.bundle})
         return None
 
-    async def _fetch_versions(
-        self, engine: Engine, after: int, *, wait: float, limit: int = PAGE
-    ) -> Sequence[tuple[int, bytes]]:
-        return await await_answer(engine.versions(after, wait=wait, limit=limit), wait + TIMEOUT)
-
     def _note_loss(self, is_behind: bool) -> None:
         """Have shipping compare with the engine again when it is first found to have lost something."""
         if is_behind and not self._is_behind:
@@ -227,3 +244,27 @@ class PolicyFollower:
             f"the engine is behind this host, which has read version {self._state.answer.head.version}: {error};"
             " nothing is applied until it has that again, or until: hooklatch fleet reset"
         )
+
+
+def get_place(answer: FollowAnswer) -> tuple[object, ...]:
+    return answer.head, answer.wanted, answer.applied
+
+
+def find_difference(versions: Sequence[tuple[int, bytes]], head: PolicyHead) -> str | None:
+    """Return how the engine's history, read from the daemon's head on, differs from it; None if it has that head.
+
+    Raises:
+        BehindError: the engine does not have that version.
+    """
+    if not versions or versions[0][0] != head.version:
+        raise BehindError(f"it does not have version {head.version}")
+    try:
+        digest = read_envelope(versions[0][1]).digest
+    except FleetError as error:
+        return f"the engine's version {head.version} cannot be read: {error}"
+    if digest != head.digest:
+        return (
+            f"the engine has another version {head.version} than this host has read: its history was rewritten;"
+            " nothing of it is applied; if that was the operator's doing, run: hooklatch fleet reset"
+        )
+    return None

@@ -6,6 +6,7 @@ The state has the decisions of gates since the active bundles took effect, by wh
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
@@ -27,7 +28,9 @@ from hooklatch.threads import in_thread
 __all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier", "GateCounter", "find_leaving"]
 
 logger = logging.getLogger("hooklatch.link")
-EVERY = 10.0  # seconds between two reports of a host where nothing happens
+EVERY = 60.0  # seconds between two reports of a host where nothing happens, which each report says
+EARLY, LATE = 0.75, 1.25  # of that: a report goes with a wait's end from then on, and without one at the latest then
+BUSY = 10.0  # seconds between two looks whether the record has grown since the last report
 SOON = 0.5  # seconds, at least, between two reports of a host with many changes
 NOTIFY = 1.0  # seconds, at least, between two messages to the daemon
 NOTHING = -1  # no number was sent to this daemon yet
@@ -119,29 +122,56 @@ class HostReporter:
         self._clock = now
         self._pauses = Backoff(LONGEST, first=SOON)
         self._change = trio.Event()
+        self._reporting = trio.Lock()
+        self._reported_at = -math.inf
         state.on_change = self._wake
 
     def _wake(self) -> None:
         self._change.set()
 
     async def run(self, engine: Engine) -> None:
-        """Report until the connection ends."""
+        """Report soon after a change, until the connection ends."""
         while True:
             self._change = trio.Event()
-            await in_thread(self._gauge.measure)
-            report = self._state.make_report(self._clock(), time.time())
-            try:
-                await await_answer(engine.report(self._host, encode_report(report)))
-            except EngineRefusedError as error:
-                self._state.set_fault(REPORT, f"the engine does not take this host's report: {error}")
+            if not await self._report(engine):
                 await trio.sleep(self._pauses.next())
                 continue
-            self.reported = report
-            self._pauses.reset()
-            self._state.set_fault(REPORT, None)
             await trio.sleep(SOON)
-            with trio.move_on_after(max(0.0, self._every - SOON)):
-                await self._change.wait()
+            while not self._change.is_set() and self._age < LATE * self._every:
+                with trio.move_on_after(min(BUSY, self._every)):
+                    await self._change.wait()
+                if await self._measure() != self.reported:
+                    break
+
+    async def report_when_due(self, engine: Engine) -> None:
+        """Report if the last report is old: no connection needs to be opened for it when no question waits."""
+        if self._age >= EARLY * self._every:
+            await self._report(engine)
+
+    @property
+    def _age(self) -> float:
+        return self._clock() - self._reported_at
+
+    async def _measure(self) -> HostReport:
+        """Return the present report, but for the times in it."""
+        async with self._reporting:
+            await in_thread(self._gauge.measure)
+        return msgspec.structs.replace(self._state.make_report(0.0, 0.0), stale_s=None, every_s=self._every)
+
+    async def _report(self, engine: Engine) -> bool:
+        """Report; return whether the engine took it."""
+        report, now = await self._measure(), self._clock()
+        timed = self._state.make_report(now, time.time())
+        data = encode_report(msgspec.structs.replace(report, stale_s=timed.stale_s, clock=timed.clock))
+        try:
+            await await_answer(engine.report(self._host, data))
+        except EngineRefusedError as error:
+            self._state.set_fault(REPORT, f"the engine does not take this host's report: {error}")
+            return False
+        self.reported, self._reported_at = report, now
+        self._pauses.reset()
+        self._state.set_fault(REPORT, None)
+        return True
 
 
 class ShippingNotifier:

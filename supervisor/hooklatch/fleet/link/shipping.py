@@ -2,10 +2,13 @@
 
 The engine's newest batch of this host is the only state, so a kill at any point loses and doubles no entry: a batch
 that was sent twice is refused by its number.
+
+Small batches cost the engine most, so entries that keep coming are gathered, for up to 15 seconds or 64 KiB.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import trio
@@ -14,7 +17,7 @@ from hooklatch.errors import explain_error
 from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LostError, RecordBatch
 from hooklatch.fleet.link.known import RECORD, SHIPPING, LinkState
-from hooklatch.fleet.link.outgoing import Resume, ShippedHead, ShippingReader
+from hooklatch.fleet.link.outgoing import ENOUGH, Resume, ShippedHead, ShippingReader, Waiting
 from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.record.storage.seeking import RecordChangedError
 from hooklatch.threads import in_thread
@@ -23,10 +26,39 @@ __all__ = ["RecordShipper"]
 
 LOOK = 0.5  # seconds between two looks for new records
 CHECK = 10.0  # seconds between two looks whether the record still has what was shipped last
-LOOK_AGAIN = 60.0  # seconds between two looks whether the engine still has it
+LOOK_AGAIN = 30.0  # seconds without a batch after which the engine may have lost what it had: its end is read again
+GATHER, LONGEST_GATHER = 0.5, 15.0  # seconds for which entries are gathered: first, and where they keep coming
+URGENT = 2.0  # seconds, at least, between two batches for what is urgent
 LONGEST = 15.0  # seconds, at maximum, until an engine that refuses, or a record that cannot be read, is tried again
+MEASURE = 10.0  # seconds between two questions how full the engine's memory is
+FULL = 0.9  # of its memory: the rest is for versions and reports, which must find room whatever hosts ship
 NEW_EPOCH = 60.0  # seconds between two new epochs, at least, so that logs do not multiply, even by a fault
 MAX_EPOCHS = 8  # before the newest that are read: enough for two machines that share a name
+
+
+class Schedule:
+    """When what waits is shipped: soon after a quiet time, later where more keeps coming, at once what is urgent."""
+
+    def __init__(self) -> None:
+        self._gather = GATHER
+        self._shipped_at = -math.inf
+        self._since = math.inf  # when something began to wait
+
+    def is_due(self, waiting: Waiting, now: float) -> bool:
+        """Return whether to ship now."""
+        if not waiting.size:
+            return False
+        if self._since > now:
+            self._since = now
+            if now - self._shipped_at >= self._gather:  # it was quiet for as long
+                self._gather = GATHER
+        is_pressing = waiting.is_urgent and now >= self._shipped_at + URGENT
+        return waiting.size >= ENOUGH or is_pressing or now >= self._since + self._gather
+
+    def note_shipped(self, now: float) -> None:
+        """Take note that a batch was shipped."""
+        self._shipped_at, self._since = now, math.inf
+        self._gather = min(LONGEST_GATHER, 2 * self._gather)
 
 
 class RecordShipper:
@@ -40,8 +72,8 @@ class RecordShipper:
         self._pauses = Backoff(LONGEST)
         self._acknowledged: ShippedHead | None = None  # to this process
         self._may_begin_epoch_at = 0.0
+        self._measure_at = 0.0
         self._conflicts = 0  # since a batch was acknowledged
-        self._hole: str | None = None  # the loss, in words, of entries that cannot be appended to this epoch again
 
     async def run(self, engine: Engine) -> None:
         """Ship until the connection ends; begin anew where the engine may have lost something."""
@@ -55,8 +87,8 @@ class RecordShipper:
             except ConflictError as error:
                 self._conflicts += 1
                 self._state.set_fault(SHIPPING, f"another process ships as this host, or a batch came late: {error}")
-            except LostError as error:
-                self._hole = str(error)
+            except LostError:
+                pass  # nothing was taken, and the next look says what is missing
             except EngineRefusedError as error:
                 self._state.set_fault(SHIPPING, f"the engine does not say what it has of this host: {error}")
             except RecordChangedError as error:
@@ -84,12 +116,9 @@ class RecordShipper:
             resume = await self._find_earlier_epoch(engine, shipped.epoch, newest.seq) or resume
         # The engine refuses numbers that it does not show: its log was emptied, and the stream remembers its last id.
         if self._conflicts > 1 and not resume.is_rewritten:
-            self._hole = (
-                f"the engine refuses numbers after {resume.after} in epoch {resume.epoch}, which it does not have"
-            )
-        if self._hole is not None and not resume.is_rewritten:
+            hole = f"the engine refuses numbers after {resume.after} in epoch {resume.epoch}, which it does not have"
             newest_epoch = max(resume.epoch, shipped.epoch if shipped is not None else 0)
-            resume = Resume(newest_epoch + 1, is_rewritten=True, finding=f"{self._hole}; a new epoch begins")
+            resume = Resume(newest_epoch + 1, is_rewritten=True, finding=f"{hole}; a new epoch begins")
         if resume.finding is not None:
             self._state.add_finding(resume.finding)
         self._state.shipped = resume.after  # at once: the daemon must keep the entries that have to be shipped again
@@ -104,19 +133,24 @@ class RecordShipper:
         return resume
 
     async def _ship(self, engine: Engine, resume: Resume) -> None:
-        reader, loss_count = self._reader, self._state.loss_count
+        reader, loss_count, schedule = self._reader, self._state.loss_count, Schedule()
         check_at, look_at = self._clock() + CHECK, self._clock() + LOOK_AGAIN
         while self._state.loss_count == loss_count:
             began = self._clock()
-            packed = await in_thread(reader.next) if reader.has_more() else None
+            waiting = await in_thread(reader.look) if reader.has_more() else Waiting()
+            packed = await in_thread(reader.next) if schedule.is_due(waiting, began) else None
             for finding in reader.findings:
                 self._state.add_finding(finding)
             reader.findings = []
             if packed is not None:
+                if began >= look_at and (await self._newest_shipped(engine))[0] != self._acknowledged:
+                    return
                 await self._append(engine, resume.epoch, packed)
                 self._acknowledge(ShippedHead(resume.epoch, packed.last, packed.hash))
                 self._state.lost += reader.lost
                 reader.lost = 0
+                schedule.note_shipped(self._clock())
+                look_at = self._clock() + LOOK_AGAIN
                 # A backlog leaves room for others, here and at the engine.
                 await trio.sleep(min(LOOK, (self._clock() - began) / 2))
             else:
@@ -124,15 +158,12 @@ class RecordShipper:
             if self._clock() >= check_at:
                 await in_thread(reader.check)
                 check_at = self._clock() + CHECK
-            if self._clock() >= look_at:
-                if (await self._newest_shipped(engine))[0] != self._acknowledged:
-                    return
-                look_at = self._clock() + LOOK_AGAIN
 
     async def _append(self, engine: Engine, epoch: int, packed: PackedBatch) -> None:
         """Append a batch, with retries while the engine refuses; the rest waits in the record."""
         while True:
             try:
+                await self._check_room(engine)
                 await await_answer(
                     engine.append(self._host, epoch, RecordBatch(packed.first, packed.last, packed.data))
                 )
@@ -141,9 +172,20 @@ class RecordShipper:
                 await trio.sleep(self._pauses.next())
             else:
                 self._pauses.reset()
-                self._conflicts, self._hole = 0, None
+                self._conflicts = 0
                 self._state.set_fault(SHIPPING, None)
                 return
+
+    async def _check_room(self, engine: Engine) -> None:
+        """Raise EngineRefusedError while the engine's memory is nearly full."""
+        if self._clock() >= self._measure_at:
+            share = await await_answer(engine.fullness())
+            if share is not None and share >= FULL:
+                raise EngineRefusedError(
+                    f"{share:.0%} of its memory is taken, and what is left is for the policy; trim old logs, or"
+                    " raise maxmemory there"
+                )
+            self._measure_at = self._clock() + MEASURE
 
     def _acknowledge(self, shipped: ShippedHead) -> None:
         self._acknowledged = shipped

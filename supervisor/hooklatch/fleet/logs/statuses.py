@@ -22,6 +22,10 @@ from hooklatch.fleet.reports import (
 __all__ = ["FleetHosts", "HostStatus", "list_host_statuses"]
 
 
+MISSED = 3  # reports that have not come, after which a host is silent
+EVERY = 60.0  # seconds between two reports of a host whose last one cannot be read
+
+
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a host.  `wrong` are its problems, in words; empty: all is well.
 
@@ -63,12 +67,18 @@ class FleetHosts(msgspec.Struct, frozen=True):
 
 
 def list_host_statuses(
-    reports: Iterable[StoredReport], logs: Iterable[tuple[str, int]], *, newest: int, now: int, silent_after: float
+    reports: Iterable[StoredReport],
+    logs: Iterable[tuple[str, int]],
+    *,
+    newest: int,
+    now: int,
+    silent_after: float | None = None,
 ) -> list[HostStatus]:
     """Return each host's status: silent ones first, then those with something wrong, each group by name.
 
     `newest` is the fleet's newest version.  `now` is the engine's time in ms since the epoch, and is compared with
-    times of the engine's clock only.  A host is silent after `silent_after` seconds without a report.
+    times of the engine's clock only.  A host is silent after `silent_after` seconds without a report, or by default
+    when three of its reports have not come.
     """
     epochs: dict[str, int] = {}
     for host, epoch in logs:
@@ -83,10 +93,11 @@ def list_host_statuses(
     return sorted(statuses.values(), key=lambda status: (not status.is_silent, not status.wrong, status.host))
 
 
-def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, silent_after: float) -> HostStatus:
+def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, silent_after: float | None) -> HostStatus:
     false_time = describe_false_time(report.at, now)
     seconds_ago = max(0.0, (now - report.at) / 1000) if false_time is None else None
-    is_silent = seconds_ago is None or seconds_ago > silent_after
+    bound = MISSED * find_interval(report) if silent_after is None else silent_after
+    is_silent = seconds_ago is None or seconds_ago > bound
     problems = [false_time] if false_time is not None else []
     if seconds_ago is not None and is_silent:
         problems = [f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"]
@@ -126,6 +137,14 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
         link=host_report.link,
         wrong=(*problems, *list_report_problems(host_report, newest, epoch)),
     )
+
+
+def find_interval(report: StoredReport) -> float:
+    """Return the seconds between two of a host's reports."""
+    try:
+        return read_report(report.data, report.host).every_s
+    except FleetError:
+        return EVERY
 
 
 def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterable[str]:
