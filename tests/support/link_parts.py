@@ -26,9 +26,11 @@ from hooklatch.fleet.manifests import (
     SignedManifest,
     encode_signed_text,
     read_envelope,
+    read_payload,
     select_newest,
     verify_manifests,
 )
+from hooklatch.fleet.reports import EngineFault
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
 from hooklatch.record.storage.chain import GENESIS, seal_entry
@@ -55,6 +57,8 @@ class MemoryDaemon:
         self.contacts = 0
         self.shipped_seq: list[int] = []
         self.refusals: list[str] = []
+        self.engine: EngineFault | None = None
+        self.engine_faults: list[EngineFault | None] = []
         self.refuses_bundles: str | None = None
         self._keys = {key.public.id: key.public for key in keys}
         self._wanted: dict[str, Manifest] = {}
@@ -83,9 +87,10 @@ class MemoryDaemon:
             self.contacts += 1
         elif manifests:
             try:
-                walked = verify_manifests(
-                    FLEET, self.head, [read_envelope(text.encode()) for text in manifests], self._keys
-                )
+                envelopes = [read_envelope(text.encode()) for text in manifests]
+                is_anew = len(envelopes) > self.head.version and read_payload(envelopes[0]).version == 1
+                head, known = (START, [self.head]) if is_anew else (self.head, [])
+                walked = verify_manifests(FLEET, head, envelopes, self._keys, known)
             except FleetError as error:
                 self.refusals.append(str(error))
                 raise DaemonRefusedError(str(error)) from None
@@ -95,8 +100,14 @@ class MemoryDaemon:
         policies = {name: FollowedPolicy(version, self._applied.get(name)) for name, version in wanted.items()}
         newest = max(wanted.values(), key=lambda version: version.version, default=None)
         return FollowAnswer(
-            self.head, newest, self.applied, None, self.host, tuple(self.labels), "ready", 7, policies=policies
-        )
+            head=self.head, wanted=newest, applied=self.applied, host=self.host, labels=tuple(self.labels), revision=7,
+            policies=policies, engine=self.engine,
+        )  # fmt: skip
+
+    async def report_engine(self, fault: EngineFault | None) -> FollowAnswer:
+        self.engine = fault
+        self.engine_faults.append(fault)
+        return await self.follow(None)
 
     async def apply(self, version: int, bundle: bytes) -> None:
         await self._connect()

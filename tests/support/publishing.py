@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hooklatch.fleet.bundles import Bundle, encode_bundle
-from hooklatch.fleet.manifests import Manifest, RolloutTarget, SignedManifest, encode_signed_text
+from hooklatch.fleet.manifests import (
+    Manifest,
+    PolicyHead,
+    RolloutTarget,
+    SignedManifest,
+    encode_signed_text,
+    read_envelope,
+)
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
 from support.daemons import Client
 
@@ -58,6 +65,17 @@ class Publisher:
     @property
     def public(self) -> str:
         return self.key.public.text
+
+    @property
+    def head(self) -> PolicyHead:
+        return PolicyHead(len(self.versions), self._previous)
+
+    def restored(self, count: int) -> Publisher:
+        """Return a publisher whose engine has only the first versions: it was put back from an old copy."""
+        other = Publisher(self.fleet, self.key)
+        other.versions = self.versions[:count]
+        other._previous = read_envelope(other.versions[-1].envelope.encode()).digest if count else ""
+        return other
 
     def publish(
         self,

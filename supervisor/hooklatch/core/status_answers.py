@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from hooklatch.core.messages import Cause, FindingReason, HealthWord
+from hooklatch.core.messages import Cause, EngineFaultKind, FindingReason, HealthWord
 
 __all__ = [
     "AcceptedState", "AcknowledgeAnswer", "AgentStatus", "AppliedAnswer", "AppliedBundle", "ChangeWarnings",
-    "ChildStatus", "DaemonReady", "EmptyAnswer", "EnvironmentStatus", "FailingHook", "FleetReportAnswer",
-    "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookTimings",
+    "ChildStatus", "DaemonReady", "EmptyAnswer", "EngineFaultStatus", "EnvironmentStatus", "FailingHook",
+    "FleetReportAnswer", "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning",
+    "HookTimings",
     "IsolationDefault", "IsolationStatus", "LogAnswer", "LostRecords", "NewestEntry", "PayloadStatus", "PluginStatus",
     "PolicyStatus", "PoolStatus", "ProjectStatus", "ReadHead", "RecordLine", "RecordStatus", "ReloadAnswer",
     "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StartOptions", "StateOfSource",
@@ -335,13 +336,23 @@ class PolicyStatus(TypedDict):
     applied: AppliedBundle | None
 
 
+class EngineFaultStatus(TypedDict):
+    """What this host's link has found wrong with the engine."""
+
+    kind: EngineFaultKind
+    text: str
+
+
 class FleetVersions(PolicyStatus):
     """The versions that this host has read, should have and has, and the seconds since its last contact.
 
-    `wanted` and `applied` are the newest of all policies.
+    `wanted` and `applied` are the newest of all policies, `floor` the newest that was ever active.  `engine` is what is
+    wrong with the engine, by the link's word.
     """
 
     head: ReadHead
+    floor: ReadHead
+    engine: EngineFaultStatus | None
     policies: dict[str, PolicyStatus]
     stale_s: float | None
 

@@ -275,12 +275,16 @@ async def test_a_bundle_that_is_gone_is_an_error(engine: Engine) -> None:
 
 def test_what_was_seen_is_kept_and_never_goes_back(tmp_path: Path) -> None:
     memory = LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine")
-    memory.write_head(PolicyHead(3, "3"))
-    memory.write_head(PolicyHead(2, "2"))
+    history = history_of(("a",), ("b",), ("c",))
+    memory.keep(history)
+    memory.keep(history_of(("a",), ("b",)))
 
-    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine").read_head() == PolicyHead(3, "3")
+    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine").read_head() == history.head
     assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://other").read_head() == PolicyHead()
-    assert len(list((tmp_path / "seen").iterdir())) == 1
+    assert sorted(path.name for path in (tmp_path / "seen").iterdir()) == [
+        Path(memory.copy).name,
+        Path(memory.path).name,
+    ]
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff"])

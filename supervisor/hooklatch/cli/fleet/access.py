@@ -36,7 +36,7 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError
 
 __all__ = [
-    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_despite_hosts", "make_command_error",
+    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_give_up", "make_command_error",
     "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher", "add_hosts",
     "select_hosts", "read_fleet", "PAUSES", "follow_fleet_log",
 ]  # fmt: skip
@@ -49,6 +49,7 @@ CODES = {
     "EngineRefusedError": Exit.NOT_PERMITTED, "EngineError": Exit.UNAVAILABLE, "ConflictError": Exit.CONFLICT,
     "LostRaceError": Exit.CONFLICT, "UnknownOutcomeError": Exit.UNAVAILABLE, "StoppedError": Exit.FINDINGS,
     "MissingFolderError": Exit.NO_INPUT, "NoVersionError": Exit.NO_INPUT, "NoLibraryError": Exit.UNAVAILABLE,
+    "NoCopyError": Exit.NO_INPUT,
 }  # fmt: skip
 TIMEOUT = 10.0  # seconds for a connection, and for each reply
 MAX_KEY = 4096  # bytes of its file
@@ -94,10 +95,18 @@ def add_access(parser: Parser, *, with_keys: bool = False) -> None:
         )  # fmt: skip
 
 
-def add_despite_hosts(parser: Parser) -> None:
+def add_give_up(parser: Parser) -> None:
     parser.add_argument(
-        "--despite-hosts", action="store_true", help="also where hosts have read versions that are gone"
-    )
+        "--give-up", metavar="VERSION", type=parse_version,
+        help="have all hosts go on without the lost versions up to this one, which no machine can put back",
+    )  # fmt: skip
+
+
+def parse_version(text: str) -> int:
+    """Return a version's number; an argparse type."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version; see: hooklatch fleet history")
+    return int(text)
 
 
 def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
@@ -213,7 +222,12 @@ def open_seen_heads(access: EngineAccess) -> LastSeenHead:
 
 
 def run_publisher(
-    access: EngineAccess, work: Callable[[Publisher], Awaitable[T]], *, compares: bool = True, heeds_hosts: bool = True
+    access: EngineAccess,
+    work: Callable[[Publisher], Awaitable[T]],
+    *,
+    compares: bool = True,
+    heeds_hosts: bool = True,
+    gives_up: int | None = None,
 ) -> T:
     """Open the engine, read and verify all versions, and do the work.  The errors are those of `run_with_engine`.
 
@@ -229,8 +243,9 @@ def run_publisher(
 
     async def run_verified(engine: Engine) -> T:
         publisher = Publisher(
-            engine, access.fleet, access.keys, memory, heeds_hosts=compares and heeds_hosts, trusted=access.trusted
-        )
+            engine, access.fleet, access.keys, memory,
+            heeds_hosts=compares and heeds_hosts, trusted=access.trusted, gives_up=gives_up,
+        )  # fmt: skip
         await publisher.read()
         notes = publisher.notes
         try:

@@ -11,6 +11,7 @@ BELOW = (
     ("push", "fleet.push", "check and test a folder of hooks, and make it the newest version"),
     ("rollout", "fleet.rollout", "give a version to more hosts, at once or in steps that hold"),
     ("rollback", "fleet.rollout", "make an earlier bundle the newest version again"),
+    ("restore", "fleet.restore", "put back what the engine has lost, from what this machine keeps; no key is needed"),
     ("diff", "fleet.diff", "show what two versions differ in, or a version and a folder"),
     ("reset", "daemon.stop", "let this host read all versions from the first one again; this is recorded"),
     ("history", "fleet.history", "list all versions, verified"),

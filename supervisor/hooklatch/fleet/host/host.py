@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -23,6 +23,7 @@ from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer, PolicyVersions
 from hooklatch.fleet.manifests import BundleVersion
+from hooklatch.fleet.reports import EngineFault
 from hooklatch.fleet.settings import read_settings
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
@@ -42,10 +43,12 @@ ROLES = ("link",)
 class FollowParams(msgspec.Struct, frozen=True):
     """Stored manifests as texts, in order.  An empty list says that the engine has no newer one.
 
-    Without a list the request changes nothing: it only asks for this host's report.
+    `engine` says what is wrong with the engine, null that nothing is.  Without both the request changes nothing: it
+    only asks for this host's report.
     """
 
     manifests: list[str] | None = None
+    engine: EngineFault | UnsetType | None = UNSET
 
 
 class ApplyParams(msgspec.Struct, frozen=True):
@@ -71,6 +74,7 @@ class FleetHost(PolicyContribution):
     def __init__(self, daemon: DaemonComponents) -> None:
         self.counts: Counter[str] = Counter()  # what happened to the policy, by the action that is recorded
         self._daemon = daemon
+        self._engine: EngineFault | None = None  # what the link says is wrong with the engine
         self._unreadable: str | None = None  # the reason why the settings that the daemon kept are unknown
         self._faults = ActiveFaults()  # of the layer and of the token
         self.token = LinkToken(os.path.dirname(daemon.places["admin"]), self._faults, self._end_links)
@@ -132,7 +136,8 @@ class FleetHost(PolicyContribution):
     def problems(self) -> list[str]:
         """Return what is wrong, and what to do."""
         stale = self.contact.denial or self.contact.problem
-        return [*self._faults, *(text for text in (stale, self._unreadable) if text is not None)]
+        engine = f"the fleet's engine is {self._engine.kind}: {self._engine.text}" if self._engine is not None else None
+        return [*self._faults, *(text for text in (engine, stale, self._unreadable) if text is not None)]
 
     def status(self) -> FleetStatus | None:
         settings, contact = self.layer.settings, self.contact
@@ -158,11 +163,14 @@ class FleetHost(PolicyContribution):
     def _describe_versions(self) -> FleetVersions:
         """Return which versions this host has read, should have and has, and the seconds since its last contact."""
         head, age, versions = self.layer.head, self.contact.age, self.layer.versions
+        floor, engine = self.layer.floor, self._engine
         newest = PolicyVersions(
             find_newest(of.wanted for of in versions.values()), find_newest(of.applied for of in versions.values())
         )
         return {
             "head": {"version": head.version, "digest": head.digest},
+            "floor": {"version": floor.version, "digest": floor.digest},
+            "engine": {"kind": engine.kind, "text": engine.text} if engine is not None else None,
             **newest.describe(),
             "policies": {name: of.describe() for name, of in versions.items()},
             "stale_s": round(age, 1) if age is not None else None,
@@ -238,12 +246,15 @@ class FleetHost(PolicyContribution):
 
     async def _follow(self, connection: Connection, params: FollowParams) -> FleetReportAnswer:
         """Read manifests; return which versions this host has read, should have and has."""
+        if params.engine is not UNSET:
+            self._engine = params.engine
         if params.manifests is not None:
             try:
                 await self.layer.follow(params.manifests)
             except PolicyRejectedError as error:
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         if params.manifests == [] and self.layer.is_current:
+            self._engine = None
             await self.contact.record_contact()
         elif params.manifests:
             await self.contact.apply_denial()  # a version may be meant for this host, after all

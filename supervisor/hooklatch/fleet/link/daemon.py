@@ -19,6 +19,7 @@ from hooklatch.client.trio_admin import TIMEOUT, AdminConnector, TrioAdminConnec
 from hooklatch.errors import HooklatchError, RequestFailedError
 from hooklatch.files import open_regular
 from hooklatch.fleet.manifests import START, BundleVersion, PolicyHead
+from hooklatch.fleet.reports import EngineFault
 from hooklatch.paths import FLEET_TOKEN
 
 __all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "FollowedPolicy", "DaemonSocket"]
@@ -43,6 +44,7 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     """The state of the daemon: the versions that it has read, should have and has applied, and why they differ.
 
     `policies` are those of each policy; `wanted` and `applied` the newest of all.
+    `floor` is the newest version that was ever active, `engine` what the daemon was told of the engine last.
     `stale_s`: seconds since it was last known to be at the engine's head, None if it never was.
     """
 
@@ -55,6 +57,8 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     health: str = "ready"
     revision: int = 0
     stale_s: float | None = None
+    engine: EngineFault | None = None
+    floor: PolicyHead = START
     policies: dict[str, FollowedPolicy] = {}
 
     @property
@@ -93,6 +97,10 @@ class DaemonSocket:
     def is_connected(self) -> bool:
         """Return whether the connection of the last answer is still open, without a request."""
         return self._connection is not None and self._connection.is_open
+
+    async def report_engine(self, fault: EngineFault | None) -> FollowAnswer:
+        """Tell the daemon what is wrong with the engine, or that nothing is, and return its state."""
+        return await self._request("fleet_follow", FollowAnswer, engine=msgspec.to_builtins(fault))
 
     async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
         """Send the versions after the daemon's head, and return its state.

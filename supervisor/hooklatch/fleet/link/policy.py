@@ -27,7 +27,16 @@ from hooklatch.fleet.engine.engine import BehindError, Engine, EngineRefusedErro
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket, FollowAnswer
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, LinkState
 from hooklatch.fleet.link.waiting import TIMEOUT, Backoff, await_answer
-from hooklatch.fleet.manifests import MAX_ENVELOPE, BundleVersion, FleetError, PolicyHead, read_envelope
+from hooklatch.fleet.manifests import (
+    MAX_ENVELOPE,
+    RESTORE,
+    REWRITTEN,
+    BundleVersion,
+    FleetError,
+    PolicyHead,
+    read_envelope,
+    read_payload,
+)
 
 __all__ = ["PolicyFollower"]
 
@@ -71,6 +80,8 @@ class PolicyFollower:
         self._denials = Backoff(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
         self._is_behind = False
         self._refused_bundles: dict[BundleVersion, tuple[str, float]] = {}  # why, and when it may be offered again
+        self._offered: tuple[PolicyHead, int] | None = None  # the head of the daemon that was offered another history
+        self._offer_at = 0.0
 
     async def run(self, engine: Engine) -> None:
         """Follow until the connection to the engine ends."""
@@ -83,8 +94,9 @@ class PolicyFollower:
                 self._denials.reset()
                 await self._follow(engine, answer)
             except EngineRefusedError as error:
-                self._state.set_fault(POLICY, self._explain_refusal(error))
-                self._note_loss(isinstance(error, BehindError))
+                is_behind = isinstance(error, BehindError)
+                self._state.set_fault(POLICY, self._explain_refusal(error), "behind" if is_behind else "refused")
+                self._note_loss(is_behind)
                 pauses = self._differences
             except DaemonAbsentError as error:
                 self._state.set_fault(DAEMON, str(error))
@@ -117,7 +129,10 @@ class PolicyFollower:
             head = answer.head
             versions = await await_answer(engine.versions(max(0, head.version - 1), limit=PAGE))
             if head.version and (fault := find_difference(versions, head)) is not None:
-                self._state.set_fault(POLICY, fault)
+                if (offered := await self._offer_history(engine, answer)) is not None:
+                    answer = offered
+                    continue
+                self._state.set_fault(POLICY, fault, "rewritten")
                 await trio.sleep(self._differences.next())
                 answer = await self._daemon.follow(None)  # an operator may have reset it
                 continue
@@ -130,6 +145,28 @@ class PolicyFollower:
                 answer = await self._report_contact()
                 await self._before_wait(engine)
                 answer = await self._await_news(engine, answer, answer.head.version, self._block)
+
+    async def _offer_history(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer | None:
+        """Offer the daemon the whole history if that gives up what the daemon has read; None if it is not taken.
+
+        Also where the daemon has read another one than that which was in force there, and which may be back now.
+        """
+        versions = await await_answer(engine.versions(0, limit=PAGE))
+        if not versions:
+            return None
+        manifests, last = await self._collect_manifests(engine, versions, has_more=len(versions) == PAGE)
+        offer, head = (answer.head, last), answer.head
+        is_meant = answer.floor.version > head.version or any(releases(text, head, last) for text in manifests)
+        if not is_meant or (offer == self._offered and self._clock() < self._offer_at):
+            return None
+        self._offered, self._offer_at = offer, self._clock() + LONGEST_REFUSAL
+        try:
+            taken = await self._daemon.follow(manifests)
+        except DaemonRefusedError as error:
+            logger.warning("the daemon does not take a history that begins anew: %s", error)
+            return None
+        self._state.update(taken, self._clock())
+        return taken if taken.head != head else None
 
     async def _await_news(self, engine: Engine, answer: FollowAnswer, after: int, seconds: float) -> FollowAnswer:
         """Return the daemon's state once there is a version after a number, or it is time, or the daemon changed."""
@@ -147,9 +184,10 @@ class PolicyFollower:
         """Report to the daemon that it is at the engine's head."""
         answer = await self._daemon.follow([])
         self._state.update(answer, self._clock())
-        self._state.set_fault(POLICY, None)
-        self._state.set_fault(FLEET, None if answer.head.version else NOTHING)
-        self._note_loss(False)
+        is_behind = 0 < answer.head.version < answer.floor.version
+        self._state.set_fault(POLICY, answer.problem if is_behind else None, "behind")
+        self._state.set_fault(FLEET, None if answer.head.version else NOTHING, "empty")
+        self._note_loss(is_behind)
         self._differences.reset()
         return answer
 
@@ -242,7 +280,7 @@ class PolicyFollower:
             return f"the engine gives no versions: {error}"
         return (
             f"the engine is behind this host, which has read version {self._state.answer.head.version}: {error};"
-            " nothing is applied until it has that again, or until: hooklatch fleet reset"
+            f" nothing is applied until it has that again; {RESTORE}"
         )
 
 
@@ -263,8 +301,13 @@ def find_difference(versions: Sequence[tuple[int, bytes]], head: PolicyHead) -> 
     except FleetError as error:
         return f"the engine's version {head.version} cannot be read: {error}"
     if digest != head.digest:
-        return (
-            f"the engine has another version {head.version} than this host has read: its history was rewritten;"
-            " nothing of it is applied; if that was the operator's doing, run: hooklatch fleet reset"
-        )
+        return f"the engine has another version {head.version} than this host has read: {REWRITTEN}"
     return None
+
+
+def releases(text: str, head: PolicyHead, newest: int) -> bool:
+    """Return whether a stored manifest gives up a version that was read, in a history up to `newest`."""
+    try:
+        return read_payload(read_envelope(text.encode())).releases(head, newest)
+    except (FleetError, UnicodeError):  # the daemon says what is wrong with it
+        return False

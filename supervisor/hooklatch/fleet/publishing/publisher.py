@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import msgspec
@@ -31,19 +32,20 @@ from hooklatch.fleet.manifests import (
     read_payload,
 )
 from hooklatch.fleet.publishing.versions import (
+    LOST,
     HistoryError,
     StoredVersion,
     VersionDraft,
     VersionHistory,
-    describe_lost_versions,
     encode_envelope,
     sign_version,
 )
 from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_report
 from hooklatch.fleet.signing import PrivateKey, PublicKey
+from hooklatch.fleet.version_copies import keep_bundle, keep_versions
 
 __all__ = [
-    "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
+    "AGREEING", "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
     "read_history",
 ]  # fmt: skip
 
@@ -60,10 +62,14 @@ class SeenHeadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LastSeenHead:
-    """The head that was last seen of one fleet at one URL; a file that cannot be used is a FleetError."""
+    """The head that was last seen of one fleet at one URL; a file that cannot be used is a FleetError.
+
+    `copy` is the folder beside it, of the versions themselves and their bundles.
+    """
 
     def __init__(self, folder: str, fleet: str, url: str) -> None:
-        self.path = os.path.join(folder, f"{hashlib.sha256(f'{fleet} {url}'.encode()).hexdigest()[:16]}.json")
+        self.copy = os.path.join(folder, hashlib.sha256(f"{fleet} {url}".encode()).hexdigest()[:16])
+        self.path = f"{self.copy}.json"
         self._fleet = fleet
         self._url = url
 
@@ -81,16 +87,27 @@ class LastSeenHead:
                 " be"
             ) from None
 
-    def write_head(self, head: PolicyHead) -> None:
-        """Write the head, whole or not at all, if it is newer than the head in the file."""
-        if head.version <= self.read_head().version:
-            return
-        content = msgspec.json.encode(SeenHeadFile(self._fleet, self._url, head))
+    def keep(self, history: VersionHistory) -> None:
+        """Keep a history's versions, and its head, whole or not at all, if that is newer than the one in the file."""
+        is_newer = history.head.version > self.read_head().version
+        with self._writing():
+            keep_versions(self.copy, (entry.envelope for entry in history.entries))
+            if is_newer:
+                content = msgspec.json.encode(SeenHeadFile(self._fleet, self._url, history.head))
+                replace_file(self.path, content, temporary=f"{self.path}.{os.getpid()}.new")
+
+    def keep_bundle(self, digest: str, data: bytes) -> None:
+        """Keep a bundle."""
+        with self._writing():
+            keep_bundle(self.copy, digest, data)
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            replace_file(self.path, content, temporary=f"{self.path}.{os.getpid()}.new")
+            yield
         except OSError as error:
-            raise FleetError(f"{self.path} cannot be written: {error.strerror}; mend that, and run it again") from None
+            path = error.filename or self.copy
+            raise FleetError(f"{path} cannot be written: {error.strerror}; mend that, and run it again") from None
 
 
 PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn whether a commit succeeded
@@ -143,8 +160,9 @@ class Publisher:
     """One fleet's versions, as one publisher sees them.
 
     `keys` are those that hosts list, and its own, by id.  What others have signed is not believed; with a `trusted` one
-    the history can be read on.  `memory` is the head that it saw last time.  Without `heeds_hosts` the hosts' heads are
-    not compared.  What is not valid in the engine is a FleetError.
+    the history can be read on.  `memory` is what it saw last time.  Without `heeds_hosts` the hosts' heads are not
+    compared.  `gives_up` is the number of a lost version that the next ones give up.  What is not valid in the engine
+    is a FleetError.
     """
 
     def __init__(
@@ -156,6 +174,7 @@ class Publisher:
         *,
         heeds_hosts: bool = True,
         trusted: Mapping[str, PublicKey] = {},
+        gives_up: int | None = None,
     ) -> None:
         self.engine = engine
         self.fleet = fleet
@@ -165,6 +184,7 @@ class Publisher:
         self._trusted = trusted
         self._memory = memory
         self._heeds_hosts = heeds_hosts
+        self._gives_up = gives_up
 
     async def read(self, hosts: Mapping[str, ReceivedReport] | None = None) -> VersionHistory:
         """Read the versions that are new, and check all of them; `hosts` are reports that were just read, if any."""
@@ -172,18 +192,20 @@ class Publisher:
             hosts = await self.hosts() if self._heeds_hosts else {}
         history = await read_history(self.engine, self.history, self._keys, self._trusted)
         memory = self._memory
-        if memory is not None and (text := history.find_contradiction(memory.read_head(), by="this machine")):
-            raise HistoryError(
-                f"{text}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
-            )
+        seen = memory.read_head() if memory is not None else START
         reports = [received.report for received in hosts.values()]
+        if self._gives_up is not None:
+            history = VersionHistory(self.fleet, history.entries)
+            history = history.give_up(self._gives_up, seen, [report.head for report in reports])
+        if text := history.find_contradiction(seen, by="this machine"):
+            raise HistoryError(f"{text}. {LOST}")
         if self._heeds_hosts:
             contradictions = history.list_host_contradictions(reports)
             if len(contradictions) >= AGREEING:
-                raise HistoryError(describe_lost_versions(contradictions))
+                raise HistoryError(f"{contradictions[0]} (and {len(contradictions) - 1} more hosts). {LOST}")
             self.notes += [f"{text}. No other host says so, and it stops nothing" for text in contradictions]
         if memory is not None:
-            memory.write_head(history.head)
+            memory.keep(history)
         self.history = history
         return history
 
@@ -212,9 +234,13 @@ class Publisher:
         data = await self.engine.bundle(manifest.bundle)
         if data is None:
             raise FleetError(
-                f"the engine does not have the bundle of version {manifest.version}; push its folder again, as it was"
+                f"the engine does not have the bundle of version {manifest.version}; put it back from a machine that"
+                " has it (hooklatch fleet restore), or push its folder again, as it was"
             )
-        return read_bundle(data, manifest)
+        bundle = read_bundle(data, manifest)
+        if self._memory is not None:
+            self._memory.keep_bundle(manifest.bundle, data)
+        return bundle
 
     async def put(self, data: bytes) -> str:
         """Store a bundle and return its digest."""
@@ -225,31 +251,46 @@ class Publisher:
                 f"the engine has other bytes as the bundle {digest}: no host would take it. Find out who wrote it,"
                 " delete it there, and push again"
             )
+        if self._memory is not None:
+            self._memory.keep_bundle(digest, data)
         return digest
 
     async def commit(self, plan: VersionDraft, key: PrivateKey, *, publisher: str, message: str) -> Manifest:
         """Add the version that follows the history; return it once the engine has it.
+
+        Where versions are given up, it is written under each of their numbers too, since no number is ever used for
+        another version on a host that has read it.
 
         Raises:
             LostRaceError: another version came first.
             UnknownOutcomeError: the engine was lost in the meantime, and may have it.
         """
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest, envelope = sign_version(
-            self.history, plan, key, created=created, publisher=publisher, message=message
-        )
-        await self._write(manifest.version, encode_envelope(envelope))
-        self.history = VersionHistory(
-            self.fleet, (*self.history.entries, StoredVersion(manifest, envelope, is_read=True, is_believed=True))
-        )
+        lost = self.history.gives_up
+        while True:
+            manifest, envelope = sign_version(
+                self.history, plan, key, created=created, publisher=publisher, message=message
+            )
+            await self.write(manifest.version, encode_envelope(envelope))
+            entries = (*self.history.entries, StoredVersion(manifest, envelope, is_read=True, is_believed=True))
+            self.history = VersionHistory(self.fleet, entries, lost)
+            if lost is None or manifest.version > lost.version:
+                break
+        if lost is not None:
+            self.history, self._gives_up = VersionHistory(self.fleet, entries), None
+            self.notes.append(
+                f"all hosts give up version {lost.version} ({lost.digest[:12]}), and those before it that the engine"
+                " has lost; they keep what they have in force until a newer version is for them"
+            )
         try:
             if self._memory is not None:
-                self._memory.write_head(self.history.head)
+                self._memory.keep(self.history)
         except FleetError as error:
             self.notes.append(str(error))  # the version is out all the same
         return manifest
 
-    async def _write(self, version: int, data: bytes) -> None:
+    async def write(self, version: int, data: bytes) -> None:
+        """Have the engine take a version; one with the same bytes may be there already."""
         failure: EngineError | None = None
         for pause in (*PAUSES, None):
             try:

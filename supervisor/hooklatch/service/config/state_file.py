@@ -127,8 +127,9 @@ class SavedState(msgspec.Struct):
     `trusted` maps a project's directory to the sha256 of each file below its .hooklatch directory.
     `settings` and `overrides` are those of the last good main file.  A manifest without hooks records that its file, or
     the directory hooks.d, was active.  `builds` maps each source's location to the sha256 of each file that it was last
-    loaded from.  `fleet` is the fleet whose policy was active.  The policy has a file of its own, which must not count
-    as no policy if it is gone.  `contact` is a contact with the fleet, not necessarily the last one.
+    loaded from.  `fleet` is the fleet whose policy was active, and `fleet_floor` its newest version that ever was.  The
+    policy has a file of its own, which must not count as no policy if it is gone.  `contact` is a contact with the
+    fleet, not necessarily the last one.
     """
 
     version: int = VERSION
@@ -141,6 +142,7 @@ class SavedState(msgspec.Struct):
     overrides: list[Override] = []
     suspensions: list[Suspension] = []
     fleet: str = ""
+    fleet_floor: dict[str, Any] | None = None
     contact: dict[str, Any] | None = None
 
 
