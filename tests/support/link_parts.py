@@ -22,6 +22,7 @@ from hooklatch.fleet.manifests import (
     BundleVersion,
     FleetError,
     Manifest,
+    PolicyHead,
     RolloutTarget,
     SignedManifest,
     encode_signed_text,
@@ -136,6 +137,10 @@ class Publisher:
         self.key = key or make_key()
         self._last = START
         self.envelopes: list[bytes] = []
+
+    @property
+    def head(self) -> PolicyHead:
+        return self._last
 
     def make(self, text: str, rollout: RolloutTarget = EVERYBODY, **changes: Any) -> tuple[bytes, bytes]:
         """Return the next version and its bundle, without publishing it."""

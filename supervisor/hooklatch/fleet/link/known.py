@@ -55,7 +55,7 @@ class LinkState:
         """Return what is wrong with the engine."""
         for part in (ENGINE, POLICY, FLEET):
             if part in self._faults and (kind := self._kinds.get(part)):
-                return msgspec.convert({"kind": kind, "text": self._faults[part][:MAX_TEXT]}, EngineFault)
+                return msgspec.convert({"kind": kind, "text": self._faults[part][: 2 * MAX_TEXT]}, EngineFault)
         return None
 
     def set_fault(self, part: str, text: str | None, kind: str = "") -> None:

@@ -279,8 +279,8 @@ class PolicyFollower:
         if not isinstance(error, BehindError) or self._state.answer is None:
             return f"the engine gives no versions: {error}"
         return (
-            f"the engine is behind this host, which has read version {self._state.answer.head.version}: {error};"
-            f" nothing is applied until it has that again; {RESTORE}"
+            f"the engine is behind this host, which has read version {self._state.answer.head.version}: versions were lost,"
+            f" and nothing is applied; {RESTORE} ({error})"
         )
 
 
