@@ -9,12 +9,12 @@ from hooklatch.core.messages import Cause, FindingReason, HealthWord
 __all__ = [
     "AcceptedState", "AcknowledgeAnswer", "AgentStatus", "AppliedAnswer", "AppliedBundle", "ChangeWarnings",
     "ChildStatus", "DaemonReady", "EmptyAnswer", "EnvironmentStatus", "FailingHook", "FleetReportAnswer",
-    "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookTimings",
+    "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookTimings", "KeySetFacts",
     "IsolationDefault", "IsolationStatus", "LogAnswer", "LostRecords", "NewestEntry", "PayloadStatus", "PluginStatus",
     "PolicyStatus", "PoolStatus", "ProjectStatus", "ReadHead", "RecordLine", "RecordStatus", "ReloadAnswer",
-    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StartOptions", "StateOfSource",
-    "StatusAnswer",
-    "StopAnswer", "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
+    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "SignedTimestamp",
+    "StartOptions", "StateOfSource", "StatusAnswer", "StopAnswer",
+    "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
     "ZygoteStatus",
 ]  # fmt: skip
 
@@ -346,6 +346,24 @@ class FleetVersions(PolicyStatus):
     stale_s: float | None
 
 
+class SignedTimestamp(TypedDict):
+    """What a publisher has signed: at `issued`, this version was the newest, and nobody may rely on it after that."""
+
+    kind: Literal["timestamp"]
+    fleet: str
+    version: int
+    digest: str
+    issued: str
+    expires: str
+
+
+class KeySetFacts(TypedDict):
+    """The fleet's key set that this host follows."""
+
+    version: int
+    expires: str
+
+
 class FleetStatus(FleetVersions):
     """The state of this host in its fleet."""
 
@@ -353,6 +371,8 @@ class FleetStatus(FleetVersions):
     host: str | None
     labels: tuple[str, ...]
     contact_at: float | None
+    timestamp: SignedTimestamp | None
+    key_set: KeySetFacts | None
     is_stale: bool
     max_staleness_s: float | None
     when_stale: str | None
@@ -483,6 +503,7 @@ class FleetReportAnswer(FleetVersions):
     """The report of this host to its link, or to who makes it read all versions again."""
 
     problem: str | None
+    key_set: int
     host: str | None
     labels: tuple[str, ...]
     health: HealthWord

@@ -270,6 +270,8 @@ class FleetLayer:
             choice = " and ".join(f"version {number}" for number in sorted(wants) if number) or "none"
             raise FleetError(f"this host wants {choice}, not version {version}: follow the manifests first")
         manifest, key = prove_envelope(settings.name, envelope, settings.keys)
+        if settings.key_set is not None and not settings.key_set.may_sign(key, manifest.policy):
+            raise FleetError(f"the key {envelope.key} may not sign the policy {manifest.policy!r} any more")
         name, wanted = manifest.policy, BundleVersion(version, manifest.bundle)
         if self.versions[name].applied == wanted and policy.policies[name].applied == envelope:
             return wanted

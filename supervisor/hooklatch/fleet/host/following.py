@@ -34,7 +34,7 @@ from hooklatch.service.config.path_lookup import is_passing, stamp_path
 from hooklatch.service.loading.see import BundleFiles, read_bundle_files
 
 __all__ = [
-    "list_bundle_files", "index_keys", "prove_envelope", "read_proven_files", "advance_policy",
+    "list_bundle_files", "index_keys", "index_trusted_keys", "prove_envelope", "read_proven_files", "advance_policy",
     "find_applied_policy", "find_applied_version", "read_followed_policy", "list_foreign_policies", "read_version",
 ]  # fmt: skip
 
@@ -45,6 +45,11 @@ def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
         return {key.id: key for key in map(read_public, texts)}
     except KeyFormatError as error:
         raise FleetError(f"a key in [fleet] keys: {error}") from None
+
+
+def index_trusted_keys(settings: FleetSettings) -> dict[str, PublicKey]:
+    """Return the keys that may sign versions, by id: those of the fleet's key set, or without one those listed."""
+    return settings.key_set.index_policy_keys() if settings.key_set is not None else index_keys(settings.keys)
 
 
 def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) -> tuple[Manifest, str]:
@@ -124,7 +129,7 @@ def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> 
 def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[str]) -> PolicyFile:
     """Return the policy file once these manifests are read too; runs in a thread, since signatures take time."""
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
-    walked = verify_manifests(settings.name, policy.head, envelopes, index_keys(settings.keys))
+    walked = verify_manifests(settings.name, policy.head, envelopes, index_trusted_keys(settings))
     policies = dict(policy.policies)
     for name, newest in select_newest(walked.manifests, settings.host, settings.labels).items():
         kept = policies.get(name, KeptPolicy())

@@ -56,6 +56,7 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     revision: int = 0
     stale_s: float | None = None
     policies: dict[str, FollowedPolicy] = {}
+    key_set: int = 0
 
     @property
     def outstanding(self) -> list[BundleVersion]:
@@ -94,14 +95,16 @@ class DaemonSocket:
         """Return whether the connection of the last answer is still open, without a request."""
         return self._connection is not None and self._connection.is_open
 
-    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+    async def follow(
+        self, manifests: Sequence[str] | None, timestamp: str | None = None, keys: Sequence[str] = ()
+    ) -> FollowAnswer:
         """Send the versions after the daemon's head, and return its state.
 
-        An empty sequence says that the daemon is at the engine's head; None only asks for the state.
+        An empty sequence says that the daemon is at the engine's head, and `timestamp` what the engine showed before
+        it was asked for them; None only asks for the state.  `keys` are key sets after the daemon's.
         """
-        return await self._request(
-            "fleet_follow", FollowAnswer, manifests=None if manifests is None else list(manifests)
-        )
+        texts = None if manifests is None else list(manifests)
+        return await self._request("fleet_follow", FollowAnswer, manifests=texts, timestamp=timestamp, keys=list(keys))
 
     async def apply(self, version: int, bundle: bytes) -> None:
         """Send the bundle that the daemon wants."""
