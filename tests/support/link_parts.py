@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ from hooklatch.fleet.manifests import (
 from hooklatch.fleet.reports import EngineFault
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
+from hooklatch.fleet.timestamps import LONGEST, sign_timestamp
 from hooklatch.record.storage.chain import GENESIS, seal_entry
 
 __all__ = [
@@ -56,6 +58,8 @@ class MemoryDaemon:
         self.applied: BundleVersion | None = None
         self.history: list[BundleVersion] = []  # as applied
         self.contacts = 0
+        self.key_sets: list[str] = []
+        self.timestamps: list[str | None] = []  # as they were brought
         self.shipped_seq: list[int] = []
         self.refusals: list[str] = []
         self.engine: EngineFault | None = None
@@ -82,8 +86,12 @@ class MemoryDaemon:
             raise DaemonAbsentError("there is no daemon")
         self._is_connected = True
 
-    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+    async def follow(
+        self, manifests: Sequence[str] | None, timestamp: str | None = None, keys: Sequence[str] = ()
+    ) -> FollowAnswer:
         await self._connect()
+        self.timestamps.append(timestamp)
+        self.key_sets += keys
         if manifests == []:
             self.contacts += 1
         elif manifests:
@@ -161,7 +169,12 @@ class Publisher:
         await engine.commit(version, envelope)
         self._last = msgspec.structs.replace(self._last, version=version, digest=read.digest)
         self.envelopes.append(envelope)
+        await engine.put_timestamp(self.timestamp(self._last))
         return version
+
+    def timestamp(self, head: PolicyHead) -> bytes:
+        """Return a timestamp of a version, as of now."""
+        return sign_timestamp(FLEET, head, self.key, at=time.time(), lasts=LONGEST)
 
 
 class WrittenRecord:

@@ -10,12 +10,12 @@ __all__ = [
     "AcceptedState", "AcknowledgeAnswer", "AgentStatus", "AppliedAnswer", "AppliedBundle", "ChangeWarnings",
     "ChildStatus", "DaemonReady", "EmptyAnswer", "EngineFaultStatus", "EnvironmentStatus", "FailingHook",
     "FleetReportAnswer", "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning",
-    "HookTimings",
+    "HookTimings", "KeySetFacts",
     "IsolationDefault", "IsolationStatus", "LogAnswer", "LostRecords", "NewestEntry", "PayloadStatus", "PluginStatus",
     "PolicyStatus", "PoolStatus", "ProjectStatus", "ReadHead", "RecordLine", "RecordStatus", "ReloadAnswer",
-    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StartOptions", "StateOfSource",
-    "StatusAnswer",
-    "StopAnswer", "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
+    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "SignedTimestamp",
+    "StartOptions", "StateOfSource", "StatusAnswer", "StopAnswer",
+    "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
     "ZygoteStatus",
 ]  # fmt: skip
 
@@ -357,6 +357,24 @@ class FleetVersions(PolicyStatus):
     stale_s: float | None
 
 
+class SignedTimestamp(TypedDict):
+    """What a publisher has signed: at `issued`, this version was the newest, and nobody may rely on it after that."""
+
+    kind: Literal["timestamp"]
+    fleet: str
+    version: int
+    digest: str
+    issued: str
+    expires: str
+
+
+class KeySetFacts(TypedDict):
+    """The fleet's key set that this host follows."""
+
+    version: int
+    expires: str
+
+
 class FleetStatus(FleetVersions):
     """The state of this host in its fleet."""
 
@@ -364,6 +382,8 @@ class FleetStatus(FleetVersions):
     host: str | None
     labels: tuple[str, ...]
     contact_at: float | None
+    timestamp: SignedTimestamp | None
+    key_set: KeySetFacts | None
     is_stale: bool
     max_staleness_s: float | None
     when_stale: str | None
@@ -494,6 +514,7 @@ class FleetReportAnswer(FleetVersions):
     """The report of this host to its link, or to who makes it read all versions again."""
 
     problem: str | None
+    key_set: int
     host: str | None
     labels: tuple[str, ...]
     health: HealthWord

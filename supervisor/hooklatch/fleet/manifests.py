@@ -185,7 +185,8 @@ def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:
 
 
 def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str, PublicKey]) -> PublicKey | None:
-    """Return the key, of these, that has signed a manifest; None if its envelope names another.
+    """Return the key, of these, that has signed a manifest; None if its envelope names another, or one that may not
+    sign this policy.
 
     Raises:
         FleetError: the signature is not that of the key that it names.
@@ -194,7 +195,7 @@ def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str,
     payload, signature = envelope.payload.encode(), decode_signature(envelope.signature)
     if key is not None and not key.verifies(payload, signature, Purpose.MANIFEST):
         raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
-    return key
+    return key if key is not None and key.may_sign(manifest.policy) else None  # 5.6.3
 
 
 def verify_manifests(

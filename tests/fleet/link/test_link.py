@@ -462,7 +462,9 @@ class Stubborn(MemoryDaemon):
 
     asked = 0
 
-    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+    async def follow(
+        self, manifests: Sequence[str] | None, timestamp: str | None = None, keys: Sequence[str] = ()
+    ) -> FollowAnswer:
         self.asked += 1
         await super().follow(None)
         wanted = BundleVersion(1, self.wants)
@@ -523,3 +525,42 @@ async def test_a_long_history_is_given_at_once(redis: RedisServer, engine: Engin
 
     assert daemon.head.version == 231
     assert daemon.refusals == []
+
+
+async def test_a_timestamp_is_asked_for_before_the_versions_and_brought_with_the_contact(
+    engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
+) -> None:
+    """A version is there before a timestamp names it: asked the other way, each push would look like a lie."""
+    async with run_link(max_staleness=0.2):
+        await until(lambda: daemon.contacts > 0)
+        await publisher.push(engine, "one")
+        stored = await engine.timestamp()
+        assert stored is not None
+        await until(lambda: daemon.timestamps[-1:] == [stored[1].decode()])
+
+    assert daemon.timestamps[0] is None
+    assert daemon.head.version == 1
+
+
+async def test_an_engine_that_refuses_the_timestamp_brings_versions_all_the_same(
+    redis: RedisServer, engine: Engine, publisher: Publisher, daemon: MemoryDaemon, record: WrittenRecord
+) -> None:
+    """The rights of an older fleet: its hosts follow, and say what is missing."""
+    await publisher.push(engine, "one")
+    for rule in (("on", "nopass", "~*", "+@all"), ("resetkeys", f"~hooklatch:{FLEET}:[^t]*")):
+        redis.command("ACL", "SETUSER", "old", *rule)
+    settings = settings_of(redis.url.replace("unix://", "unix://old@"), publisher.key)
+    async with linked(settings, daemon, record.folder) as link:
+        await until(lambda: daemon.applied is not None and daemon.contacts > 0)
+        assert "the engine gives no timestamp, so nothing is contact" in link.state.faults["signed"]
+
+
+async def test_key_sets_are_brought_with_the_versions_that_may_need_them(
+    engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
+) -> None:
+    async with run_link():
+        await until(lambda: daemon.contacts > 0)
+        await engine.put_key_set(1, b"keys")
+        await publisher.push(engine, "one")
+        await until(lambda: daemon.head.version == 1)
+        assert "keys" in daemon.key_sets

@@ -57,7 +57,10 @@ SEEN = "fleet-seen"  # in the state directory: what this machine has seen of fle
 
 
 class EngineAccess(msgspec.Struct, frozen=True):
-    """The address of a fleet's engine, and keys by id: those that hosts believe, and those to read past."""
+    """The address of a fleet's engine, and keys by id: those that hosts believe, and those to read past.
+
+    One of the `anchors` has signed the fleet's first key set, if it has any.
+    """
 
     url: str
     fleet: str
@@ -65,7 +68,9 @@ class EngineAccess(msgspec.Struct, frozen=True):
     ca: str | None
     keys: Mapping[str, PublicKey] = {}
     trusted: Mapping[str, PublicKey] = {}
+    anchors: Mapping[str, PublicKey] = {}
     key: PrivateKey | None = None
+    unlisted: str = ""  # why a fleet without a key set does not believe the key
 
     @property
     def signing_key(self) -> PrivateKey:
@@ -134,16 +139,18 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     except EngineError as error:
         raise make_command_error(error) from None
     key = read_private_key(arguments.key) if getattr(arguments, "key", None) else None
-    if key is not None and settings is not None and key.public.text not in settings.keys:
-        raise CommandError(
-            Exit.BAD_DATA,
+    listed = index_keys(settings.keys if settings is not None else ())
+    trusted = index_keys(getattr(arguments, "trust", []))
+    own_key, unlisted = ({key.public.id: key.public} if key is not None else {}), ""
+    if key is not None and settings is not None and key.public.id not in listed:
+        own_key = {}
+        unlisted = (
             f"your key {key.public.id} is not among [fleet] keys, so hosts like this one would refuse what it signs;"
-            f" list {key.public.text} there first, here and on each host",
+            f" list {key.public.text} there first, here and on each host"
         )
     return EngineAccess(
-        url, fleet, password, arguments.ca or (own.ca if own is not None else None),
-        keys=index_keys(settings.keys if settings is not None else ()) | ({key.public.id: key.public} if key else {}),
-        trusted=index_keys(getattr(arguments, "trust", [])), key=key,
+        url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys=listed | own_key,
+        trusted=trusted, anchors=listed or own_key | trusted, key=key, unlisted=unlisted,
     )  # fmt: skip
 
 
@@ -243,10 +250,12 @@ def run_publisher(
 
     async def run_verified(engine: Engine) -> T:
         publisher = Publisher(
-            engine, access.fleet, access.keys, memory,
-            heeds_hosts=compares and heeds_hosts, trusted=access.trusted, gives_up=gives_up,
+            engine, access.fleet, access.keys, memory, heeds_hosts=compares and heeds_hosts, trusted=access.trusted,
+            gives_up=gives_up, anchors=access.anchors,
         )  # fmt: skip
         await publisher.read()
+        if access.unlisted and publisher.key_set is None:
+            raise CommandError(Exit.BAD_DATA, access.unlisted)
         notes = publisher.notes
         try:
             return await work(publisher)

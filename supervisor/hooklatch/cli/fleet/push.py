@@ -15,6 +15,7 @@ import msgspec
 
 from hooklatch.cli.fleet import access
 from hooklatch.cli.fleet.rollout import add_pace, read_rollout_goal, report_interruption, roll_out
+from hooklatch.cli.fleet.timestamp import NEEDS_TIMER
 from hooklatch.cli.fleet.trial import try_out
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -106,6 +107,9 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
     with report_interruption() as progress:
         manifest, is_new = access.run_publisher(fleet_access, work, gives_up=arguments.give_up)
     print_push(arguments, candidate, manifest, is_new=is_new)
+    settings = None if arguments.to else access.read_own_settings(arguments)
+    if settings is None or settings.when_stale == "deny":  # without [fleet] it is unknown what its hosts do
+        output.print_error(f"note: {NEEDS_TIMER}")
     return Exit.OK
 
 

@@ -150,6 +150,7 @@ async def roll_out(
     first_step = msgspec.structs.replace(draft, rollout=RolloutTarget(labels, first))
     plan = plan_push(publisher.history, first_step, key=key.public.id)
     if isinstance(plan, Manifest):
+        await publisher.try_to_stamp(key)
         return plan, False
     by = access.find_publisher_name()
     # Without a step that is wider, these hosts have the bundle already, by a version of another key.
@@ -244,6 +245,7 @@ def run_fleet_rollback(arguments: argparse.Namespace) -> int:
             )
         plan = plan_rollback(history, source, arguments.label, policy=policy, key=key.public.id)
         if isinstance(plan, Manifest):
+            await publisher.try_to_stamp(key)
             return plan
         assert plan.same_as is not None
         await publisher.bundle(

@@ -173,6 +173,10 @@ async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list
                     for text in list_unknown_tools(hook, catalogue.get(hook.event))
                 ]
                 check.notes = [*parts.files.active.unread.notes, *unknown_tools]
+                if (parts.state.state.settings.fleet or {}).get("when_stale") == "deny":
+                    from hooklatch.cli.fleet.timestamp import NEEDS_TIMER
+
+                    check.notes.append(Diagnostic(check.what, 0, f"[fleet]: {NEEDS_TIMER}"))
         except StartError as error:
             failures.append(str(error))
         nursery.cancel_scope.cancel()

@@ -299,6 +299,8 @@ class FleetLayer:
         if (problem := describe_lost_floor(policy)) is not None:
             raise FleetError(problem)
         manifest, key = prove_envelope(settings.name, envelope, settings.keys)
+        if settings.key_set is not None and not settings.key_set.may_sign(key, manifest.policy):
+            raise FleetError(f"the key {envelope.key} may not sign the policy {manifest.policy!r} any more")
         name, wanted = manifest.policy, BundleVersion(version, manifest.bundle)
         if self.versions[name].applied == wanted and policy.policies[name].applied == envelope:
             return wanted

@@ -60,6 +60,7 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     engine: EngineFault | None = None
     floor: PolicyHead = START
     policies: dict[str, FollowedPolicy] = {}
+    key_set: int = 0
 
     @property
     def outstanding(self) -> list[BundleVersion]:
@@ -102,14 +103,16 @@ class DaemonSocket:
         """Tell the daemon what is wrong with the engine, or that nothing is, and return its state."""
         return await self._request("fleet_follow", FollowAnswer, engine=msgspec.to_builtins(fault))
 
-    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+    async def follow(
+        self, manifests: Sequence[str] | None, timestamp: str | None = None, keys: Sequence[str] = ()
+    ) -> FollowAnswer:
         """Send the versions after the daemon's head, and return its state.
 
-        An empty sequence says that the daemon is at the engine's head; None only asks for the state.
+        An empty sequence says that the daemon is at the engine's head, and `timestamp` what the engine showed before
+        it was asked for them; None only asks for the state.  `keys` are key sets after the daemon's.
         """
-        return await self._request(
-            "fleet_follow", FollowAnswer, manifests=None if manifests is None else list(manifests)
-        )
+        texts = None if manifests is None else list(manifests)
+        return await self._request("fleet_follow", FollowAnswer, manifests=texts, timestamp=timestamp, keys=list(keys))
 
     async def apply(self, version: int, bundle: bytes) -> None:
         """Send the bundle that the daemon wants."""

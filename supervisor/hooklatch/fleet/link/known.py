@@ -21,6 +21,7 @@ MAX_FINDINGS = 20  # the newest are kept
 MAX_TEXT = 400  # characters of a text in a report
 ENGINE, DAEMON, POLICY, BUNDLE = "engine", "daemon", "policy", "bundle"
 SHIPPING, RECORD, REPORT, FLEET = "shipping", "record", "report", "fleet"
+SIGNED = "signed"  # timestamp and key sets
 
 
 class LinkState:
@@ -118,7 +119,8 @@ class LinkState:
         is_there = DAEMON not in self._faults and self.answer is not None
         stale = answer.stale_s + now - self.answered_at if answer.stale_s is not None else None
         faults = self._faults
-        problem = faults.get(POLICY) or faults.get(BUNDLE) or answer.problem or faults.get(DAEMON) or faults.get(FLEET)
+        parts = (POLICY, BUNDLE, None, DAEMON, FLEET, SIGNED)
+        problem = next(filter(None, (faults.get(part) if part else answer.problem for part in parts)), None)
         if self.left_at is not None:
             problem = None  # that no daemon takes the link any more is as it should be
         not_shipping = [text for part in (SHIPPING, RECORD) if (text := self._faults.get(part)) is not None]

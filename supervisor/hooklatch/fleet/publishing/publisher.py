@@ -3,12 +3,14 @@
 read()      all versions, each link of the chain checked, compared with the last seen head and with hosts' heads
 put()       a bundle, read back and compared
 commit()    the next version; of two publishers one wins, and after a lost reply the version is read back
+stamp()     a timestamp of the newest version
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -34,6 +36,7 @@ from hooklatch.fleet.manifests import (
 from hooklatch.fleet.publishing.versions import (
     LOST,
     HistoryError,
+    NoVersionError,
     StoredVersion,
     VersionDraft,
     VersionHistory,
@@ -41,7 +44,9 @@ from hooklatch.fleet.publishing.versions import (
     sign_version,
 )
 from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_report
+from hooklatch.fleet.roles import KeySet, Role, follow_key_set
 from hooklatch.fleet.signing import PrivateKey, PublicKey
+from hooklatch.fleet.timestamps import LONGEST, Timestamp, read_timestamp, sign_timestamp
 from hooklatch.fleet.version_copies import keep_bundle, keep_versions
 
 __all__ = [
@@ -110,6 +115,7 @@ class LastSeenHead:
             raise FleetError(f"{path} cannot be written: {error.strerror}; mend that, and run it again") from None
 
 
+ATTEMPTS = 5  # to sign a timestamp before others push again
 PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn whether a commit succeeded
 
 
@@ -160,9 +166,10 @@ class Publisher:
     """One fleet's versions, as one publisher sees them.
 
     `keys` are those that hosts list, and its own, by id.  What others have signed is not believed; with a `trusted` one
-    the history can be read on.  `memory` is what it saw last time.  Without `heeds_hosts` the hosts' heads are not
-    compared.  `gives_up` is the number of a lost version that the next ones give up.  What is not valid in the engine
-    is a FleetError.
+    the history can be read on.  One of `anchors`, by default `keys`, has signed the fleet's first key set, if it has
+    any; from then on its key set says whom hosts believe.  `memory` is what it saw last time.  Without `heeds_hosts`
+    the hosts' heads are not compared.  `gives_up` is the number of a lost version that the next ones give up.  What is
+    not valid in the engine is a FleetError.
     """
 
     def __init__(
@@ -175,13 +182,16 @@ class Publisher:
         heeds_hosts: bool = True,
         trusted: Mapping[str, PublicKey] = {},
         gives_up: int | None = None,
+        anchors: Mapping[str, PublicKey] | None = None,
     ) -> None:
         self.engine = engine
         self.fleet = fleet
         self.history = VersionHistory(fleet)
         self.notes: list[str] = []
+        self.key_set: KeySet | None = None
         self._keys = keys
-        self._trusted = trusted
+        self._trusted = dict(trusted)
+        self._anchors = keys if anchors is None else anchors
         self._memory = memory
         self._heeds_hosts = heeds_hosts
         self._gives_up = gives_up
@@ -190,6 +200,7 @@ class Publisher:
         """Read the versions that are new, and check all of them; `hosts` are reports that were just read, if any."""
         if hosts is None:  # before the history: the engine had every version that a host reports to have read
             hosts = await self.hosts() if self._heeds_hosts else {}
+        await self.read_key_sets()
         history = await read_history(self.engine, self.history, self._keys, self._trusted)
         memory = self._memory
         seen = memory.read_head() if memory is not None else START
@@ -208,6 +219,25 @@ class Publisher:
             memory.keep(history)
         self.history = history
         return history
+
+    async def read_key_sets(self) -> None:
+        """Read the key sets that are new; with one it says whose versions are believed, as on the hosts."""
+        while texts := await self.engine.key_sets(self.key_set.version if self.key_set is not None else 0):
+            for data in texts:
+                self.key_set = follow_key_set(data, self.fleet, self.key_set, self._anchors.values())
+                self._trusted |= self._keys  # the history is read past what earlier keys have signed
+                self._keys = self.key_set.index_policy_keys()
+
+    async def put_key_set(self, data: bytes) -> KeySet:
+        """Append a key set, which must follow the newest one.
+
+        Raises:
+            ConflictError: another publisher was first.
+        """
+        key_set = follow_key_set(data, self.fleet, self.key_set, self._anchors.values())
+        await self.engine.put_key_set(key_set.version, data)
+        self.key_set, self._keys = key_set, key_set.index_policy_keys()
+        return key_set
 
     async def hosts(self) -> dict[str, ReceivedReport]:
         """Return each host's last report, but for hosts that have left.
@@ -271,6 +301,11 @@ class Publisher:
             manifest, envelope = sign_version(
                 self.history, plan, key, created=created, publisher=publisher, message=message
             )
+            if self.key_set is not None and not self.key_set.may_sign(key.public.text, manifest.policy):
+                raise FleetError(
+                    f"your key {key.public.id} may not sign the policy {manifest.policy!r} by the fleet's key set"
+                    f" {self.key_set.version}; see: hooklatch fleet keys show"
+                )
             await self.write(manifest.version, encode_envelope(envelope))
             entries = (*self.history.entries, StoredVersion(manifest, envelope, is_read=True, is_believed=True))
             self.history = VersionHistory(self.fleet, entries, lost)
@@ -287,7 +322,54 @@ class Publisher:
                 self._memory.keep(self.history)
         except FleetError as error:
             self.notes.append(str(error))  # the version is out all the same
+        await self.try_to_stamp(key)
         return manifest
+
+    async def try_to_stamp(self, key: PrivateKey) -> None:
+        """Sign a timestamp with a publisher's key; without one what was published is out all the same."""
+        try:
+            await self.stamp(key)
+        except (EngineError, FleetError) as error:
+            self.notes.append(
+                f"there is no new timestamp, so hosts take version {self.history.head.version} and are not in contact:"
+                f" {error}; mend that, and run: hooklatch fleet timestamp --key FILE"
+            )
+
+    async def stamp(self, key: PrivateKey, lasts: float = LONGEST) -> Timestamp:
+        """Sign that the history's head is the newest version now, and store it; return it once that is still so.
+
+        Raises:
+            FleetError: nothing was ever pushed, or others push all the time.
+        """
+        role = Role((key.public,))
+        if self.key_set is not None and key.public.text not in self.key_set.timestamp.keys:
+            raise FleetError(
+                f"your key {key.public.id} may not sign timestamps by the fleet's key set {self.key_set.version}"
+            )
+        for _ in range(ATTEMPTS):
+            head = self.history.head
+            if not head.version:
+                raise NoVersionError("nothing was ever pushed, so there is no newest version")
+            at = await self._find_next_moment()
+            data = sign_timestamp(self.fleet, head, key, at=at, lasts=lasts)
+            stamp = read_timestamp(data, self.fleet, role, None, at)  # as every host will do it
+            await self.engine.put_timestamp(data)
+            # Another publisher may have pushed since, and signed its timestamp before this one took its place.
+            if (await self.read({})).head == head:
+                return stamp
+        raise FleetError("other publishers push all the time, so no timestamp stays true")
+
+    async def _find_next_moment(self) -> float:
+        """Return now, or a moment after that of the engine's timestamp, whose signer's clock may be ahead."""
+        now, stored = time.time(), await self.engine.timestamp()
+        if stored is None:
+            return now
+        try:
+            keys = self.key_set.timestamp.open() if self.key_set is not None else Role(tuple(self._keys.values()))
+            before = read_timestamp(stored[1], self.fleet, keys, None, now)
+        except FleetError:  # no host takes it either
+            return now
+        return max(now, before.at + 0.001)
 
     async def write(self, version: int, data: bytes) -> None:
         """Have the engine take a version; one with the same bytes may be there already."""
