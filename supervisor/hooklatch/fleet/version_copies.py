@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from io import FileIO
 
 import msgspec
 
@@ -43,10 +44,19 @@ def keep_versions(folder: str, envelopes: Iterable[SignedManifest]) -> None:
         lines = [line for line in map(msgspec.json.encode, envelopes) if line not in known]
         if lines:
             torn = b"\n" if data and not data.endswith(b"\n") else b""  # by a crash; its version is added again
-            file.write(torn + b"\n".join(lines) + b"\n")
+            try:
+                write_whole(file, torn + b"\n".join(lines) + b"\n")
+            except OSError:
+                os.ftruncate(file.fileno(), len(data))  # what a full disk took of it would be in the way of others
+                raise
             os.fsync(file.fileno())
     if is_new:
         sync_folder(folder)
+
+
+def write_whole(file: FileIO, data: bytes) -> None:
+    while data:
+        data = data[file.write(data) :]
 
 
 def read_kept_versions(folder: str) -> list[SignedManifest]:

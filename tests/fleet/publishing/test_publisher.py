@@ -270,7 +270,9 @@ async def test_a_bundle_that_is_gone_is_an_error(engine: Engine) -> None:
     publisher = publisher_at(engine)
     manifest = await commit(publisher, "a")
 
-    with pytest.raises(FleetError, match="does not have the bundle of version 1; push its folder again"):
+    with pytest.raises(
+        FleetError, match="does not have the bundle of version 1; put it back from a machine that has it"
+    ):
         await publisher.bundle(manifest)
 
 
