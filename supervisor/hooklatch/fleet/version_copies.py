@@ -1,6 +1,7 @@
 """A machine's copy of a fleet's versions, by which those that an engine loses can be put back.
 
     FOLDER/versions.jsonl   signed manifests, one a line: added, and never changed or removed
+    FOLDER/key-sets.jsonl   key sets, the same
     FOLDER/SHA256.json      bundles, byte for byte
 
 Each host has one in STATE/fleet, with the bundles that are active or wanted there; each publisher's machine has one
@@ -21,9 +22,12 @@ from hooklatch.files import open_regular, open_regular_file
 from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.manifests import FleetError, PolicyHead, SignedManifest, read_envelope, read_payload
 
-__all__ = ["VERSIONS", "find_following", "keep_bundle", "keep_versions", "read_kept_bundle", "read_kept_versions"]
+__all__ = [
+    "COPIES", "VERSIONS", "find_following", "keep_bundle", "keep_key_sets", "keep_versions", "read_kept_bundle",
+    "read_kept_key_sets", "read_kept_versions",
+]  # fmt: skip
 
-VERSIONS = "versions.jsonl"
+VERSIONS, KEY_SETS = COPIES = "versions.jsonl", "key-sets.jsonl"
 MOST_BUNDLES = 200  # that a publisher's machine keeps, the newest ones
 
 
@@ -33,7 +37,16 @@ def keep_versions(folder: str, envelopes: Iterable[SignedManifest]) -> None:
     Raises:
         OSError: they may not be on the disk.
     """
-    path = os.path.join(folder, VERSIONS)
+    add_lines(folder, VERSIONS, map(msgspec.json.encode, envelopes))
+
+
+def keep_key_sets(folder: str, stored: Iterable[bytes]) -> None:
+    """Add the key sets that the copy lacks; the errors are those of `keep_versions`."""
+    add_lines(folder, KEY_SETS, (data for data in stored if b"\n" not in data))
+
+
+def add_lines(folder: str, name: str, new: Iterable[bytes]) -> None:
+    path = os.path.join(folder, name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     is_new = not os.path.lexists(path)
     with os.fdopen(
@@ -41,7 +54,7 @@ def keep_versions(folder: str, envelopes: Iterable[SignedManifest]) -> None:
     ) as file:
         data = file.readall()
         known = set(data.splitlines())
-        lines = [line for line in map(msgspec.json.encode, envelopes) if line not in known]
+        lines = [line for line in new if line not in known]
         if lines:
             torn = b"\n" if data and not data.endswith(b"\n") else b""  # by a crash; its version is added again
             try:
@@ -65,17 +78,25 @@ def read_kept_versions(folder: str) -> list[SignedManifest]:
     Raises:
         OSError: the copy cannot be read.
     """
-    try:
-        with open_regular_file(os.path.join(folder, VERSIONS)) as file:
-            lines = file.read().splitlines()
-    except FileNotFoundError:
-        return []
     kept: list[SignedManifest] = []
-    for line in lines:
+    for line in read_lines(folder, VERSIONS):
         with suppress(FleetError):  # torn by a crash: what is missing is told by what does not follow
             read_payload(envelope := read_envelope(line))
             kept.append(envelope)
     return kept
+
+
+def read_kept_key_sets(folder: str) -> list[bytes]:
+    """Return the key sets of a copy as they were stored; the errors are those of `read_kept_versions`."""
+    return read_lines(folder, KEY_SETS)
+
+
+def read_lines(folder: str, name: str) -> list[bytes]:
+    try:
+        with open_regular_file(os.path.join(folder, name)) as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def find_following(head: PolicyHead, kept: Iterable[SignedManifest]) -> list[SignedManifest]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,8 @@ from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutT
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.publishing.restoring import NoCopyError, RestoreReport, restore_versions
 from hooklatch.fleet.publishing.versions import HistoryError, VersionDraft, VersionHistory
+from hooklatch.fleet.roles import KeySet, RoleKeys, sign_document
+from hooklatch.fleet.signing import PrivateKey, Purpose
 from hooklatch.fleet.version_copies import VERSIONS, find_following, keep_bundle, keep_versions, read_kept_versions
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, history_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
@@ -61,7 +64,7 @@ async def pushed(shared_redis: RedisServer, memory: LastSeenHead) -> VersionHist
 
 
 async def restore(engine: Engine, *folders: str) -> RestoreReport:
-    return await restore_versions(engine, FLEET, KEYS, folders)
+    return await restore_versions(engine, FLEET, KEYS, KEYS, folders)
 
 
 async def commit_all(engine: Engine, history: VersionHistory, count: int) -> None:
@@ -86,8 +89,8 @@ async def test_everything_comes_back_byte_for_byte_and_twice_is_once(
         report = await restore(engine, memory.copy)
         again = await restore(engine, memory.copy)
 
-        assert report == RestoreReport(3, list(range(left + 1, 4)), 3, [])
-        assert again == RestoreReport(3, [], 0, [])
+        assert report == RestoreReport(3, list(range(left + 1, 4)), 3, [], [])
+        assert again == RestoreReport(3, [], 0, [], [])
         assert (await at(engine, memory).read()) == pushed
         assert (await push(at(engine, memory), "four")).version == 4
 
@@ -209,6 +212,42 @@ async def test_hosts_that_agree_are_enough_and_one_that_lies_of_many_versions_is
             await at(engine, gives_up=1_000_000_000).read()
         assert (await push(at(engine, gives_up=3), "anew")).version == 4
         assert (await at(engine).read()).head.version == 4  # what one host alone says stops nobody
+
+
+async def test_key_sets_come_back_too_and_say_whose_versions_do(
+    shared_redis: RedisServer, memory: LastSeenHead
+) -> None:
+    def key_set(version: int, previous: str, signs: PrivateKey) -> KeySet:
+        keys, ends = RoleKeys((KEY.public.text,)), datetime.now(UTC) + timedelta(days=30)
+        policies = {"*": RoleKeys((signs.public.text,))}
+        return KeySet(
+            fleet=FLEET, version=version, previous=previous, expires=ends, root=keys, timestamp=keys, policies=policies
+        )  # fmt: skip
+
+    first = key_set(1, "", KEY)
+    second = key_set(2, first.digest, OTHER_KEY)
+    stored = [sign_document(one, Purpose.KEYS, KEY) for one in (first, second)]
+    async with anew(shared_redis) as engine:
+        await push(at(engine, memory), "one")
+        publisher = at(engine, memory)
+        for data in stored:
+            await publisher.put_key_set(data)
+        publisher = at(engine, memory)
+        await publisher.read()
+        draft = VersionDraft(bundle=publisher.history.entries[0].manifest.bundle, size=1, rollout=RolloutTarget())
+        await publisher.commit(draft, OTHER_KEY, publisher="ben", message="")
+        whole = publisher.history
+
+    async with anew(shared_redis) as engine:
+        report = await restore(engine, memory.copy)
+
+        assert (report.key_sets, report.versions, report.findings) == ([1, 2], [1, 2], [])
+        assert await engine.key_sets(0) == stored
+        assert (await at(engine, memory).read()).head == whole.head
+    async with anew(shared_redis) as engine:
+        await engine.put_key_set(1, sign_document(key_set(1, "", OTHER_KEY), Purpose.KEYS, KEY))
+        report = await restore(engine, memory.copy)
+        assert "the key set 2 of the copies is not put back: " in report.findings[1]
 
 
 # -- the copy ----------------------------------------------------------------------------------------------------------

@@ -43,14 +43,18 @@ def run_fleet_restore(arguments: argparse.Namespace) -> int:
 
     async def work(engine: Engine) -> RestoreReport:
         keys = {**fleet_access.trusted, **fleet_access.keys}
-        return await restore_versions(engine, fleet_access.fleet, keys, folders)
+        return await restore_versions(engine, fleet_access.fleet, keys, fleet_access.anchors or keys, folders)
 
     report = access.run_with_engine(fleet_access, work)
     if arguments.json:
         output.say_json(report)
-    elif report.versions or report.bundles:
-        what = f"{format_count(len(report.versions), 'version')} and {format_count(report.bundles, 'bundle')}"
-        output.print_line(f"put back {what}; the newest version is {report.version}, and hosts follow by themselves")
+    elif report.versions or report.bundles or report.key_sets:
+        counts = ((len(report.versions), "version"), (report.bundles, "bundle"), (len(report.key_sets), "key set"))
+        what = ", ".join(format_count(count, name) for count, name in counts if count)
+        output.print_line(
+            f"put back {what}; the newest version is {report.version}. Hosts follow by themselves, and count as in"
+            " contact from the next push or `hooklatch fleet timestamp` on"
+        )
     else:
         output.print_line(f"nothing of this copy is missing in the engine; the newest version is {report.version}")
     for text in report.findings:

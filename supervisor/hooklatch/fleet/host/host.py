@@ -153,7 +153,7 @@ class FleetHost(PolicyContribution):
         """Return what is wrong, and what to do."""
         contact = self.contact
         fault = contact.fault if contact.stale_denial is None else None  # else the denial says it
-        engine = f"the fleet's engine is {self._engine.kind}: {self._engine.text}" if self._engine is not None else None
+        engine = f"the fleet's engine: {self._engine.text}" if self._engine is not None else None
         texts = (engine, contact.denial or contact.problem, fault, self.trust.fault, self._unreadable)
         return [*self._faults, *(text for text in texts if text is not None)]
 

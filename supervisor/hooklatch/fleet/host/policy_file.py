@@ -24,7 +24,7 @@ from hooklatch.directories import replace_file, sync_folder
 from hooklatch.errors import explain_error
 from hooklatch.files import create_anew
 from hooklatch.fleet.manifests import DEFAULT_POLICY, START, FleetError, PolicyHead, SignedManifest, read_payload
-from hooklatch.fleet.version_copies import VERSIONS
+from hooklatch.fleet.version_copies import COPIES
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
 
@@ -129,8 +129,8 @@ def write_policy(folder: str, policy: PolicyFile) -> None:
 
 
 def remove_policy(folder: str) -> None:
-    """Remove policy.json, and the copy of the versions."""
-    for name in (NAME, VERSIONS):
+    """Remove policy.json, and the copies of versions and key sets."""
+    for name in (NAME, *COPIES):
         path = os.path.join(folder, name)
         if os.path.lexists(path):
             os.unlink(path)

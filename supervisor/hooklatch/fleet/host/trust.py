@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -18,7 +20,9 @@ from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.roles import KeySet, Role, follow_key_set, read_key_set
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.fleet.version_copies import keep_key_sets
 from hooklatch.service.config.state_file import StateFile
+from hooklatch.threads import in_thread
 
 __all__ = ["FleetTrust"]
 
@@ -82,12 +86,13 @@ class FleetTrust:
         settings, before = self._settings, self.key_set
         if settings is None or self._is_broken:
             return False
-        fault, stored = None, ""
+        fault, stored, taken = None, "", list[bytes]()
         for text in texts:
             try:
                 data = text.encode("utf-8", "surrogatepass")
                 anchors = index_keys(settings.keys).values()
                 self.key_set, stored = follow_key_set(data, settings.name, self.key_set, anchors), text
+                taken.append(data)
             except (FleetError, NoLibraryError) as error:
                 fault = str(error)
                 break
@@ -96,6 +101,8 @@ class FleetTrust:
         self.fault = fault
         if self.key_set is None or self.key_set == before:
             return False
+        with suppress(OSError):  # only a copy, by which an engine could be mended
+            await in_thread(keep_key_sets, os.path.join(os.path.dirname(self._state.path), "fleet"), taken)
         kept = KeptKeySet(settings.name, stored)
         self._state.state.key_set = msgspec.json.encode(kept).decode()
         with trio.CancelScope(shield=True):

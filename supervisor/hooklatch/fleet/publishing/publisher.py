@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -47,7 +47,7 @@ from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_
 from hooklatch.fleet.roles import KeySet, Role, follow_key_set
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 from hooklatch.fleet.timestamps import LONGEST, Timestamp, read_timestamp, sign_timestamp
-from hooklatch.fleet.version_copies import keep_bundle, keep_versions
+from hooklatch.fleet.version_copies import keep_bundle, keep_key_sets, keep_versions
 
 __all__ = [
     "AGREEING", "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
@@ -100,6 +100,11 @@ class LastSeenHead:
             if is_newer:
                 content = msgspec.json.encode(SeenHeadFile(self._fleet, self._url, history.head))
                 replace_file(self.path, content, temporary=f"{self.path}.{os.getpid()}.new")
+
+    def keep_key_sets(self, stored: Iterable[bytes]) -> None:
+        """Keep key sets."""
+        with self._writing():
+            keep_key_sets(self.copy, stored)
 
     def keep_bundle(self, digest: str, data: bytes) -> None:
         """Keep a bundle."""
@@ -227,6 +232,8 @@ class Publisher:
                 self.key_set = follow_key_set(data, self.fleet, self.key_set, self._anchors.values())
                 self._trusted |= self._keys  # the history is read past what earlier keys have signed
                 self._keys = self.key_set.index_policy_keys()
+            if self._memory is not None:
+                self._memory.keep_key_sets(texts)
 
     async def put_key_set(self, data: bytes) -> KeySet:
         """Append a key set, which must follow the newest one.
@@ -237,6 +244,8 @@ class Publisher:
         key_set = follow_key_set(data, self.fleet, self.key_set, self._anchors.values())
         await self.engine.put_key_set(key_set.version, data)
         self.key_set, self._keys = key_set, key_set.index_policy_keys()
+        if self._memory is not None:
+            self._memory.keep_key_sets([data])
         return key_set
 
     async def hosts(self) -> dict[str, ReceivedReport]:

@@ -16,8 +16,9 @@ from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, SignedManifest, read_payload
 from hooklatch.fleet.publishing.publisher import Publisher, read_history
 from hooklatch.fleet.publishing.versions import VersionHistory, encode_envelope
+from hooklatch.fleet.roles import KeySet, follow_key_set, read_key_set
 from hooklatch.fleet.signing import PublicKey
-from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_versions
+from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
 
 __all__ = ["NoCopyError", "RestoreReport", "restore_versions"]
 
@@ -32,23 +33,62 @@ class RestoreReport(msgspec.Struct, frozen=True):
     version: int
     versions: list[int]
     bundles: int
+    key_sets: list[int]
     findings: list[str]
 
 
 async def restore_versions(
-    engine: Engine, fleet: str, keys: Mapping[str, PublicKey], folders: Sequence[str]
+    engine: Engine, fleet: str, keys: Mapping[str, PublicKey], anchors: Mapping[str, PublicKey], folders: Sequence[str]
 ) -> RestoreReport:
-    """Put back what an engine has lost and a copy in one of these folders has; `keys` are those to read on with."""
+    """Put back what an engine has lost and a copy in one of these folders has.
+
+    `keys` are those by which the versions are verified, but for a fleet with key sets, whose first one of `anchors` has
+    signed.
+    """
     kept = read_copies(fleet, folders)
-    before = await read_history(engine, VersionHistory(fleet), keys, {})
-    history = continue_history(before, kept, keys)
-    count, findings = await restore_bundles(engine, history, folders)
-    publisher = Publisher(engine, fleet, keys)
+    key_sets, key_sets_added, findings = await restore_key_sets(engine, fleet, anchors, folders)
+    believed = key_sets[-1].index_policy_keys() if key_sets else keys
+    known = {name: key for key_set in key_sets for name, key in key_set.index_policy_keys().items()}
+    before = await read_history(engine, VersionHistory(fleet), {**keys, **known}, {})
+    history = continue_history(before, kept, believed)
+    count, missing = await restore_bundles(engine, history, folders)
+    publisher = Publisher(engine, fleet, believed)
     added = history.entries[before.head.version :]
     for entry in added:
         await publisher.write(entry.manifest.version, encode_envelope(entry.envelope))
-    findings += list_other_versions(history, kept)
-    return RestoreReport(history.head.version, [entry.manifest.version for entry in added], count, findings)
+    findings += [*missing, *list_other_versions(history, kept)]
+    versions = [entry.manifest.version for entry in added]
+    return RestoreReport(history.head.version, versions, count, key_sets_added, findings)
+
+
+async def restore_key_sets(
+    engine: Engine, fleet: str, anchors: Mapping[str, PublicKey], folders: Sequence[str]
+) -> tuple[list[KeySet], list[int], list[str]]:
+    """Put back the key sets that follow the engine's; return all, the numbers of these, and what contradicts."""
+    found, stored = list[KeySet](), set[bytes]()
+    while texts := await engine.key_sets(len(found)):
+        for data in texts:
+            found.append(follow_key_set(data, fleet, found[-1] if found else None, anchors.values()))
+            stored.add(data)
+    before, findings = len(found), list[str]()
+    kept = {data for folder in folders for data in read_kept_key_sets(folder)} - stored
+    for number, data in sorted((read_number(data, fleet), data) for data in kept):
+        try:
+            key_set = follow_key_set(data, fleet, found[-1] if found else None, anchors.values())
+        except FleetError as error:
+            findings.append(f"the key set {number} of the copies is not put back: {error}")
+            continue
+        await engine.put_key_set(key_set.version, data)
+        found.append(key_set)
+    return found, [key_set.version for key_set in found[before:]], findings
+
+
+def read_number(data: bytes, fleet: str) -> int:
+    """Return the number of a stored key set; 0 if it cannot be read."""
+    try:
+        return read_key_set(data, fleet).version
+    except FleetError:
+        return 0
 
 
 def read_copies(fleet: str, folders: Sequence[str]) -> list[SignedManifest]:
