@@ -484,10 +484,15 @@ async def test_a_clock_behind_what_was_signed_is_named_after_a_boot(
         assert not again.is_denied
 
 
-async def test_a_first_timestamp_must_be_of_now(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_first_one_that_has_expired_opens_nothing_and_binds_all_the_same(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
     async with running(tmp_path) as host:
         await host.show(at=host.wall - 20, lasts=10)
-        assert "has expired, and the first that a host takes must be of now" in str(host.contact.fault)
+        assert host.is_denied
+        await host.show(at=host.wall - 30)
+        assert "is older than that of" in str(host.contact.fault)
+        assert host.is_denied
 
 
 async def test_an_expired_one_is_stale_before_max_staleness(
