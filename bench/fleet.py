@@ -44,6 +44,7 @@ import msgspec
 from fleet_daemons import FLEET
 from fleet_engine import SERVERS, Bare, Connection, IdleHosts, RedisServer, Words, bare_writers, run_server
 from fleet_hosts import BUNDLE, Hosts, Marks, Publisher, processor_time, running_hosts
+from hooklatch.fleet.engine.engine import KEYS, POLICY, TIMESTAMP
 from hooklatch.fleet.link import policy
 from hooklatch.fleet.manifests import SignedManifest
 from hooklatch.fleet.signing import make_key
@@ -134,19 +135,34 @@ def idle(count: int, quiet: float, rounds: int) -> dict[str, Any]:
         server = stack.enter_context(run_server(folder / "engine"))
         publisher = Publisher(server.url, make_key())
         version, _ = publisher.push()
-        stream, report = f"hooklatch:{FLEET}:policy", os.urandom(REPORT // 2).hex()
+        stream, keys, timestamp = (f"hooklatch:{FLEET}:{name}" for name in (POLICY, KEYS, TIMESTAMP))
+        report = os.urandom(REPORT // 2).hex()
 
         def round_of(number: int) -> list[Words]:
             """Return what a link asks between two waits."""
             host = f"hooklatch:{FLEET}:host:host-{number}"
             return [
-                ("xread", "count", 100, "streams", stream, f"{version - 1}-0"), ("xlen", stream),
+                ("xrange", keys, "-", "+", "count", 100), ("xrevrange", timestamp, "+", "-", "count", 1),
+                ("xread", "count", 100, "streams", stream, f"{version - 1}-0"),
                 ("xadd", host, "maxlen", "=", 1, "*", "d", report),
             ]  # fmt: skip
 
         def held() -> Words:
             block = int(policy.BLOCK * 1000 * (1 - policy.SHARE * random.random()))
-            return ("xread", "count", 1, "block", block, "streams", stream, f"{version}-0")
+            return (
+                "xread",
+                "count",
+                1,
+                "block",
+                block,
+                "streams",
+                stream,
+                keys,
+                timestamp,
+                f"{version}-0",
+                "0-0",
+                "0-0",
+            )
 
         hosts = IdleHosts(server.port, count, round_of, held)
         time.sleep(policy.BLOCK if quiet >= QUIET else 0.0)  # so that each has reported once

@@ -14,8 +14,8 @@ Knows keys and commands, not policy and record.  All keys begin with `hooklatch:
 | `host:<host>` | stream of one entry, id by the engine's clock | `d` the report | that host: XADD |
 
 The versions are numbered from 1 without a gap and are never trimmed, so their count is the number of the newest.
-Every request for them asks for the count too: a log that was emptied, cut or restored from an older copy shows as
-behind, never as "nothing new".
+A reader asks for the count on each connection, and with each version that is new there: a log that was emptied, cut or
+restored from an older copy shows as behind, never as "nothing new".
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ class RedisEngine:
         self._waiting = trio.Lock()  # held while the main connection waits
         self._end_known_on: RedisConnection | None = None  # the connection on which a log's end was read or written
         self._may_ask_info = True
+        self._counted: tuple[RedisConnection, int] | None = None  # where all versions were there, up to which
         self._begun: set[tuple[str, int]] = set()  # the logs that were there then
 
     async def connect(self) -> None:
@@ -124,27 +125,26 @@ class RedisEngine:
 
     async def versions(self, after: int, *, limit: int = 100) -> Sequence[tuple[int, bytes]]:
         policy = self._key(POLICY)
-        read = RedisCommand("XREAD", "COUNT", limit, "STREAMS", policy, f"{after}-0", about=policy)
-        return self._read_versions(after, await self._execute(read, RedisCommand("XLEN", key=policy)))
-
-    def _read_versions(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
-        """Return the versions of an answer, if they and all before them are there."""
+        connection = await self._connection()
+        streams = await self._ask("XREAD", "COUNT", limit, "STREAMS", policy, f"{after}-0", about=policy, on=connection)
         versions: list[tuple[int, bytes]] = []
-        entries = [entry for stream in answers[0].values() for entry in read_entries(stream)] if answers[0] else []
+        entries = [entry for stream in streams.values() for entry in read_entries(stream)] if streams else []
         for number, (stream_id, fields) in enumerate(entries, start=after + 1):
             if stream_id != (number, 0):
                 raise BehindError(
-                    f"{self._address} has no version {number} and has one after it: {self._key('policy')} was trimmed"
-                    " or written by something else; restore it from a copy"
+                    f"{self._address} has no version {number} and has one after it: {policy} was trimmed or written by"
+                    " something else; restore it from a copy"
                 )
             versions.append((number, fields.get(b"d", b"")))
         newest = after + len(versions)
-        count = answers[1]
-        if count < newest:
-            raise BehindError(
-                f"{self._address} has {count} versions of the policy, and version {newest} was read from it:"
-                f" {self._key('policy')} was emptied, trimmed or restored from an older copy; restore a newer one"
-            )
+        if self._counted != (connection, newest):
+            count = await self._ask("XLEN", key=policy, on=connection)
+            if count < newest:
+                raise BehindError(
+                    f"{self._address} has {count} versions of the policy, and version {newest} was read from it:"
+                    f" {policy} was emptied, trimmed or restored from an older copy; restore a newer one"
+                )
+            self._counted = connection, newest
         return versions
 
     async def newest_version(self) -> int:
@@ -386,10 +386,15 @@ class RedisEngine:
     # -- keys ----------------------------------------------------------------------------------------------------------
 
     async def _ask(
-        self, command: str, *arguments: bytes | str | int, key: str = "", on: RedisConnection | None = None
+        self,
+        command: str,
+        *arguments: bytes | str | int,
+        key: str = "",
+        about: str = "",
+        on: RedisConnection | None = None,
     ) -> Any:
         connection = on or await self._connection()
-        return (await connection.execute(RedisCommand(command, *arguments, key=key)))[0]
+        return (await connection.execute(RedisCommand(command, *arguments, key=key, about=about)))[0]
 
     async def _execute(self, *commands: RedisCommand) -> list[Any]:
         return await (await self._connection()).execute(*commands)
