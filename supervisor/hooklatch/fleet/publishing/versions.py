@@ -288,7 +288,7 @@ def list_in_force(
         rollout = entry.manifest.rollout
         labels = {*rollout.labels, *target.labels}
         # The share of a label's hosts is always the same ones, so the widest version covers what narrower ones do.
-        covered = max((one.percent for one in newer if labels.issuperset(one.labels)), default=0.0)
+        covered = max((wide.percent for wide in newer if labels.issuperset(wide.labels)), default=0.0)
         is_covered = covered >= min(rollout.percent, target.percent)
         if entry.is_believed:
             newer.append(rollout)
