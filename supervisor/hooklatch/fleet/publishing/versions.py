@@ -371,8 +371,8 @@ def find_rollback_source(history: VersionHistory, newest: Manifest, labels: Coll
     passed_over = list_passed_over(history, newest.policy, 0, first)
     raise NoVersionError(
         f"no version{format_policy(newest.policy)} before {first} with another bundle was for all"
-        f" hosts{format_labels(labels)}{''.join(f' ({text})' for text in passed_over)}; name one, or take all hooks"
-        " away by pushing an empty folder with --allow-empty"
+        f" hosts{format_labels(labels)}{''.join(f' ({text})' for text in passed_over)}; name one, or push a"
+        " folder as it should be"
     )
 
 
