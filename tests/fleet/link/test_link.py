@@ -18,6 +18,7 @@ from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link import shipping
 from hooklatch.fleet.link.daemon import FollowAnswer, FollowedPolicy
+from hooklatch.fleet.link.reporting import find_effective_seq
 from hooklatch.fleet.manifests import START, BundleVersion, RolloutTarget, read_envelope
 from hooklatch.fleet.reports import HostReport, read_report
 from support.link_parts import (
@@ -71,6 +72,51 @@ async def test_versions_are_applied_and_records_shipped(
     assert report.record is not None
     assert (report.record.seq, report.record.hash) == (8, record.hash)
     assert (report.unshipped, report.lost, report.findings, report.health) == (0, 0, (), "ready")
+
+
+async def test_the_bundles_of_all_policies_are_brought_and_one_that_is_missing_holds_up_no_other(
+    redis: RedisServer,
+    engine: Engine,
+    record: WrittenRecord,
+    publisher: Publisher,
+    daemon: MemoryDaemon,
+    run_link: RunLink,
+) -> None:
+    await publisher.push(engine, "base")
+    await publisher.push(engine, "lost", policy="ci")
+    digest = msgspec.json.decode(read_envelope(publisher.envelopes[1]).payload)["bundle"]
+    redis.command("DEL", f"hooklatch:{FLEET}:bundle:{digest}")
+    await publisher.push(engine, "gpu", policy="gpu")
+    async with run_link() as link:
+        report = await until_reported(
+            engine, lambda report: applied_in(report) == {"default": 1, "ci": None, "gpu": 3} and report.problem
+        )
+        assert "which version 2 names: push it again" in (report.problem or "")
+        await publisher.push(engine, "found", policy="ci")
+        report = await until_reported(engine, lambda report: applied_in(report)["ci"] == 4 and not report.problem)
+
+    assert (report.wanted, report.applied) == (4, 4)
+    assert "bundle" not in link.state.faults
+
+
+def applied_in(report: HostReport) -> dict[str, int | None]:
+    return {name: of.applied for name, of in report.policies.items()}
+
+
+def test_gates_are_counted_since_the_last_of_the_active_bundles_took_effect(record: WrittenRecord) -> None:
+    def apply(policy: str | None, bundle: str) -> int:
+        record.write(kind="fleet", action="applied", bundle=bundle, **({"policy": policy} if policy else {}))
+        return record.seq
+
+    apply(None, "a")
+    ci = apply("ci", "c")
+    base = apply("default", "b")
+    apply("default", "b")
+    folder = str(record.folder)
+
+    assert find_effective_seq(folder, {"a", "c"}) == ci  # as of before the base changed
+    assert find_effective_seq(folder, {"b", "c"}) == base
+    assert find_effective_seq(folder, {"x"}) is None
 
 
 async def test_nothing_leaves_but_the_configured_fields(

@@ -53,6 +53,15 @@ def test_the_filters_are_those_of_log(fleet: FleetCommands, words: list[str], ex
     assert len(fleet.lines("log", *words)) == expected
 
 
+def test_a_list_that_stops_says_so(fleet: FleetCommands) -> None:
+    stopped = fleet.run("log", "-n", "3", "--json")
+    whole = fleet.run("log", "-n", "0", "--json")
+
+    assert len(stopped.stdout.splitlines()) == 3
+    assert "these are the newest 3, and there may be more; -n 0 shows all" in stopped.stderr
+    assert (len(whole.stdout.splitlines()) > 3, whole.stderr) == (True, "")
+
+
 def test_a_line_says_whose_it_is(fleet: FleetCommands) -> None:
     done = fleet.run("log", "--kind", "decision", "-n", "1")
 

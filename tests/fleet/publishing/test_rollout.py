@@ -226,6 +226,23 @@ async def test_a_version_that_somebody_else_pushes_meanwhile_ends_it(stage: Stag
     assert await stage.percents() == [20]
 
 
+async def test_a_version_of_another_policy_meanwhile_does_not_end_it(stage: Stage) -> None:
+    await stage.begin(Hosts(stage.theirs))
+    other = Publisher(stage.engine, FLEET, KEYS)
+
+    async def push_beside() -> None:
+        await stage.out.wait()
+        await other.read()
+        plan = VersionDraft(bundle=digest_of("c"), size=1, rollout=RolloutTarget(), policy="ci")
+        await other.commit(plan, KEY, publisher="ben", message="mine")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(push_beside)
+        last = await stage.roll_out()
+
+    assert (last.policy, await stage.percents()) == ("default", [20, 60, 100])
+
+
 async def test_whoever_is_cancelled_leaves_it_where_it_is(stage: Stage) -> None:
     await stage.begin(Hosts(stage.theirs))
 

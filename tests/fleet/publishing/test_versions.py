@@ -29,6 +29,8 @@ from hooklatch.fleet.publishing.versions import (
     VersionHistory,
     encode_envelope,
     find_standing_version,
+    list_in_force,
+    list_passed_over,
     plan_push,
     plan_rollback,
     plan_wider_rollout,
@@ -363,3 +365,113 @@ def test_a_version_that_names_no_policy_is_of_the_default_one() -> None:
     envelope = msgspec.structs.replace(ENVELOPES[0], payload=msgspec.json.encode(payload).decode())
 
     assert read_payload(envelope).policy == "default"
+
+
+# -- keys that hosts do not list ---------------------------------------------------------------------------------------
+
+STOLEN = grown(history_of(("a", 100), ("b", 100)), "c", key=OTHER_KEY, is_believed=False)
+
+
+def test_what_is_only_read_neither_stands_nor_replaces_nor_comes_back() -> None:
+    assert isinstance(push(STOLEN, "b", RolloutTarget()), Manifest)  # version 2 stands: no host took version 3
+    again = push(STOLEN, "c", RolloutTarget())
+    assert isinstance(again, VersionDraft)
+    assert again.same_as is None
+    back = roll_back(STOLEN)
+    assert isinstance(back, VersionDraft)
+    assert (back.bundle, back.same_as) == (digest_of("a"), 1)
+    with pytest.raises(NoVersionError, match=f"not believed: version 3 of the key {OTHER_KEY.public.id}"):
+        plan_wider_rollout(STOLEN, 3, 50)
+
+
+def test_what_is_only_read_is_signed_again_by_its_number_alone() -> None:
+    with pytest.raises(NoVersionError, match="not believed"):
+        STOLEN.find_believed(3)
+
+    plan = plan_rollback(STOLEN, STOLEN.vouch_for(3), key=KEY.public.id)
+
+    assert isinstance(plan, VersionDraft)
+    assert plan.same_as == 3
+
+
+def test_what_a_rollback_passes_over_is_named_with_its_key() -> None:
+    history = grown(STOLEN, "d")
+
+    back = roll_back(history)
+
+    assert isinstance(back, VersionDraft)
+    assert back.same_as == 2
+    assert list_passed_over(history, "default", 2, 4) == [
+        f"passed over version 3 of the key {OTHER_KEY.public.id}, which is neither in [fleet] keys here nor your own"
+    ]
+
+
+def test_a_history_of_nothing_that_is_believed_has_nothing_to_go_back_to() -> None:
+    history = grown(VersionHistory(FLEET), "a", key=OTHER_KEY, is_believed=False)
+
+    with pytest.raises(NoVersionError, match="no version is believed; passed over version 1 of the key"):
+        roll_back(history)
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+BOTH = grown(grown(history_of(("a", 100), ("b", 100)), "c", 100, "ci", policy="ci"), "d", 10, "ci", policy="ci")
+
+
+def test_each_policy_has_a_line_of_versions_of_its_own() -> None:
+    back = plan_rollback(BOTH, None, policy="ci", key=KEY.public.id)
+
+    assert isinstance(back, VersionDraft)
+    assert (back.policy, back.same_as, back.rollout) == ("ci", 3, RolloutTarget(("ci",)))
+    assert isinstance(push(BOTH, "b", RolloutTarget()), Manifest)  # no version of ci has replaced it
+    wider = plan_wider_rollout(BOTH, 4, 50)
+    assert (wider.policy, wider.same_as) == ("ci", 4)
+
+
+def test_a_policy_that_is_not_clear_has_to_be_named() -> None:
+    assert history_of(("a", 100)).choose_policy(None) == "default"
+    assert BOTH.choose_policy("ci") == "ci"
+    with pytest.raises(NoVersionError, match="say which policy with --policy; there are ci, default"):
+        BOTH.choose_policy(None)
+    with pytest.raises(NoVersionError, match="the policy 'gpu' has no version"):
+        BOTH.choose_policy("gpu")
+
+
+@table(
+    ("history", "target", "believed"),
+    [
+        (history_of(("a", 100), ("b", 100)), RolloutTarget(), [2]),
+        (history_of(("a", 100), ("b", 10)), RolloutTarget(), [2, 1]),
+        (history_of(("a", 100), ("b", 10)), RolloutTarget((), 5), [2]),
+        (history_of(("a", 100), ("b", 100, "ci")), RolloutTarget(), [2, 1]),
+        (history_of(("a", 100), ("b", 100, "ci")), RolloutTarget(("ci",)), [2]),
+        (history_of(("a", 100, "gpu"), ("b", 50, "ci")), RolloutTarget(("ci",)), [2, 1]),
+        (history_of(("a", 100, "gpu"), ("b", 100, "ci")), RolloutTarget(("ci",)), [2]),
+        (history_of(("a", 100, "ci"), ("b", 100)), RolloutTarget(), [2]),
+        (BOTH, RolloutTarget(), [2]),
+        (STOLEN, RolloutTarget(), [2]),
+        (VersionHistory(FLEET), RolloutTarget(), []),
+    ],
+)
+def test_what_hosts_of_a_push_may_have(history: VersionHistory, target: RolloutTarget, believed: list[int]) -> None:
+    assert [of.manifest.version for of in list_in_force(history, "default", target)[0]] == believed
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([5, 50, 100]), st.sampled_from(["", "ci", "gpu"]))),
+    st.sampled_from([RolloutTarget(), RolloutTarget(("ci",), 50), RolloutTarget(("ci", "gpu"))]),
+)
+def test_no_host_of_a_push_has_a_version_that_is_not_listed(
+    pushes: list[tuple[str, int, str]], target: RolloutTarget
+) -> None:
+    history = VersionHistory(FLEET)
+    for bundle, percent, label in pushes:
+        history = grown(history, bundle, percent, *filter(None, [label]))
+    listed = {of.manifest.version for of in list_in_force(history, "default", target)[0]}
+
+    for number in range(40):
+        for labels in ((), ("ci",), ("gpu",), ("ci", "gpu")):
+            if target.includes(f"host-{number}", labels):
+                versions = [entry.manifest for entry in history.entries]
+                had = select_newest(versions, f"host-{number}", labels).get("default")
+                assert had is None or had.version in listed

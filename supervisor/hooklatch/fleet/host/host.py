@@ -336,4 +336,6 @@ class FleetHost(PolicyContribution):
 
 def find_newest(versions: Iterable[BundleVersion | None]) -> BundleVersion | None:
     """Return the version with the highest number, if there is any."""
-    return max((version for version in versions if version is not None), key=lambda one: one.version, default=None)
+    return max(
+        (version for version in versions if version is not None), key=lambda version: version.version, default=None
+    )

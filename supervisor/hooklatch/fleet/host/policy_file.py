@@ -46,10 +46,7 @@ class UnreadablePolicyError(Exception):
 
 
 class KeptPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept of one policy: its wanted and its active version, and the public key that `applied` is believed by.
-
-    Both are manifests as they were signed.
-    """
+    """A policy's wanted and active version, as they were signed, and the key by which `applied` was believed."""
 
     wanted: SignedManifest | None = None
     applied: SignedManifest | None = None
@@ -115,8 +112,8 @@ def read_policy(folder: str) -> PolicyFile | None:
 
 def decode_policy(data: bytes) -> PolicyFile:
     """Return the content of policy.json; in its form 1 there was one policy, whose fields stood beside the others."""
-    fields = msgspec.json.decode(data)
-    if isinstance(fields, dict) and fields.get("version") == 1:
+    fields = msgspec.json.decode(data, type=dict[str, object])
+    if fields.get("version") == 1:
         kept = {name: fields.pop(name) for name in KeptPolicy.__struct_fields__ if name in fields}
         fields |= {"version": 2, "policies": {DEFAULT_POLICY: kept}}
     return msgspec.convert(fields, PolicyFile)

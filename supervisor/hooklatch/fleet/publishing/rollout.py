@@ -94,7 +94,7 @@ class Rollout:
 
     async def _check_alone(self, at: Manifest, reports: dict[str, ReceivedReport]) -> None:
         history = await self._publisher.read(reports)
-        newer = (one.manifest for one in history.list_versions(at.policy) if one.manifest.version > at.version)
+        newer = (entry.manifest for entry in history.list_versions(at.policy) if entry.manifest.version > at.version)
         if (winner := next(newer, None)) is not None:
             raise LostRaceError(
                 winner, f"this rollout ends at version {at.version}, {format_percent(at.rollout.percent)}"

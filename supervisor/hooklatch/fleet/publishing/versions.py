@@ -288,7 +288,7 @@ def list_in_force(
         rollout = entry.manifest.rollout
         labels = {*rollout.labels, *target.labels}
         # The share of a label's hosts is always the same ones, so the widest version covers what narrower ones do.
-        covered = max((one.percent for one in newer if labels.issuperset(one.labels)), default=0.0)
+        covered = max((wide.percent for wide in newer if labels.issuperset(wide.labels)), default=0.0)
         is_covered = covered >= min(rollout.percent, target.percent)
         if entry.is_believed:
             newer.append(rollout)
@@ -371,8 +371,8 @@ def find_rollback_source(history: VersionHistory, newest: Manifest, labels: Coll
     passed_over = list_passed_over(history, newest.policy, 0, first)
     raise NoVersionError(
         f"no version{format_policy(newest.policy)} before {first} with another bundle was for all"
-        f" hosts{format_labels(labels)}{''.join(f' ({text})' for text in passed_over)}; name one, or take all hooks"
-        " away by pushing an empty folder with --allow-empty"
+        f" hosts{format_labels(labels)}{''.join(f' ({text})' for text in passed_over)}; name one, or push a"
+        " folder as it should be"
     )
 
 
