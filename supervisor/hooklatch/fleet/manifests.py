@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hooklatch.core.status_answers import AppliedBundle
 
 __all__ = [
-    "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead",
+    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead",
     "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest", "decode_document",
     "encode_signed_text", "read_envelope", "read_payload", "read_manifest", "find_signer", "verify_manifests",
 ]  # fmt: skip
