@@ -19,7 +19,7 @@ from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, add_user
 from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.link.link import Link
-from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.settings import FleetSettings, describe_open_password
 from hooklatch.service.service_manager import Notifier
 from hooklatch.threads import in_thread
 
@@ -95,7 +95,7 @@ class LinkProcess:
                 assert self._settings is not None
                 await self._notifier.ready(f"the link of {self._settings.host} to the fleet {self._settings.name}")
                 self._on_ready(self._settings.host, self._settings.name)
-                warn_of_readers(self._settings.password_file)
+                warn_of_readers(self._settings)
                 logger.info("ready", extra={"host": self._settings.host, "fleet": self._settings.name})
                 async for number in received:
                     if number == signal.SIGHUP:
@@ -180,7 +180,10 @@ class LinkProcess:
                 reported = status
 
 
-def warn_of_readers(password_file: str | None) -> None:
+def warn_of_readers(settings: FleetSettings) -> None:
+    password_file = settings.password_file
+    if (text := describe_open_password(settings)) is not None:
+        logger.warning("%s; use rediss://", text)
     with suppress(OSError):  # each connection to the engine reads it, and reports the error
         if password_file is not None and os.stat(password_file).st_mode & 0o077:
             logger.warning("others may read the engine's password; run: chmod 600 %s", password_file)

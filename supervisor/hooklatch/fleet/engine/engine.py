@@ -211,6 +211,10 @@ class Engine(Protocol):
         """Return which share of the engine's memory is taken; None if it has no limit, or we may not know."""
         ...
 
+    async def newest_report(self, host: str) -> StoredReport | None:
+        """Return one host's last report; None if there is none.  A host may read its own."""
+        ...
+
     async def facts(self) -> dict[str, str]:
         """Return facts to show: the engine's name, its version, its clock, whether it syncs what it acknowledges."""
         ...

@@ -298,13 +298,20 @@ class RedisEngine:
         async for names in self._scan_streams(self._key("host", "")):
             hosts = [name for name in names if NAME.fullmatch(name) and name not in seen_hosts]
             seen_hosts |= set(hosts)
-            for host, entries in zip(hosts, await self._newest_reports(hosts), strict=True):
-                for (at, _), fields in read_entries(entries):
-                    yield StoredReport(host, fields.get(b"d", b""), at)
+            for report in await self._newest_reports(hosts):
+                yield report
 
-    async def _newest_reports(self, hosts: Sequence[str]) -> list[Any]:
+    async def newest_report(self, host: str) -> StoredReport | None:
+        return next(iter(await self._newest_reports([host])), None)
+
+    async def _newest_reports(self, hosts: Sequence[str]) -> list[StoredReport]:
         commands = [RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=self._host_key(host)) for host in hosts]
-        return await self._execute(*commands) if commands else []
+        answers = await self._execute(*commands) if commands else []
+        return [
+            StoredReport(host, fields.get(b"d", b""), at)
+            for host, entries in zip(hosts, answers, strict=True)
+            for (at, _), fields in read_entries(entries)
+        ]
 
     async def _scan_streams(self, prefix: str) -> AsyncIterator[list[str]]:
         """Yield the rest of each stream's key after a prefix, some keys at a time, and perhaps a key twice.

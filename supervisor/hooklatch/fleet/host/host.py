@@ -23,7 +23,7 @@ from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer, PolicyVersions
 from hooklatch.fleet.manifests import BundleVersion
-from hooklatch.fleet.settings import read_settings
+from hooklatch.fleet.settings import describe_open_password, read_settings
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import BundleFiles, FleetFiles
@@ -133,6 +133,13 @@ class FleetHost(PolicyContribution):
         """Return what is wrong, and what to do."""
         stale = self.contact.denial or self.contact.problem
         return [*self._faults, *(text for text in (stale, self._unreadable) if text is not None)]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what deserves a look."""
+        settings = self.layer.settings
+        text = describe_open_password(settings) if settings is not None else None
+        return [text] if text is not None else []
 
     def status(self) -> FleetStatus | None:
         settings, contact = self.layer.settings, self.contact

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hooklatch.fleet.engine.engine import Engine, StoredReport
-from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison
-from hooklatch.fleet.logs.reading import list_logs
+from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison, ShippedByHost
+from hooklatch.fleet.logs.logs import LogFinding
+from hooklatch.fleet.logs.reading import MAX_BYTES, describe_rest, limit_epochs, list_logs, list_reports
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.reports import HostReport, describe_false_time, read_report
@@ -33,29 +34,38 @@ async def verify_hosts(
         NoRecordError: there is no record in the folder.
     """
     # Reports first: a host reports a batch only after the engine took it, so a log that is read later has it.
-    reports = {report.host: report async for report in engine.reports() if hosts is None or report.host in hosts}
-    logs = await list_logs(engine, hosts)
-    names = sorted({*reports, *(host for host, _ in logs)})
-    epochs = {host: [epoch for log_host, epoch in logs if log_host == host] for host in names}
+    reports = {report.host: report for report in await list_reports(engine, hosts)}
+    logs, excess = await list_logs(engine, hosts), list[LogFinding]()
+    if hosts is None:
+        logs, excess = limit_epochs(logs)
+    checks = {host: HostCheck(host) for host in sorted({*reports, *(host for host, _ in logs)})}
+    epochs: dict[str, list[int]] = {host: [] for host in checks}
+    for host, epoch in logs:
+        epochs[host].append(epoch)
+    for finding in excess:
+        checks[finding.host].add_finding(finding.what, finding.text)
+    shipped = ShippedByHost()
     return [
         await verify_host(
-            engine, host, epochs[host], reports.get(host),
+            engine, check, epochs[host], reports.get(host), shipped, max_bytes=MAX_BYTES if hosts is None else None,
             folder=local[1] if local is not None and local[0] == host else None, witnesses=witnesses,
         )
-        for host in names
+        for host, check in checks.items()
     ]  # fmt: skip
 
 
 async def verify_host(
     engine: Engine,
-    host: str,
+    check: HostCheck,
     epochs: Sequence[int],
     report: StoredReport | None,
+    shipped: ShippedByHost,
     *,
+    max_bytes: int | None,
     folder: str | None,
     witnesses: Sequence[ChainWitness],
 ) -> HostVerified:
-    check = HostCheck(host)
+    host = check.host
     host_report: HostReport | None = None
     try:
         host_report = read_report(report.data, host) if report is not None else None
@@ -68,7 +78,7 @@ async def verify_host(
     comparison = LocalComparison(folder) if folder is not None else None
     for epoch in epochs:
         after = 0
-        while batches := await engine.batches(host, epoch, after, limit=AT_ONCE):
+        while check.is_within(max_bytes) and (batches := await engine.batches(host, epoch, after, limit=AT_ONCE)):
             for batch in batches:
                 arrival = check.take(epoch, batch)
                 if comparison is not None:
@@ -80,6 +90,10 @@ async def verify_host(
     except FleetError as error:
         check.add_finding("engine", str(error))
     was_trimmed = notes_after != notes
+    if not check.is_within(max_bytes):  # what follows would compare with a part of the log only
+        what = f"the log of {host} has more than {MAX_BYTES >> 30} GiB, and the rest was not read"
+        check.add_finding("much", f"{what}; {describe_rest(host)}")
+        facts, host_report = {}, None
     for epoch, log_facts in facts.items():
         if log_facts is not None and not was_trimmed:
             check.check_engine(epoch, log_facts)
@@ -89,6 +103,7 @@ async def verify_host(
         check.add_finding("time", false_time)
     if host_report is not None and report is not None:
         check.check_arrivals(host_report, min(report.at, now))
+    check.check_name(shipped)
     verified = check.end(host_report, witnesses)
     if was_trimmed:
         verified.notes.append("an operator trimmed this log in the meantime, so batches were not counted: verify again")
