@@ -173,7 +173,7 @@ def test_hosts_that_have_read_more_than_the_engine_has_are_named() -> None:
     contradictions = CHAIN.list_host_contradictions(reports)
 
     text = describe_lost_versions(contradictions)
-    assert re.search(r"the host web-2 has read version 7.*\(and 1 more hosts\).*--despite-hosts", text)
+    assert re.search(r"the host web-3 has read version 8.*\(and 1 more hosts\).*--despite-hosts", text)
     assert CHAIN.list_host_contradictions(reports[:1]) == []
 
 
