@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead",
     "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest", "decode_document",
-    "encode_signed_text", "read_envelope", "read_payload", "read_manifest", "find_signer", "verify_manifests",
+    "decode_signature", "encode_signed_text", "read_envelope", "read_payload", "read_manifest", "find_signer",
+    "verify_manifests",
 ]  # fmt: skip
 
 T = TypeVar("T")

@@ -17,9 +17,12 @@ from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.errors import format_install_command
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, add_user
 from hooklatch.fleet.engine.opening import open_engine, read_password
+from hooklatch.fleet.identity import HostIdentity, load_host_key
 from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.link.link import Link
+from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.settings import FleetSettings, describe_open_password
+from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.service.service_manager import Notifier
 from hooklatch.threads import in_thread
 
@@ -136,12 +139,25 @@ class LinkProcess:
 
     async def _run_link(self, settings: FleetSettings) -> None:
         daemon = DaemonSocket(self._paths.folders, self._paths.daemon_uid)
-        self._link = Link(settings, lambda: open_engine_connection(settings), daemon, self._paths.record)
+        identity = await in_thread(self._load_identity, settings)
+        self._link = Link(
+            settings, lambda: open_engine_connection(settings), daemon, self._paths.record, identity=identity
+        )
         try:
             await self._link.run()
         finally:
             self._link = None
             daemon.close()
+
+    def _load_identity(self, settings: FleetSettings) -> HostIdentity | None:
+        """Return what this host signs with; without its key the link works all the same, and readers see that."""
+        try:
+            key = load_host_key(os.path.dirname(self._paths.record))
+        except (FleetError, NoLibraryError, OSError) as error:
+            logger.error("what this host reports and ships is not signed: %s", error)
+            return None
+        logger.info("this host signs with the key %s", key.public.text)
+        return HostIdentity(key, settings.name, settings.host)
 
     async def _await_settings(self) -> None:
         """Wait for a change of the file or for SIGHUP, and take its settings; a broken file changes nothing."""

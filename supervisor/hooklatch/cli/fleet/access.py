@@ -206,7 +206,7 @@ def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]
 
     try:
         return trio.run(run_connected)
-    except (EngineError, FleetError) as error:
+    except (EngineError, FleetError, NoLibraryError) as error:
         raise make_command_error(error) from None
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:

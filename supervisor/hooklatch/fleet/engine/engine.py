@@ -66,13 +66,14 @@ class BehindError(EngineRefusedError):
 class RecordBatch(msgspec.Struct, frozen=True):
     """Entries of one host: all from `first` to `last` that were to be shipped, as the bytes that were given.
 
-    `at` is when the engine took it, in ms since the epoch by its clock.
+    `at` is when the engine took it, in ms since the epoch by its clock.  `signature` is the host's, if it signs.
     """
 
     first: int
     last: int
     data: bytes
     at: int = 0
+    signature: str = ""
 
 
 class LogFacts(msgspec.Struct, frozen=True):
@@ -209,6 +210,14 @@ class Engine(Protocol):
 
     async def fullness(self) -> float | None:
         """Return which share of the engine's memory is taken; None if it has no limit, or we may not know."""
+        ...
+
+    async def events(self) -> Sequence[bytes]:
+        """Return the events of hosts' enrolment, in order."""
+        ...
+
+    async def add_event(self, data: bytes) -> None:
+        """Append an event of a host's enrolment.  Hosts have no right to do this."""
         ...
 
     async def newest_report(self, host: str) -> StoredReport | None:

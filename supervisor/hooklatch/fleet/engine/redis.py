@@ -7,8 +7,9 @@ Knows keys and commands, not policy and record.  All keys begin with `hooklatch:
 | `policy` | stream, ids `<version>-0` | `d` the manifest | publishers: XADD |
 | `bundle:<sha256>` | string | the bundle | publishers: SETNX, so none is ever replaced |
 | `log:<host>:epochs` | set | the epochs that there are | that host: SADD |
-| `log:<host>:<epoch>` | stream, ids `<last seq>-0` | `f` first seq, `a` ms by the engine, `d` data | that host: XADD |
+| `log:<host>:<epoch>` | stream, ids `<last seq>-0` | `f` first seq, `a` ms by it, `d` data, `s` signature | it: XADD |
 | `trimmed:<host>` | hash, by epoch | what an operator removed, and why | operators: HSET |
+| `events` | stream | `d` the enrolment or retirement of a host | operators: XADD |
 | `host:<host>` | stream of one entry, id by the engine's clock | `d` the report | that host: XADD |
 
 The versions are numbered from 1 without a gap and are never trimmed, so their count is the number of the newest.
@@ -209,6 +210,7 @@ class RedisEngine:
             )
         self._end_known_on = connection
         entry = (f"{batch.last}-0", "f", batch.first, "a", self._pool.now(), "d", batch.data)
+        entry += ("s", batch.signature) if batch.signature else ()
         if (host, epoch) in self._begun:
             commands = [RedisCommand("XADD", "NOMKSTREAM", *entry, key=key)]
         else:
@@ -292,6 +294,13 @@ class RedisEngine:
 
     async def report(self, host: str, data: bytes) -> None:
         await self._ask("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host_key(host))
+
+    async def events(self) -> Sequence[bytes]:
+        entries = read_entries(await self._ask("XRANGE", "-", "+", key=self._key("events")))
+        return [fields.get(b"d", b"") for _, fields in entries]
+
+    async def add_event(self, data: bytes) -> None:
+        await self._ask("XADD", "*", "d", data, key=self._key("events"))
 
     async def reports(self) -> AsyncIterator[StoredReport]:
         seen_hosts = set[str]()

@@ -10,7 +10,7 @@ record is a witness for the fields that the engine shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -136,14 +136,15 @@ DOES_NOT_PROVE = (
     " fleet verify compares each shipped record with the local one",
     "that all was shipped: a host that is silent, or whose link was stopped, ships nothing.  fleet status names it",
     "what a host decided without recording it: its hooks and its daemon are the host's own",
-    "that it was that host which shipped them: every process with its credentials for the engine can",
+    "that it was that host which shipped them, unless it was enrolled: every process with its credentials can",
 )
 
 
 class HostVerified(msgspec.Struct):
     """The result of the check of one host; `ok`: nothing is wrong with its record.
 
-    `ranges` are unbroken runs of each epoch.  `whole` records had nothing left out.
+    `ranges` are unbroken runs of each epoch.  `whole` records had nothing left out.  `proven`: the host was enrolled,
+    and its key has signed all of it.
     """
 
     host: str
@@ -158,6 +159,7 @@ class HostVerified(msgspec.Struct):
     notes: list[str] = []
     local: LocalReport | None = None
     ok: bool = False
+    proven: bool = False
 
 
 class FleetVerified(msgspec.Struct, frozen=True):
@@ -191,6 +193,7 @@ class HostCheck:
         self._retired: dict[int, list[RetiredEntry]] = {}
         self._arrivals: list[tuple[int, int, int]] = []  # at, epoch and last number of each batch
         self._verified = HostVerified(host)
+        self._unsigned: dict[int, int] = {}  # the first number for which no later signature vouches, by epoch
 
     def add_finding(self, what: str, text: str, epoch: int | None = None, seq: int | None = None) -> None:
         self._keep_finding(LogFinding(self.host, what, text, epoch, seq))
@@ -205,8 +208,11 @@ class HostCheck:
         """Return whether the host's log has not cost more than its share yet."""
         return max_bytes is None or self._log.read_bytes <= max_bytes
 
-    def check_name(self, shipped: ShippedByHost) -> None:
-        """Find the hosts that have shipped this host's record too, of those before, and add this one."""
+    def check_name(self, shipped: ShippedByHost, find_new_name: Callable[[str], str]) -> None:
+        """Find the hosts that have shipped this host's record too, of those before, and add this one.
+
+        By `find_new_name` it is on record that a host was renamed.
+        """
         others: dict[str, int] = {}
         seen_records = self._log.seen_records.values()
         for seq, hash_, host in shipped.ends:
@@ -223,8 +229,32 @@ class HostCheck:
                         others[owner] = max(place.seq, others.get(owner, 0))
             shipped.ends += [(place.seq, place.hash, self.host) for place in (first, last) if place is not None]
         for host, seq in sorted(others.items()):
+            if self.host == find_new_name(host) or host == find_new_name(self.host):
+                self._verified.notes.append(f"through record {seq} it is the record of {host} too: it was renamed")
+                continue
             text = f"its record is that of {host}, as far as record {seq} shows: the host was renamed, or its record"
             self.add_finding("name", f"{text} was copied, and what both have shipped counts twice", None, seq)
+
+    def check_signature(self, epoch: int, batch: RecordBatch, *, is_good: bool, is_demanded: bool) -> None:
+        """Take what came of a batch's signature.  A good one vouches for all entries of its epoch before it.
+
+        A batch without one is a finding only if its host has a key that signs, and no later batch vouches for it.
+        """
+        if is_good:
+            self._unsigned.pop(epoch, None)
+        elif batch.signature:
+            text = (
+                f"the batch up to record {batch.last} (epoch {epoch}) is signed by another key than that of this host"
+            )
+            self.add_finding("signature", text, epoch, batch.last)
+        elif is_demanded:
+            self._unsigned.setdefault(epoch, batch.first)
+
+    def check_vouched(self) -> None:
+        """Find the entries for which no signature vouches, once all batches are taken."""
+        for epoch, first in self._unsigned.items():
+            text = f"the records from {first} on (epoch {epoch}) are not signed by the key of this host"
+            self.add_finding("signature", text, epoch, first)
 
     def take(self, epoch: int, batch: RecordBatch) -> ReceivedBatch:
         """Take a batch, and return it as it was read."""

@@ -103,6 +103,8 @@ class LogFinding(msgspec.Struct, frozen=True):
     engine      the engine has less than the host was told that it has
     much        the log has more than is read of one host beside others
     name        another host has shipped the same record
+    signature   the host's key has not signed it
+    identity    the host was never enrolled, or was retired
     time        a batch, or the report, cannot have arrived when it says
     report      the host's report cannot be read, or contradicts its log
     told        the host itself reports something wrong
