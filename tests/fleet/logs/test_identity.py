@@ -5,7 +5,9 @@ Slow: the engine is a process of its own.
 
 from __future__ import annotations
 
+import json
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +88,17 @@ def test_who_is_enrolled_and_signs_is_proven(host: SigningHost) -> None:
 
     assert host.fleet.json("verify")["hosts"][0]["proven"]
     assert host.status(0)["proven"]
+
+
+def test_an_archive_has_who_is_a_host_and_what_was_signed(host: SigningHost, tmp_path: Path) -> None:
+    host.work()
+    host.enroll()
+    assert host.fleet.run("archive", str(tmp_path / "kept")).returncode == 0
+
+    words = ("fleet", "verify", "--to", f"file://{tmp_path / 'kept'}", "--fleet", host.fleet.name, "--json")
+    (verified,) = json.loads(host.fleet.run_as_given(*words).stdout)["hosts"]
+
+    assert verified["proven"]
 
 
 def test_records_under_a_name_that_no_machine_has_are_found(host: SigningHost) -> None:

@@ -8,8 +8,10 @@
 | `policy/<version>` | the manifest |
 | `bundles/<sha256>` | the bundle |
 | `logs/<host>/<epoch>/<last seq>-<first seq>-<ms by the engine>` | a batch |
+| the same and `.signature` | the host's signature of the batch, if it has one |
 | `logs/<host>/<epoch>.json` | `ArchivedLog`, written again after each batch |
 | `reports/<host>.json`, `facts.json` | the report, and the engine's facts, when the archive was last written |
+| `events.json` | the events of enrolment, likewise |
 
 Numbers in names have leading zeros, so a listing is in order.
 """
@@ -43,6 +45,7 @@ __all__ = ["ArchiveEngine", "ArchiveWriter", "ArchivedLog", "opens_archive"]
 
 T = TypeVar("T")
 BATCH = re.compile(r"(\d{20})-(\d{20})-(\d{1,20})")
+SIGNATURE = ".signature"
 EPOCH = re.compile(r"\d{1,19}")
 
 
@@ -146,6 +149,13 @@ class ArchiveEngine:
         for name in self._list("reports"):
             yield self._read_json(StoredReport, "reports", name)
 
+    async def newest_report(self, host: str) -> StoredReport | None:
+        return next(iter([report async for report in self.reports() if report.host == host]), None)
+
+    async def events(self) -> Sequence[bytes]:
+        has_events = "events.json" in self._list()
+        return [text.encode() for text in self._read_json(list[str], "events.json")] if has_events else []
+
     async def fullness(self) -> float | None:
         return None
 
@@ -172,6 +182,9 @@ class ArchiveEngine:
     async def report(self, host: str, data: bytes) -> None:
         self._refuse()
 
+    async def add_event(self, data: bytes) -> None:
+        self._refuse()
+
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def _list(self, *parts: str) -> list[str]:
@@ -189,7 +202,11 @@ class ArchiveEngine:
         return self._places[host, epoch]
 
     def _read_batch(self, host: str, epoch: int, place: BatchPlace) -> RecordBatch:
-        return RecordBatch(place.first, place.last, self._read("logs", host, str(epoch), place.name), place.at)
+        parts = ("logs", host, str(epoch), place.name)
+        signed = (*parts[:-1], f"{place.name}{SIGNATURE}")
+        has_signature = os.path.lexists(os.path.join(self.folder, *signed))
+        signature = self._read(*signed).decode("ascii", "replace") if has_signature else ""
+        return RecordBatch(place.first, place.last, self._read(*parts), place.at, signature)
 
     def _read_json(self, shape: type[T], *parts: str) -> T:
         try:
@@ -240,6 +257,8 @@ class ArchiveWriter(ArchiveEngine):
         places = self._list_batches(host, epoch)
         for batch in batches:
             place = BatchPlace(batch.last, batch.first, batch.at)
+            if batch.signature:
+                self.put(batch.signature.encode(), "logs", host, str(epoch), f"{place.name}{SIGNATURE}")
             self.put(batch.data, "logs", host, str(epoch), place.name)
             places.append(place)
         # What a process that was killed here had added is counted with the next batches.

@@ -54,6 +54,7 @@ async def archive_fleet(
     async for report in engine.reports():
         if report.host in hosts:
             archive.put_current(report, "reports", f"{report.host}.json")
+    archive.put_current([event.decode(errors="replace") for event in await engine.events()], "events.json")
     archive.put_current(await engine.facts(), "facts.json")  # last: without it there is no archive to read
     return archived, findings
 
