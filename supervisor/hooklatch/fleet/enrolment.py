@@ -20,16 +20,17 @@ from hooklatch.fleet.manifests import FleetError, Name, decode_document
 from hooklatch.fleet.reports import read_report
 from hooklatch.fleet.signing import KeyFormatError, PublicKey, read_public
 
-__all__ = ["NOBODY", "Enrolments", "HostEvent", "describe_retirement", "encode_event", "read_enrolments"]
+__all__ = ["NOBODY", "Enrolments", "HostEvent", "describe_retirement", "encode_event", "read_enrolments", "read_events"]
 
+NOT_YET = "it was enrolled and has not joined yet, so who reports in its name is another process"
 NEVER = "nobody has proven that this is a host of the fleet: it was never enrolled, and others are"
 
 
 class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator did with a host, at a time in ms by the engine's clock.
 
-    `key` is the public key that a host was enrolled with.  A host that was renamed is retired, and `to` is its new
-    name.
+    `key` is the public key that a host was enrolled with, or that it has registered at `slot` when it joined, if it
+    has.  A host that was renamed is retired, and `to` is its new name.
     """
 
     event: Literal["enrolled", "retired"]
@@ -39,6 +40,7 @@ class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     key: str = ""
     to: str = ""
+    slot: str = ""
 
 
 class Enrolments:
@@ -60,7 +62,7 @@ class Enrolments:
             FleetError: it is not a key.
         """
         event = self._events.get(host)
-        if event is None or event.event != "enrolled":
+        if event is None or event.event != "enrolled" or not event.key:
             return None
         try:
             return read_public(event.key)
@@ -68,8 +70,11 @@ class Enrolments:
             raise FleetError(f"the key that {host} was enrolled with cannot be read: {error}") from None
 
     def list_strangers(self, host: str) -> list[str]:
-        """Return a text if a host was never enrolled in a fleet in which others are."""
-        return [NEVER] if self.is_used and host not in self._events else []
+        """Return a text if a host was never enrolled in a fleet in which others are, or has not joined yet."""
+        event = self._events.get(host)
+        if event is None:
+            return [NEVER] if self.is_used else []
+        return [NOT_YET] if event.event == "enrolled" and not event.key else []
 
     def list_faults(self, fleet: str, report: StoredReport) -> list[str]:
         """Return what is wrong with who a host is, by its report; what else is wrong with that, others find."""
@@ -100,9 +105,19 @@ def encode_event(event: HostEvent) -> bytes:
 async def read_enrolments(engine: Engine, *, is_required: bool = False) -> Enrolments:
     """Return the enrolments of a fleet; none for a host, which may not read them, unless they are required."""
     try:
-        texts = await engine.events()
+        return Enrolments(await read_events(engine))
     except EngineRefusedError:
         if is_required:
             raise
         return NOBODY
-    return Enrolments(decode_document(text, HostEvent, "an event of a host's enrolment") for text in texts)
+
+
+async def read_events(engine: Engine) -> list[HostEvent]:
+    """Return the events, with the keys that hosts have registered."""
+    events: list[HostEvent] = []
+    for text in await engine.events():
+        event = decode_document(text, HostEvent, "an event of a host's enrolment")
+        if event.slot and not event.key:
+            event = msgspec.structs.replace(event, key=await engine.registered_key(event.host, event.slot))
+        events.append(event)
+    return events

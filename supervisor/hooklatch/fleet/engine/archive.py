@@ -156,6 +156,9 @@ class ArchiveEngine:
         has_events = "events.json" in self._list()
         return [text.encode() for text in self._read_json(list[str], "events.json")] if has_events else []
 
+    async def registered_key(self, host: str, slot: str) -> str:
+        return ""  # the events have it
+
     async def fullness(self) -> float | None:
         return None
 
@@ -183,6 +186,18 @@ class ArchiveEngine:
         self._refuse()
 
     async def add_event(self, data: bytes) -> None:
+        self._refuse()
+
+    async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
+        self._refuse()
+
+    async def dismiss(self, host: str) -> None:
+        self._refuse()
+
+    async def redeem(self, host: str) -> str | None:
+        self._refuse()
+
+    async def register_key(self, host: str, slot: str, key: str) -> str:
         self._refuse()
 
     # -- files ---------------------------------------------------------------------------------------------------------

@@ -220,6 +220,29 @@ class Engine(Protocol):
         """Append an event of a host's enrolment.  Hosts have no right to do this."""
         ...
 
+    async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
+        """Make a host's user with its password, and one that may take a word once, within so many seconds.
+
+        Only an administrator of users has the right to this, and to the next.
+        """
+        ...
+
+    async def dismiss(self, host: str) -> None:
+        """Remove a host's users, and end their connections."""
+        ...
+
+    async def redeem(self, host: str) -> str | None:
+        """Take the word that a host was invited with; None if it was taken, or its time is over."""
+        ...
+
+    async def register_key(self, host: str, slot: str, key: str) -> str:
+        """Register a host's public key, unless one is; return the one that is."""
+        ...
+
+    async def registered_key(self, host: str, slot: str) -> str:
+        """Return a host's public key as it was registered, empty if none was."""
+        ...
+
     async def newest_report(self, host: str) -> StoredReport | None:
         """Return one host's last report; None if there is none.  A host may read its own."""
         ...

@@ -9,6 +9,8 @@ Knows keys and commands, not policy and record.  All keys begin with `hooklatch:
 | `log:<host>:epochs` | set | the epochs that there are | that host: SADD |
 | `log:<host>:<epoch>` | stream, ids `<last seq>-0` | `f` first seq, `a` ms by it, `d` data, `s` signature | it: XADD |
 | `trimmed:<host>` | hash, by epoch | what an operator removed, and why | operators: HSET |
+| `token:<host>` | string | the word that a token is exchanged for, for an hour | who makes users: SET |
+| `key:<host>:<slot>` | string | the public key of a host that joined | that host: SETNX |
 | `events` | stream | `d` the enrolment or retirement of a host | operators: XADD |
 | `host:<host>` | stream of one entry, id by the engine's clock | `d` the report | that host: XADD |
 
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import trio
@@ -48,6 +50,7 @@ from hooklatch.fleet.engine.redis_answers import (
     read_stream_info,
 )
 from hooklatch.fleet.engine.redis_connections import RedisCommand, RedisConnection, RedisPool, make_tls_context
+from hooklatch.fleet.engine.rights import list_host_rights, list_join_rights
 from hooklatch.fleet.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
@@ -92,6 +95,7 @@ class RedisEngine:
         self._pool = pool
         self._address = address
         self._prefix = f"hooklatch:{fleet}:"
+        self._fleet = fleet
         self._waiting = trio.Lock()  # held while the main connection waits
         self._end_known_on: RedisConnection | None = None  # the connection on which a log's end was read or written
         self._may_ask_info = True
@@ -209,8 +213,8 @@ class RedisEngine:
                 f"the connection to {self._address} was lost: the end of the log of {host} has to be read again"
             )
         self._end_known_on = connection
-        entry = (f"{batch.last}-0", "f", batch.first, "a", self._pool.now(), "d", batch.data)
-        entry += ("s", batch.signature) if batch.signature else ()
+        signed = ("s", batch.signature) if batch.signature else ()
+        entry = (f"{batch.last}-0", "f", batch.first, "a", self._pool.now(), "d", batch.data, *signed)
         if (host, epoch) in self._begun:
             commands = [RedisCommand("XADD", "NOMKSTREAM", *entry, key=key)]
         else:
@@ -301,6 +305,33 @@ class RedisEngine:
 
     async def add_event(self, data: bytes) -> None:
         await self._ask("XADD", "*", "d", data, key=self._key("events"))
+
+    async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
+        token = self._key("token", validate_host_name(host))
+        await self._ask("ACL SETUSER", f"host-{host}", *list_host_rights(self._fleet, host, password))
+        await self._ask("ACL SETUSER", f"join-{host}", *list_join_rights(self._fleet, host, secret))
+        await self._ask("SET", word, "EX", seconds, key=token)
+        await self._keep_users()
+
+    async def dismiss(self, host: str) -> None:
+        await self._ask("ACL DELUSER", f"host-{validate_host_name(host)}", f"join-{host}")
+        await self._keep_users()
+
+    async def _keep_users(self) -> None:
+        with suppress(EngineRefusedError):  # a server without a file of users forgets them with its end
+            await self._ask("ACL SAVE")
+
+    async def redeem(self, host: str) -> str | None:
+        word = await self._ask("GETDEL", key=self._key("token", validate_host_name(host)))
+        return None if word is None else word.decode("ascii", "replace")
+
+    async def register_key(self, host: str, slot: str, key: str) -> str:
+        await self._ask("SETNX", key, key=self._key("key", validate_host_name(host), slot))
+        return await self.registered_key(host, slot)
+
+    async def registered_key(self, host: str, slot: str) -> str:
+        key = await self._ask("GET", key=self._key("key", validate_host_name(host), slot))
+        return "" if key is None else key.decode("ascii", "replace")
 
     async def reports(self) -> AsyncIterator[StoredReport]:
         seen_hosts = set[str]()

@@ -24,14 +24,19 @@ WRITTEN = re.compile(rb"[0-9]{1,18}")
 Entry = tuple[tuple[int, int], dict[bytes, bytes]]  # of a stream: its id, and its fields
 StoredEntry = tuple[bytes, list[bytes]]
 SHAPES: dict[str, Any] = {
+    "ACL DELUSER": int,
+    "ACL SAVE": bytes,
+    "ACL SETUSER": bytes,
     "CONFIG GET": dict[bytes, bytes],
     "GET": bytes | None,
+    "GETDEL": bytes | None,
     "HELLO": dict[bytes, Any],
     "HGETALL": dict[bytes, bytes],
     "HSET": int,
     "INFO": bytes,
     "SADD": int,
     "SCAN": tuple[bytes, list[bytes]],
+    "SET": bytes,
     "SETNX": int,
     "SMEMBERS": set[bytes],
     "TIME": tuple[bytes, bytes],
