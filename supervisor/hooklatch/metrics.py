@@ -28,6 +28,7 @@ import trio
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.hooks.registry import Hook, HookState, PythonTarget
+from hooklatch.core.messages import EngineFaultKind
 from hooklatch.disks import limit_look
 from hooklatch.errors import format_install_command
 from hooklatch.files import create_anew
@@ -339,6 +340,12 @@ def measure_fleet(parts: StatusReport) -> Iterator[Metric]:
     )  # fmt: skip
     yield make_single_metric("gauge", "hooklatch_fleet_stale", "Whether that is too long.", status["is_stale"])
     yield make_single_metric("gauge", "hooklatch_fleet_links", "Links that are connected.", status["links"])
+    fault = status["engine"]
+    kinds = get_args(EngineFaultKind)
+    yield make_metric_family(
+        "gauge", "hooklatch_fleet_engine_fault", "Whether the link finds this wrong with the engine.", ("kind",),
+        {(kind,): float(fault is not None and fault["kind"] == kind) for kind in kinds},
+    )  # fmt: skip
     yield make_metric_family(
         "counter", "hooklatch_fleet_events", "What happened.", ("action",), label_counts(Counter(status["counts"]))
     )

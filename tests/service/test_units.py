@@ -24,7 +24,8 @@ from support.repository import ROOT
 
 UNITS = ROOT / "supervisor/hooklatch/cli/daemon/units"
 LINKS = sorted(UNITS.glob("*/*-link*.service"))
-SERVICES = sorted({*UNITS.glob("*/*.service")} - {*LINKS})
+TIMERS = sorted(UNITS.glob("*/*.timer"))
+SERVICES = sorted({*UNITS.glob("*/*.service")} - {*LINKS} - {path.with_suffix(".service") for path in TIMERS})
 SOCKETS = sorted(UNITS.glob("*/*.socket"))
 # What would take away from hooks what their user has: JIT compilers, /tmp shared with the agent, projects, sandboxes.
 HARMFUL = {
@@ -74,6 +75,18 @@ def test_a_link_is_started_again_whatever_ends_it_and_stands_back_for_agents(pat
     assert int(unit["Service"]["Nice"]) > 0
     assert unit["Service"]["NoNewPrivileges"] == "yes"
     assert not {"Requires", "BindsTo", "PartOf"} & set(unit["Unit"])
+
+
+@pytest.mark.parametrize("path", named(TIMERS))
+def test_a_timer_runs_a_command_that_there_is_well_before_what_it_signed_has_expired(path: Path) -> None:
+    service = read(path.with_suffix(".service"))["Service"]
+
+    _, *words = shlex.split(service["ExecStart"])
+    arguments = build_command_line().parse_args(words)
+
+    assert (arguments.command, arguments.expires) == ("timestamp", 24 * 3600.0)
+    assert service["Type"] == "oneshot"
+    assert read(path)["Timer"]["OnCalendar"] == "hourly"
 
 
 @pytest.mark.parametrize("path", named(SERVICES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -23,15 +24,19 @@ from hooklatch.fleet.manifests import (
     BundleVersion,
     FleetError,
     Manifest,
+    PolicyHead,
     RolloutTarget,
     SignedManifest,
     encode_signed_text,
     read_envelope,
+    read_payload,
     select_newest,
     verify_manifests,
 )
+from hooklatch.fleet.reports import EngineFault
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
+from hooklatch.fleet.timestamps import LONGEST, sign_timestamp
 from hooklatch.record.storage.chain import GENESIS, seal_entry
 
 __all__ = [
@@ -54,8 +59,12 @@ class MemoryDaemon:
         self.applied: BundleVersion | None = None
         self.history: list[BundleVersion] = []  # as applied
         self.contacts = 0
+        self.key_sets: list[str] = []
+        self.timestamps: list[str | None] = []  # as they were brought
         self.shipped_seq: list[int] = []
         self.refusals: list[str] = []
+        self.engine: EngineFault | None = None
+        self.engine_faults: list[EngineFault | None] = []
         self.refuses_bundles: str | None = None
         self._keys = {key.public.id: key.public for key in keys}
         self._wanted: dict[str, Manifest] = {}
@@ -78,15 +87,20 @@ class MemoryDaemon:
             raise DaemonAbsentError("there is no daemon")
         self._is_connected = True
 
-    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+    async def follow(
+        self, manifests: Sequence[str] | None, timestamp: str | None = None, keys: Sequence[str] = ()
+    ) -> FollowAnswer:
         await self._connect()
+        self.timestamps.append(timestamp)
+        self.key_sets += keys
         if manifests == []:
             self.contacts += 1
         elif manifests:
             try:
-                walked = verify_manifests(
-                    FLEET, self.head, [read_envelope(text.encode()) for text in manifests], self._keys
-                )
+                envelopes = [read_envelope(text.encode()) for text in manifests]
+                is_anew = len(envelopes) > self.head.version and read_payload(envelopes[0]).version == 1
+                head, known = (START, [self.head]) if is_anew else (self.head, [])
+                walked = verify_manifests(FLEET, head, envelopes, self._keys, known)
             except FleetError as error:
                 self.refusals.append(str(error))
                 raise DaemonRefusedError(str(error)) from None
@@ -96,8 +110,14 @@ class MemoryDaemon:
         policies = {name: FollowedPolicy(version, self._applied.get(name)) for name, version in wanted.items()}
         newest = max(wanted.values(), key=lambda version: version.version, default=None)
         return FollowAnswer(
-            self.head, newest, self.applied, None, self.host, tuple(self.labels), "ready", 7, policies=policies
-        )
+            head=self.head, wanted=newest, applied=self.applied, host=self.host, labels=tuple(self.labels), revision=7,
+            policies=policies, engine=self.engine,
+        )  # fmt: skip
+
+    async def report_engine(self, fault: EngineFault | None) -> FollowAnswer:
+        self.engine = fault
+        self.engine_faults.append(fault)
+        return await self.follow(None)
 
     async def apply(self, version: int, bundle: bytes) -> None:
         await self._connect()
@@ -127,6 +147,10 @@ class Publisher:
         self._last = START
         self.envelopes: list[bytes] = []
 
+    @property
+    def head(self) -> PolicyHead:
+        return self._last
+
     def make(self, text: str, rollout: RolloutTarget = EVERYBODY, **changes: Any) -> tuple[bytes, bytes]:
         """Return the next version and its bundle, without publishing it."""
         bundle = encode_bundle(Bundle({"guards.py": text.encode()}))
@@ -146,7 +170,12 @@ class Publisher:
         await engine.commit(version, envelope)
         self._last = msgspec.structs.replace(self._last, version=version, digest=read.digest)
         self.envelopes.append(envelope)
+        await engine.put_timestamp(self.timestamp(self._last))
         return version
+
+    def timestamp(self, head: PolicyHead) -> bytes:
+        """Return a timestamp of a version, as of now."""
+        return sign_timestamp(FLEET, head, self.key, at=time.time(), lasts=LONGEST)
 
 
 class WrittenRecord:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from hooklatch.fleet.bundles import Bundle, encode_bundle
-from hooklatch.fleet.manifests import Manifest, RolloutTarget, SignedManifest, encode_signed_text
+from hooklatch.fleet.manifests import (
+    Manifest,
+    PolicyHead,
+    RolloutTarget,
+    SignedManifest,
+    encode_signed_text,
+    read_envelope,
+)
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
+from hooklatch.fleet.timestamps import LONGEST, sign_timestamp
 from support.daemons import Client
 
 __all__ = ["DENIES_BASH", "Published", "Publisher", "brought", "guard"]
@@ -35,6 +44,7 @@ class Published(NamedTuple):
     version: int
     envelope: str
     bundle: bytes
+    timestamp: str  # signed when it was published
 
     @property
     def digest(self) -> str:
@@ -59,6 +69,17 @@ class Publisher:
     def public(self) -> str:
         return self.key.public.text
 
+    @property
+    def head(self) -> PolicyHead:
+        return PolicyHead(len(self.versions), self._previous)
+
+    def restored(self, count: int) -> Publisher:
+        """Return a publisher whose engine has only the first versions: it was put back from an old copy."""
+        other = Publisher(self.fleet, self.key)
+        other.versions = self.versions[:count]
+        other._previous = read_envelope(other.versions[-1].envelope.encode()).digest if count else ""
+        return other
+
     def publish(
         self,
         files: Mapping[str, str],
@@ -78,13 +99,20 @@ class Publisher:
         payload = encode_signed_text(msgspec.structs.replace(manifest, **changes))
         envelope = SignedManifest(payload, self.key.public.id, self.key.sign(payload.encode(), Purpose.MANIFEST))
         self._previous = envelope.digest
-        made = Published(manifest.version, msgspec.json.encode(envelope).decode(), bundle)
+        head = PolicyHead(manifest.version, envelope.digest)
+        made = Published(manifest.version, msgspec.json.encode(envelope).decode(), bundle, self.timestamp(head))
         self.versions.append(made)
         return made
+
+    def timestamp(self, head: PolicyHead | None = None, *, at: float | None = None, lasts: float = LONGEST) -> str:
+        """Return a timestamp of the newest version, or of another, as of now or of another time."""
+        head = head or PolicyHead(len(self.versions), self._previous)
+        at = time.time() if at is None else at
+        return sign_timestamp(self.fleet, head, self.key, at=at, lasts=lasts).decode()
 
 
 async def brought(link: Client, *versions: Published) -> dict[str, Any]:
     """Bring versions to a daemon as a link does, the last one's bundle too; return where the daemon stands then."""
     await link.call("fleet_follow", manifests=[one.envelope for one in versions])
     await link.call("fleet_apply", **versions[-1].applying)
-    return await link.call("fleet_follow", manifests=[])
+    return await link.call("fleet_follow", manifests=[], timestamp=versions[-1].timestamp)

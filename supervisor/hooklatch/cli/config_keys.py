@@ -110,7 +110,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
         "ca": "The certificate of the engine's authority (default: the system's).",
         "host": "The name of this host (default: the machine's name).",
         "labels": "The labels by which rollouts select this host.",
-        "max_staleness": "Longest permitted time without contact.",
+        "max_staleness": "Longest permitted time since the newest timestamp that was true of this host.",
         "when_stale": "What gates do after that: decide by the last policy, or deny.",
         "when_none": "What gates do while no policy has been proven on this host: deny, or decide without one.",
         "fields": "The fields of an entry that leave the machine.",

@@ -8,7 +8,7 @@ import msgspec
 
 __all__ = [
     "FindingReason", "HealthWord", "RETRYABLE", "Cause", "FireDecision", "DecisionVerdict", "ChainHead", "CallOutcome",
-    "Mismatch",
+    "EngineFaultKind", "Mismatch",
 ]  # fmt: skip
 
 DecisionVerdict = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
@@ -32,6 +32,7 @@ Cause = Literal[
 Mismatch = Literal["overruled", "unasked", "altered"]
 # Causes that may pass: the fault is temporary, not the hook's or the request's.
 HealthWord = Literal["ready", "red", "draining"]
+EngineFaultKind = Literal["away", "refused", "empty", "behind", "rewritten"]  # of a fleet's engine, by a link's word
 FindingReason = Literal[
     "parts",
     "zygote",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from hooklatch.core.messages import Cause, FindingReason, HealthWord
+from hooklatch.core.messages import Cause, EngineFaultKind, FindingReason, HealthWord
 
 __all__ = [
     "AcceptedState", "AcknowledgeAnswer", "AgentStatus", "AppliedAnswer", "AppliedBundle", "ChangeWarnings",
-    "ChildStatus", "DaemonReady", "EmptyAnswer", "EnvironmentStatus", "FailingHook", "FleetReportAnswer",
-    "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning", "HookTimings",
+    "ChildStatus", "DaemonReady", "EmptyAnswer", "EngineFaultStatus", "EnvironmentStatus", "FailingHook",
+    "FleetReportAnswer", "FleetStatus", "FleetVersions", "HealthAnswer", "HealthFinding", "HealthWarning",
+    "HookTimings", "KeySetFacts",
     "IsolationDefault", "IsolationStatus", "LogAnswer", "LostRecords", "NewestEntry", "PayloadStatus", "PluginStatus",
     "PolicyStatus", "PoolStatus", "ProjectStatus", "ReadHead", "RecordLine", "RecordStatus", "ReloadAnswer",
-    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "StartOptions", "StateOfSource",
-    "StatusAnswer",
-    "StopAnswer", "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
+    "ReportedDiagnostic", "RevisionAnswer", "SharedStateStatus", "ShippingStatus", "SignedTimestamp",
+    "StartOptions", "StateOfSource", "StatusAnswer", "StopAnswer",
+    "SuspensionFacts", "SuspensionStatus", "TimingsByName", "UnenforcedHook", "WorkerCounts",
     "ZygoteStatus",
 ]  # fmt: skip
 
@@ -335,15 +336,43 @@ class PolicyStatus(TypedDict):
     applied: AppliedBundle | None
 
 
+class EngineFaultStatus(TypedDict):
+    """What this host's link has found wrong with the engine."""
+
+    kind: EngineFaultKind
+    text: str
+
+
 class FleetVersions(PolicyStatus):
     """The versions that this host has read, should have and has, and the seconds since its last contact.
 
-    `wanted` and `applied` are the newest of all policies.
+    `wanted` and `applied` are the newest of all policies, `floor` the newest that was ever active.  `engine` is what is
+    wrong with the engine, by the link's word.
     """
 
     head: ReadHead
+    floor: ReadHead
+    engine: EngineFaultStatus | None
     policies: dict[str, PolicyStatus]
     stale_s: float | None
+
+
+class SignedTimestamp(TypedDict):
+    """What a publisher has signed: at `issued`, this version was the newest, and nobody may rely on it after that."""
+
+    kind: Literal["timestamp"]
+    fleet: str
+    version: int
+    digest: str
+    issued: str
+    expires: str
+
+
+class KeySetFacts(TypedDict):
+    """The fleet's key set that this host follows."""
+
+    version: int
+    expires: str
 
 
 class FleetStatus(FleetVersions):
@@ -353,6 +382,8 @@ class FleetStatus(FleetVersions):
     host: str | None
     labels: tuple[str, ...]
     contact_at: float | None
+    timestamp: SignedTimestamp | None
+    key_set: KeySetFacts | None
     is_stale: bool
     max_staleness_s: float | None
     when_stale: str | None
@@ -483,6 +514,7 @@ class FleetReportAnswer(FleetVersions):
     """The report of this host to its link, or to who makes it read all versions again."""
 
     problem: str | None
+    key_set: int
     host: str | None
     labels: tuple[str, ...]
     health: HealthWord

@@ -26,16 +26,24 @@ if TYPE_CHECKING:
     from hooklatch.core.status_answers import AppliedBundle
 
 __all__ = [
-    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead",
-    "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest", "decode_document",
-    "decode_signature", "encode_signed_text", "read_envelope", "read_payload", "read_manifest", "find_signer",
-    "verify_manifests",
+    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "RESTORE", "REWRITTEN", "START", "SignedManifest",
+    "FleetError", "PolicyHead", "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest",
+    "decode_document", "decode_signature", "encode_signed_text", "read_envelope", "read_payload", "read_manifest",
+    "find_signer", "verify_manifests",
 ]  # fmt: skip
 
 T = TypeVar("T")
 BUCKETS = 10_000  # a percentage has two decimals
 DEFAULT_POLICY = "default"  # of a version that names no policy
 MAX_ENVELOPE = 64 * 1024  # bytes of a manifest as stored
+# For all hosts at once, on one machine: a text never sends an operator from host to host.
+RESTORE = (
+    "put them back by one command, on the publisher's machine or on any host that has them: hooklatch fleet restore"
+)
+REWRITTEN = (
+    "the history was rewritten, and nothing of it is applied; find out who did it. The publisher's machine says what"
+    " was lost, and how to go on for all hosts at once: hooklatch fleet history"
+)
 NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 )  # of a fleet, policy, host or label; safe in keys, paths and patterns
@@ -84,7 +92,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     `previous` is the sha256 of the envelope of the version before, empty for version 1.  `bundle` is the sha256 of the
     bundle's bytes and `size` how many they are.  `created` is a moment in UTC, for people.  `same_as` is the version
-    whose bundle this is, if it is not a new one: a rollback, or a wider rollout.
+    whose bundle this is, if it is not a new one: a rollback, or a wider rollout.  `gives_up` is the head of a history
+    that was lost.  Numbers are never used again, so all versions that take the place of lost ones say so, and the one
+    after them: from that one on, hosts accept a history without the lost versions.
     """
 
     fleet: Name
@@ -98,6 +108,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     message: str = ""
     same_as: int | None = None
     policy: Name = DEFAULT_POLICY
+    gives_up: PolicyHead | None = None
+
+    def releases(self, known: PolicyHead, newest: int) -> bool:
+        """Return whether a history with this version, and up to `newest`, may lack a version that is known."""
+        lost = self.gives_up
+        return lost is not None and lost.version < newest and (known.version < lost.version or known == lost)
 
 
 class SignedManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -170,7 +186,8 @@ def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:
 
 
 def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str, PublicKey]) -> PublicKey | None:
-    """Return the key, of these, that has signed a manifest; None if its envelope names another.
+    """Return the key, of these, that has signed a manifest; None if its envelope names another, or one that may not
+    sign this policy.
 
     Raises:
         FleetError: the signature is not that of the key that it names.
@@ -179,35 +196,44 @@ def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str,
     payload, signature = envelope.payload.encode(), decode_signature(envelope.signature)
     if key is not None and not key.verifies(payload, signature, Purpose.MANIFEST):
         raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
-    return key
+    return key if key is not None and key.may_sign(manifest.policy) else None  # 5.6.3
 
 
 def verify_manifests(
-    fleet: str, head: PolicyHead, envelopes: Sequence[SignedManifest], keys: Mapping[str, PublicKey]
+    fleet: str,
+    head: PolicyHead,
+    envelopes: Sequence[SignedManifest],
+    keys: Mapping[str, PublicKey],
+    known: Collection[PolicyHead] = (),
 ) -> VerifiedManifests:
     """Verify the manifests that follow `head`; `keys` are the trusted ones, by id.
 
     A listed key must have signed the last manifest.  The hash chain vouches for those before it, so a manifest of a key
-    that was revoked since is passed over: it is in the history and is never applied.
+    that was revoked since is passed over: it is in the history and is never applied.  Each version of `known` whose
+    number they have must be among them, or one that a listed key has signed must give it up.
 
     Raises:
-        FleetError: they do not follow `head`, or no listed key has signed the last.  None of them may be used.
+        FleetError: they do not follow `head`, lack a known version, or no listed key has signed the last.  None of them
+            may be used.
     """
     signed: list[Manifest] = []
+    digests: dict[int, str] = {}
     is_vouched = True
     for envelope in envelopes:
         manifest = read_manifest(fleet, envelope)
         if manifest.version != head.version + 1:
             raise FleetError(f"version {manifest.version} cannot follow version {head.version}")
         if manifest.previous != head.digest:
-            raise FleetError(
-                f"version {manifest.version} does not follow the version {head.version} that this host has read:"
-                " the history was rewritten; if that was the operator's doing, run: hooklatch fleet reset"
-            )
+            raise FleetError(f"version {manifest.version} does not follow the version {head.version} read: {REWRITTEN}")
         is_vouched = find_signer(manifest, envelope, keys) is not None
         if is_vouched:
             signed.append(manifest)
         head = PolicyHead(manifest.version, envelope.digest)
+        digests[head.version] = head.digest
+    for seen in known:
+        is_there = digests.get(seen.version, seen.digest) == seen.digest
+        if not is_there and not any(manifest.releases(seen, head.version) for manifest in signed):
+            raise FleetError(f"version {seen.version} is another one than was read or in force before: {REWRITTEN}")
     if not is_vouched:
         raise FleetError(
             f"version {head.version} is signed by the key {envelopes[-1].key}, which [fleet] keys does not list"

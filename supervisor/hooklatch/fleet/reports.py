@@ -13,11 +13,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from hooklatch.core.messages import EngineFaultKind
 from hooklatch.core.text import format_duration
 from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError, Name, PolicyHead, decode_document
 
 __all__ = [
-    "FAULTS", "LEFT", "GateCounts", "HostReport", "RecordHead", "ReportedPolicy", "describe_false_time",
+    "FAULTS", "LEFT", "EngineFault", "GateCounts", "HostReport", "RecordHead", "ReportedPolicy", "describe_false_time",
     "encode_report", "read_report", "sum_gates",
 ]  # fmt: skip
 
@@ -61,6 +62,13 @@ class GateCounts(msgspec.Struct, frozen=True):
             return self
         denied = {cause: max(0, count - before.denied.get(cause, 0)) for cause, count in self.denied.items()}
         return GateCounts(self.since, self.decided - before.decided, denied)
+
+
+class EngineFault(msgspec.Struct, frozen=True):
+    """What a link finds wrong with the engine: it is away, refuses, or its versions are not those of before."""
+
+    kind: EngineFaultKind
+    text: Annotated[str, Meta(max_length=2000)]
 
 
 class RecordHead(msgspec.Struct, frozen=True):

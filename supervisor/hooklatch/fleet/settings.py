@@ -18,6 +18,7 @@ from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration, suggest_name
 from hooklatch.fleet.engine.engine import AddressError, read_url
 from hooklatch.fleet.manifests import NAME
+from hooklatch.fleet.roles import KeySet
 from hooklatch.fleet.signing import KeyFormatError, decode_key
 from hooklatch.service.config.settings import MainTable, TableEffect, make_absolute
 
@@ -93,6 +94,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     fields: tuple[str, ...] = DEFAULT_FIELDS
     keep_unshipped_bytes: int = 1024 * MIB
     reconnect: float = 0.5
+    key_set: KeySet | None = None  # of the fleet, which then says what may be signed; `keys` are those of policies
 
 
 class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

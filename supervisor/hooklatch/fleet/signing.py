@@ -10,6 +10,7 @@ import base64
 import enum
 import hashlib
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ class Purpose(enum.Enum):
     MANIFEST = b"hooklatch fleet manifest 1\n"
     REPORT = b"hooklatch fleet report 1\n"
     BATCH = b"hooklatch fleet batch 1\n"
+    TIMESTAMP = b"hooklatch fleet timestamp 1\n"
+    KEYS = b"hooklatch fleet keys 1\n"
 
 
 class KeyFormatError(ValueError):
@@ -47,9 +50,10 @@ class NoLibraryError(Exception):
 
 
 class PublicKey:
-    """A key that signatures are checked with."""
+    """A key that signatures are checked with; `may_sign` says of which policies it may sign versions."""
 
-    def __init__(self, raw: bytes, key: Ed25519PublicKey) -> None:
+    def __init__(self, raw: bytes, key: Ed25519PublicKey, may_sign: Callable[[str], bool] | None = None) -> None:
+        self.may_sign = may_sign or (lambda policy: True)
         self._raw = raw
         self._key = key
 
@@ -111,9 +115,9 @@ def make_key() -> PrivateKey:
     return PrivateKey(load_library().Ed25519PrivateKey.generate())
 
 
-def read_public(text: str) -> PublicKey:
+def read_public(text: str, may_sign: Callable[[str], bool] | None = None) -> PublicKey:
     raw = decode_key(text)
-    return PublicKey(raw, load_library().Ed25519PublicKey.from_public_bytes(raw))
+    return PublicKey(raw, load_library().Ed25519PublicKey.from_public_bytes(raw), may_sign)
 
 
 def read_private(text: str) -> PrivateKey:

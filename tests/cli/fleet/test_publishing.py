@@ -5,16 +5,20 @@ Slow: a push builds the hooks and runs them.  Where processes matter, the comman
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trio
 
 from hooklatch.fleet.bundles import MAX_BUNDLE
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.signing import make_key, read_private, read_public
 from support.commands import PATIENCE, Place
 from support.publishers import GUARDS, Bench
@@ -115,9 +119,13 @@ def test_the_file_of_hooks_says_which_fleet(bench: Bench) -> None:
 
     pushed = bench.run_plain("fleet", "push", str(bench.hooks), "--key", str(bench.key_file))
     listed = bench.run_plain("fleet", "history")
+    bench.place.write({"hooks.toml": config + 'when_stale = "deny"\n'})
+    denying = bench.run_plain("fleet", "push", str(bench.hooks), "--key", str(bench.key_file))
 
     assert (pushed.code, listed.code) == (0, 0), pushed.err + listed.err
     assert bench.key.public.id in listed.out
+    assert "run from a timer: hooklatch fleet timestamp" in denying.err
+    assert "timer" not in pushed.err
 
     stranger = make_key()
     bench.key_file.write_text(stranger.text)
@@ -414,3 +422,99 @@ def test_a_table_that_another_user_could_have_written_names_no_engine(place: Pla
 
     assert done.returncode == 77, done.stderr
     assert "fix it with: chmod go-w" in done.stderr
+
+
+def test_a_timestamp_is_signed_between_pushes(bench: Bench) -> None:
+    nothing = bench.run("timestamp")
+    bench.push()
+    stamp = bench.json("timestamp", "--expires", "2d")
+    told = bench.run("timestamp")
+    too_long = bench.run("timestamp", "--expires", "9d")
+
+    assert (nothing.code, too_long.code) == (66, 64)
+    assert "nothing was ever pushed" in nothing.err
+    assert "not a time of 8 days at most" in too_long.err
+    assert (stamp["kind"], stamp["fleet"], stamp["version"]) == ("timestamp", bench.fleet, 1)
+    issued, expires = (datetime.fromisoformat(stamp[name]) for name in ("issued", "expires"))
+    assert expires - issued == timedelta(days=2)
+    assert told.out.startswith("version 1 is the newest at ")
+
+
+def test_a_push_without_a_change_signs_a_new_timestamp(bench: Bench) -> None:
+    """A host that was stale for want of one opens with the next push, whatever is in it."""
+    bench.push()
+    before = stored(bench)
+    assert bench.push()["is_new"] is False
+
+    assert stored(bench) > before
+
+
+def stored(bench: Bench) -> datetime:
+    """Return when the engine's timestamp was issued."""
+
+    async def read() -> bytes:
+        async with open_engine(bench.url, bench.fleet) as engine:
+            return (await engine.timestamp() or (0, b""))[1]
+
+    payload = json.loads(json.loads(trio.run(read))["payload"])
+    return datetime.fromisoformat(payload["issued"])
+
+
+# -- key sets ----------------------------------------------------------------------------------------------------------
+
+
+def key_file(bench: Bench, name: str) -> tuple[str, str]:
+    """Make a pair of keys; return the private one's file, and the public one."""
+    path = bench.place.folder / name
+    pair = json.loads(bench.run_plain("fleet", "keygen", "--out", str(path), "--json").out)
+    return str(path), pair["public"]
+
+
+def test_a_key_set_of_one_key_is_one_command_and_a_rotation_another(bench: Bench) -> None:
+    """A small team: no host's file is edited, and the old key signs nothing any more."""
+    bench.push()
+    first = bench.json("keys", "init")
+    again = bench.run("keys", "init")
+    new, public = key_file(bench, "new.key")
+    roles = ("--root", public, "--timestamp", public, "--policy", f"*={public}")
+    alone = bench.run("keys", "rotate", *roles, "--out", str(bench.place.folder / "keys.json"))
+    waits = bench.run_plain("fleet", "push", "--help")
+    done = bench.run("keys", "sign", str(bench.place.folder / "keys.json"), key=new, trust=bench.key.public.text)
+    by_old = bench.run("push", str(bench.hooks))
+    by_new = bench.run("push", str(bench.hooks), key=new, trust=bench.key.public.text)
+    shown = bench.json("keys", "show")
+
+    assert (first["version"], first["root"]) == (1, {"keys": [bench.key.public.text]})
+    assert (again.code, waits.code) == (65, 0)
+    assert "change it with: hooklatch fleet keys rotate" in again.err
+    assert alone.code == 0
+    assert "waits in" in alone.err
+    assert "and 1 must" in alone.err
+    assert done.code == 0, done.err
+    assert "waits" not in done.err
+    assert by_old.code == 65
+    assert "see: hooklatch fleet keys show" in by_old.err or "not trusted here" in by_old.err
+    assert by_new.code == 0, by_new.err
+    assert (shown["version"], shown["previous"] != "", shown["root"]) == (2, True, {"keys": [public]})
+
+
+def test_two_of_three_hold_root_and_a_key_of_its_own_signs_timestamps(bench: Bench) -> None:
+    bench.push()
+    (second, root2), (_, root3), (timer, timer_key) = (key_file(bench, name) for name in ("2.key", "3.key", "t.key"))
+    draft = str(bench.place.folder / "keys.json")
+    roots = ("--root", bench.key.public.text, "--root", root2, "--root", root3, "--threshold", "2")
+    bench.run("keys", "init", *roots, "--timestamp", timer_key, "--out", draft)
+    none_yet = bench.run("keys", "show")
+    signed = bench.run("keys", "sign", draft, key=second, trust=bench.key.public.text)
+    pushed = bench.run("push", str(bench.hooks))  # the same again: only its timestamp would be new
+    by_timer = bench.run("timestamp", key=timer, trust=bench.key.public.text)
+    as_timer = bench.run("push", str(bench.hooks), "--message", "x", key=timer, trust=bench.key.public.text)
+
+    assert none_yet.code == 66
+    assert signed.code == 0, signed.err
+    assert "root (2 must sign)" in signed.out
+    assert pushed.code == 0
+    assert "may not sign timestamps by the fleet's key set 1" in pushed.err
+    assert by_timer.code == 0, by_timer.err
+    assert as_timer.code == 65
+    assert "may not sign the policy 'default' by the fleet's key set 1" in as_timer.err

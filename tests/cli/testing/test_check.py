@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.commands import Place, new_place, serving
+from support.fleets import fleet_table
 from support.survivors import nobody_survives
 
 pytestmark = pytest.mark.slow
@@ -143,3 +144,14 @@ def test_what_cannot_be_read_is_a_finding_and_is_named_once() -> None:
     assert done.returncode == 1
     message = "cannot be accessed: Too many levels of symbolic links; fix it, or remove it"
     assert done.stdout.splitlines()[0] == f"{other.config} {message}"
+
+
+def test_a_host_that_is_to_deny_needs_a_timer_which_is_said(place: Place) -> None:
+    table = fleet_table()
+    place.write({"hooks.toml": table})
+    serves = place.run("check")
+    place.write({"hooks.toml": table + 'when_stale = "deny"\n'})
+    denies = place.run("check")
+
+    assert "timer" not in serves.stdout
+    assert "run from a timer: hooklatch fleet timestamp" in denies.stdout

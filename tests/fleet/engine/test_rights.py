@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from hooklatch.cli.fleet.access import select_hosts
-from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, LogFacts, RecordBatch
+from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LogFacts, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.logs.verifying import verify_hosts
 from support.engines import versions_after
@@ -40,7 +40,24 @@ async def test_each_role_can_do_what_it_needs(example: ExampleEngine) -> None:
         await publisher.put_bundle(BUNDLE, b"bundle")
         await publisher.put_bundle(BUNDLE, b"bundle")
         await publisher.commit(1 + await publisher.newest_version(), b"manifest")
+        await publisher.put_timestamp(b"of a push")
+        await publisher.put_key_set(1, b"keys")
+        with pytest.raises(ConflictError, match="has a key set 1 already, or a later one"):
+            await publisher.put_key_set(1, b"others")
+        await publisher.put_key_set(2, b"more keys")
+    async with opened(example, "timestamp") as timer:
+        assert [data for _, data in await timer.versions(0)] == [b"manifest"]
+        before = await timer.timestamp()
+        assert before is not None
+        assert before[1] == b"of a push"
+        assert await timer.key_sets(0) == [b"keys", b"more keys"]
+        await timer.put_timestamp(b"timestamp")
+        assert await timer.wait({"timestamp": before[0]}, 60) == {"timestamp"}
+        stamped = await timer.timestamp()
+        assert stamped is not None
     async with opened(example, HOST) as host:
+        assert await host.timestamp() == (stamped[0], b"timestamp")
+        assert await host.key_sets(1) == [b"more keys"]
         [*_, newest] = await versions_after(host, 0, 60)
         assert newest[1] == b"manifest"
         assert await versions_after(host, newest[0], 0.01) == []
@@ -102,6 +119,26 @@ async def test_an_operator_trims_and_nobody_else_does(example: ExampleEngine) ->
             await operator.append("laptop2", 1, RecordBatch(12, 12, b"forged"))
         with pytest.raises(EngineRefusedError, match="does not let"):
             await operator.commit(1 + await operator.newest_version(), b"forged")
+
+
+async def test_who_signs_timestamps_does_nothing_else(example: ExampleEngine) -> None:
+    async with opened(example, "timestamp") as timer:
+        for attempt in (
+            lambda: timer.commit(1, b"forged"),
+            lambda: timer.put_key_set(9, b"forged"),
+            lambda: timer.put_bundle("c" * 64, b"forged"),
+            lambda: timer.bundle(BUNDLE),
+            lambda: timer.report("laptop1", b"forged"),
+            lambda: timer.epochs("laptop1"),
+        ):
+            with pytest.raises((EngineRefusedError, ConflictError), match=r"does not let|cannot be published"):
+                await attempt()
+    for user in (HOST, "auditor", "operator"):
+        async with opened(example, user) as other:
+            with pytest.raises(EngineRefusedError, match="does not let"):
+                await other.put_timestamp(b"forged")
+            with pytest.raises(EngineRefusedError, match="does not let"):
+                await other.put_key_set(9, b"forged")
 
 
 async def test_a_host_cannot_publish(example: ExampleEngine) -> None:

@@ -94,7 +94,10 @@ async def test_an_older_bundle_is_rolled_back_to_by_a_newer_version(tmp_path: Pa
             await brought(link, version)
             reasons.append(await decided(daemon))
         await until(
-            lambda: sorted(os.listdir(kept(daemon))) == sorted([first.digest, f"{first.digest}.json", "policy.json"])
+            lambda: (
+                sorted(os.listdir(kept(daemon)))
+                == sorted([first.digest, f"{first.digest}.json", "policy.json", "versions.jsonl"])
+            )
         )
 
     assert reasons == ["fleet/no-bash: fleet", "fleet/no-bash: second", "fleet/no-bash: fleet"]

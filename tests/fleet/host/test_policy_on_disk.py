@@ -248,23 +248,6 @@ async def test_after_a_reset_of_what_is_unreadable_gates_are_denied_until_the_li
         assert (await decided(daemon), await decided(daemon, "Read")) == ("fleet/no-bash: fleet", "pass")
 
 
-async def test_a_reset_keeps_what_is_in_force_and_lets_a_rewritten_history_follow(tmp_path: Path) -> None:
-    publisher = Publisher()
-    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link, daemon.administrator() as admin:
-        await brought(link, *[publisher.publish({"guards.py": guard(str(number))}) for number in range(3)])
-        anew = Publisher(key=publisher.key).publish({"guards.py": guard("anew")})
-        with pytest.raises(RpcFailure, match="cannot follow"):
-            await link.call("fleet_follow", manifests=[anew.envelope])
-
-        answer = await admin.call("fleet_reset", reason="a new engine")
-
-        assert (answer["head"]["version"], answer["applied"]["version"]) == (0, 3)
-        assert await decided(daemon) == "fleet/no-bash: 2"
-        assert (await brought(link, anew))["applied"]["version"] == 1
-        assert await decided(daemon) == "fleet/no-bash: anew"
-        assert [one["reason"] for one in await notes(daemon, "reset")] == ["a new engine"]
-
-
 async def test_a_reset_that_found_nothing_to_apply_allows_no_older_version_later(tmp_path: Path) -> None:
     publisher = Publisher()
     old = publisher.publish({"guards.py": guard("old")}, rollout=RolloutTarget(("ci",)))

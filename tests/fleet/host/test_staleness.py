@@ -58,7 +58,7 @@ async def test_a_host_that_was_never_in_contact_denies_every_gate_and_passes_aga
             await link.call("fleet_follow", manifests=[])  # nor is an engine that has no version at all
             asked = await denied(daemon)
             await link.call("fleet_follow", manifests=elsewhere(publisher))
-            answer = await link.call("fleet_follow", manifests=[])
+            answer = await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
             after = await denied(daemon)
         later = await admin.call("health")
 
@@ -82,7 +82,7 @@ async def test_contact_that_is_too_long_ago_denies_and_its_return_does_not(
         counts = host.counts
         await link.call("fleet_follow", manifests=elsewhere(publisher))
         for number in range(1, 4):
-            await link.call("fleet_follow", manifests=[])
+            await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
             assert counts["in contact"] == number
             await until(lambda number=number: counts["stale"] == number + 1 and host.layer.denies is not None)
             assert (await denied(daemon)).startswith("fleet/contact: ")
@@ -100,12 +100,12 @@ async def test_a_reload_that_waits_for_a_users_file_keeps_no_gate_open(tmp_path:
         try:
             daemon.write("hooks.d/slow.py", hangs)
             await until(begun.exists)
-            await link.call("fleet_follow", manifests=[])
+            await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
             before = await denied(daemon)
             await until(lambda: daemon.parts.fleet.use().contact.is_stale)
             await trio.testing.wait_all_tasks_blocked(0.05)
             stale = await denied(daemon)
-            await link.call("fleet_follow", manifests=[])
+            await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
             again = await denied(daemon)
         finally:
             go.touch()
@@ -119,11 +119,13 @@ async def test_only_who_has_what_is_wanted_is_in_contact(tmp_path: Path, publish
     files = {"hooks.toml": fleet_table(publisher.public, more=LATE)}
     async with running_daemon(tmp_path, files) as daemon, link_of(daemon) as link:
         await link.call("fleet_follow", manifests=[version.envelope])
-        await link.call("fleet_follow", manifests=[])  # it is read, and its bundle withheld
+        await link.call(
+            "fleet_follow", manifests=[], timestamp=publisher.timestamp()
+        )  # it is read, and its bundle withheld
         without = await denied(daemon)
         await link.call("fleet_apply", **version.applying)  # a stale host may be mended
         applied = await denied(daemon)
-        await link.call("fleet_follow", manifests=[])
+        await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
         then = await denied(daemon)
         async with daemon.session() as client:
             bash = await client.fire_tool("Bash")
@@ -150,7 +152,7 @@ async def test_a_restart_remembers_the_contact_and_without_the_state_it_never_wa
     files = {"hooks.toml": fleet_table(publisher.public, more=LATE)}
     async with running_daemon(tmp_path, files) as daemon, link_of(daemon) as link:
         await link.call("fleet_follow", manifests=elsewhere(publisher))
-        await link.call("fleet_follow", manifests=[])
+        await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
         await until(lambda: '"contact": {' in (tmp_path / "state" / "state.json").read_text())
     async with running_daemon(tmp_path, files) as daemon:
         remembered = await denied(daemon)
@@ -273,11 +275,11 @@ async def test_a_host_without_a_policy_denies_until_one_is_proven_or_none_is_mea
     async with running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public)}) as daemon:
         verdicts = [await denied(daemon)]
         async with link_of(daemon) as link:
-            await link.call("fleet_follow", manifests=[])
+            await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
             verdicts.append(await denied(daemon))
             await link.call("fleet_follow", manifests=other)  # more may follow
             verdicts.append(await denied(daemon))
-            await link.call("fleet_follow", manifests=[])
+            await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
             none_is_meant = await denied(daemon)
             await link.call("fleet_follow", manifests=[version.envelope])  # and its bundle is withheld
             verdicts.append(await denied(daemon))
@@ -297,7 +299,7 @@ async def test_a_host_whose_state_is_gone_denies_again(tmp_path: Path, publisher
     async with running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public)}) as daemon:
         async with link_of(daemon) as link:
             await link.call("fleet_follow", manifests=elsewhere(publisher))
-            await link.call("fleet_follow", manifests=[])
+            await link.call("fleet_follow", manifests=[], timestamp=publisher.timestamp())
         with_state = await denied(daemon)
     shutil.rmtree(tmp_path / "state")
     async with running_daemon(tmp_path, {"hooks.toml": fleet_table(publisher.public)}) as daemon:

@@ -48,7 +48,7 @@ async def test_a_version_is_followed_and_applied(tmp_path: Path) -> None:
         before = await link.follow(None)
         followed = await link.follow([envelope.decode()])
         await link.apply(1, bundle)
-        answer = await link.follow([])
+        answer = await link.follow([], publisher.timestamp(followed.head).decode())
         await link.report_shipped(1)
         async with daemon.session() as client:
             decision = await client.fire_tool("Bash")

@@ -178,20 +178,49 @@ async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
     assert daemon.contacts - contacts <= 1
 
 
-async def test_a_history_that_was_rewritten_is_followed_once_the_host_was_reset(
+async def test_a_history_that_gives_up_what_was_read_is_offered_whole_and_another_is_not(
     redis: RedisServer, engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:
     anew = Publisher(publisher.key)
-    await publisher.push(engine, "one")
+    for text in ("one", "two"):
+        await publisher.push(engine, text)
+    lost = publisher.head
     async with run_link(max_staleness=0.4) as link:
-        await until(lambda: daemon.applied is not None)
+        await until(lambda: daemon.applied is not None and daemon.applied.version == 2)
         redis.command("FLUSHALL")
-        await anew.push(engine, "another one")
-        await until(lambda: "rewritten" in link.state.faults.get("policy", ""))
-        daemon.head = START  # as `hooklatch fleet reset` does
-        await until(lambda: len(daemon.history) == 2)
+        await until(lambda: daemon.engine is not None and daemon.engine.kind == "behind")
+        for text in ("another one", "another two", "another three"):
+            await anew.push(engine, text)
+        await until(lambda: daemon.engine is not None and daemon.engine.kind == "rewritten")
+        assert "hooklatch fleet history" in daemon.engine.text
+        assert daemon.refusals == []
+        await anew.push(engine, "anew", gives_up=lost)
+        await until(lambda: daemon.applied is not None and daemon.applied.version == 4)
+        await until(lambda: daemon.engine is None and "policy" not in link.state.faults)
 
-    assert daemon.history[0].bundle != daemon.history[1].bundle
+    assert [fault.kind if fault is not None else None for fault in daemon.engine_faults] == [
+        "behind",
+        "rewritten",
+        None,
+    ]
+
+
+async def test_an_engine_that_is_away_or_refuses_is_told_to_the_daemon_also_when_it_never_was_there(
+    redis: RedisServer, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
+) -> None:
+    redis.kill()
+    async with run_link():
+        await until(lambda: daemon.engine is not None)
+        assert daemon.engine is not None
+        assert daemon.engine.kind == "away"
+        daemon.engine = None
+        daemon.restart()  # another one, which has to be told too
+        await until(lambda: daemon.engine is not None)
+        redis.start()
+        async with open_engine(redis.url, FLEET) as engine:
+            await until(lambda: daemon.engine is not None and daemon.engine.kind == "empty")
+            await publisher.push(engine, "one")
+            await until(lambda: daemon.engine is None)
 
 
 async def test_a_daemon_that_restarts_is_followed_and_told_again(
@@ -433,7 +462,9 @@ class Stubborn(MemoryDaemon):
 
     asked = 0
 
-    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+    async def follow(
+        self, manifests: Sequence[str] | None, timestamp: str | None = None, keys: Sequence[str] = ()
+    ) -> FollowAnswer:
         self.asked += 1
         await super().follow(None)
         wanted = BundleVersion(1, self.wants)
@@ -494,3 +525,42 @@ async def test_a_long_history_is_given_at_once(redis: RedisServer, engine: Engin
 
     assert daemon.head.version == 231
     assert daemon.refusals == []
+
+
+async def test_a_timestamp_is_asked_for_before_the_versions_and_brought_with_the_contact(
+    engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
+) -> None:
+    """A version is there before a timestamp names it: asked the other way, each push would look like a lie."""
+    async with run_link(max_staleness=0.2):
+        await until(lambda: daemon.contacts > 0)
+        await publisher.push(engine, "one")
+        stored = await engine.timestamp()
+        assert stored is not None
+        await until(lambda: daemon.timestamps[-1:] == [stored[1].decode()])
+
+    assert daemon.timestamps[0] is None
+    assert daemon.head.version == 1
+
+
+async def test_an_engine_that_refuses_the_timestamp_brings_versions_all_the_same(
+    redis: RedisServer, engine: Engine, publisher: Publisher, daemon: MemoryDaemon, record: WrittenRecord
+) -> None:
+    """The rights of an older fleet: its hosts follow, and say what is missing."""
+    await publisher.push(engine, "one")
+    for rule in (("on", "nopass", "~*", "+@all"), ("resetkeys", f"~hooklatch:{FLEET}:[^t]*")):
+        redis.command("ACL", "SETUSER", "old", *rule)
+    settings = settings_of(redis.url.replace("unix://", "unix://old@"), publisher.key)
+    async with linked(settings, daemon, record.folder) as link:
+        await until(lambda: daemon.applied is not None and daemon.contacts > 0)
+        assert "the engine gives no timestamp, so nothing is contact" in link.state.faults["signed"]
+
+
+async def test_key_sets_are_brought_with_the_versions_that_may_need_them(
+    engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
+) -> None:
+    async with run_link():
+        await until(lambda: daemon.contacts > 0)
+        await engine.put_key_set(1, b"keys")
+        await publisher.push(engine, "one")
+        await until(lambda: daemon.head.version == 1)
+        assert "keys" in daemon.key_sets

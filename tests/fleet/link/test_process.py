@@ -20,6 +20,7 @@ import trio
 
 from hooklatch.fleet.batches import unpack_batch
 from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.manifests import PolicyHead, read_envelope
 from hooklatch.fleet.reports import HostReport, read_report
 from support.commands import CONFIG, GUARDS, Place, Started, new_place, serving
 from support.link_parts import FLEET, HOST, Publisher
@@ -288,3 +289,31 @@ def test_it_says_once_what_is_wrong_and_opens_no_more_and_more(redis: RedisServe
 
     assert max(counts) <= min(counts) + 4
     assert err.count("no daemon takes a link") == 1
+
+
+def test_an_engine_that_stands_still_closes_a_host_that_is_to_deny_and_the_next_timestamp_opens_it(
+    redis: RedisServer,
+) -> None:
+    """It answers each question all the while: without a signed moment that was contact for ever."""
+    publisher = Publisher()
+    config = table(redis.url, publisher, 'when_stale = "deny"\nmax_staleness = "2s"')
+    with placed(config) as place, serving(place), linking(place):
+
+        def verdict() -> str:
+            return place.fire_tool("Read", file_path="x").stdout
+
+        trio.run(push, redis.url, publisher, NO_PUSH.format(number=1))
+        until(lambda: "in contact" not in verdict())
+        until(lambda: "its engine shows no newer timestamp" in verdict())
+        report = until(lambda: (found := trio.run(report_of, redis.url)) and (found.stale_s or 0) > 2 and found)
+        trio.run(stamp, redis.url, publisher)
+        until(lambda: "in contact" not in verdict())
+
+    assert (report.applied, report.health) == (1, "red")
+
+
+async def stamp(url: str, publisher: Publisher) -> None:
+    """Sign that the version that the engine has is the newest."""
+    async with open_engine(url, FLEET) as engine:
+        (number, data), *_ = reversed(await engine.versions(0))
+        await engine.put_timestamp(publisher.timestamp(PolicyHead(number, read_envelope(data).digest)))

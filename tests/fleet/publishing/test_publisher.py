@@ -6,6 +6,7 @@ Slow: the tests share a server of this process.
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import trio
 
 from hooklatch.fleet.bundles import Bundle, encode_bundle
-from hooklatch.fleet.engine.engine import Engine, EngineError, UnreachableError
+from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutTarget
 from hooklatch.fleet.publishing.publisher import (
@@ -24,12 +25,15 @@ from hooklatch.fleet.publishing.publisher import (
     Publisher,
     UnknownOutcomeError,
 )
-from hooklatch.fleet.publishing.versions import HistoryError, VersionDraft, encode_envelope
+from hooklatch.fleet.publishing.versions import HistoryError, NoVersionError, VersionDraft, encode_envelope
 from hooklatch.fleet.reports import encode_report
+from hooklatch.fleet.roles import Role
+from hooklatch.fleet.timestamps import LONGEST, read_timestamp, sign_timestamp
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 
 pytestmark = [pytest.mark.slow, needs_redis]
+ROLE = Role((KEY.public,))
 
 
 def plan_of(letter: str, percent: float = 100.0) -> VersionDraft:
@@ -275,12 +279,16 @@ async def test_a_bundle_that_is_gone_is_an_error(engine: Engine) -> None:
 
 def test_what_was_seen_is_kept_and_never_goes_back(tmp_path: Path) -> None:
     memory = LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine")
-    memory.write_head(PolicyHead(3, "3"))
-    memory.write_head(PolicyHead(2, "2"))
+    history = history_of(("a",), ("b",), ("c",))
+    memory.keep(history)
+    memory.keep(history_of(("a",), ("b",)))
 
-    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine").read_head() == PolicyHead(3, "3")
+    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine").read_head() == history.head
     assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://other").read_head() == PolicyHead()
-    assert len(list((tmp_path / "seen").iterdir())) == 1
+    assert sorted(path.name for path in (tmp_path / "seen").iterdir()) == [
+        Path(memory.copy).name,
+        Path(memory.path).name,
+    ]
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff"])
@@ -290,3 +298,78 @@ def test_what_was_seen_and_cannot_be_read_is_not_nothing(tmp_path: Path, data: b
 
     with pytest.raises(FleetError, match="cannot be read"):
         memory.read_head()
+
+
+async def test_each_version_has_a_timestamp_which_moves_on(engine: Engine) -> None:
+    publisher = publisher_at(engine)
+    found = []
+    for letter in "ab":
+        await commit(publisher, letter)
+        found.append(read_timestamp((await engine.timestamp() or (0, b""))[1], FLEET, ROLE, None, time.time()))
+    found.append(await publisher.stamp(KEY, 60.0))
+
+    assert [stamp.version for stamp in found] == [1, 2, 2]
+    assert found[2].head == publisher.history.head
+    assert [round(stamp.lasts) for stamp in found] == [LONGEST, LONGEST, 60]
+    assert found == sorted(found, key=lambda stamp: stamp.issued)
+    assert publisher.notes == []
+
+
+async def test_a_signer_whose_clock_is_behind_signs_a_later_moment_all_the_same(engine: Engine) -> None:
+    publisher = publisher_at(engine)
+    await commit(publisher, "a")
+    ahead = time.time() + 200
+    await engine.put_timestamp(sign_timestamp(FLEET, publisher.history.head, KEY, at=ahead, lasts=60.0))
+
+    assert (await publisher.stamp(KEY)).at > ahead
+
+
+async def test_what_another_signed_for_ever_moves_no_signer(engine: Engine) -> None:
+    publisher = publisher_at(engine)
+    await commit(publisher, "a")
+    await engine.put_timestamp(sign_timestamp(FLEET, publisher.history.head, OTHER_KEY, at=4e9, lasts=60.0))
+
+    assert (await publisher.stamp(KEY)).at < time.time() + 1
+
+
+async def test_a_timestamp_that_another_push_has_overtaken_is_signed_again(engine: Engine) -> None:
+    """Else the older version's would lie there as the newest, until a timer mends it."""
+    slow, quick = publisher_at(engine), publisher_at(engine)
+    await commit(slow, "a")
+    await quick.read()
+
+    class Overtaken:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine, name)
+
+        async def put_timestamp(self, data: bytes) -> None:
+            if quick.history.head.version == 1:
+                await commit(quick, "b")
+            await engine.put_timestamp(data)
+
+    slow.engine = Overtaken()  # type: ignore[assignment]
+    stamp = await slow.stamp(KEY)
+
+    assert stamp.version == 2
+    assert (await engine.timestamp()) is not None
+
+
+async def test_nothing_is_stamped_where_nothing_was_pushed(engine: Engine) -> None:
+    with pytest.raises(NoVersionError, match="nothing was ever pushed"):
+        await publisher_at(engine).stamp(KEY)
+
+
+async def test_an_engine_that_takes_no_timestamp_has_the_version_all_the_same(engine: Engine) -> None:
+    class Old:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine, name)
+
+        async def put_timestamp(self, data: bytes) -> None:
+            raise EngineRefusedError("it has no right to XADD")
+
+    publisher = publisher_at(Old())
+    await commit(publisher, "a")
+
+    (note,) = publisher.notes
+    assert "hosts take version 1 and are not in contact: it has no right to XADD" in note
+    assert "hooklatch fleet timestamp --key FILE" in note

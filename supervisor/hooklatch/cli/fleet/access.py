@@ -43,7 +43,7 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError
 
 __all__ = [
-    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_despite_hosts", "make_command_error",
+    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_give_up", "make_command_error",
     "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher", "add_hosts",
     "select_hosts", "read_fleet", "PAUSES", "follow_fleet_log",
 ]  # fmt: skip
@@ -56,6 +56,7 @@ CODES = {
     "EngineRefusedError": Exit.NOT_PERMITTED, "EngineError": Exit.UNAVAILABLE, "ConflictError": Exit.CONFLICT,
     "LostRaceError": Exit.CONFLICT, "UnknownOutcomeError": Exit.UNAVAILABLE, "StoppedError": Exit.FINDINGS,
     "MissingFolderError": Exit.NO_INPUT, "NoVersionError": Exit.NO_INPUT, "NoLibraryError": Exit.UNAVAILABLE,
+    "NoCopyError": Exit.NO_INPUT,
 }  # fmt: skip
 TIMEOUT = 10.0  # seconds for a connection, and for each reply
 MAX_KEY = 4096  # bytes of its file
@@ -63,7 +64,10 @@ SEEN = "fleet-seen"  # in the state directory: what this machine has seen of fle
 
 
 class EngineAccess(msgspec.Struct, frozen=True):
-    """The address of a fleet's engine, and keys by id: those that hosts believe, and those to read past."""
+    """The address of a fleet's engine, and keys by id: those that hosts believe, and those to read past.
+
+    One of the `anchors` has signed the fleet's first key set, if it has any.
+    """
 
     url: str
     fleet: str
@@ -71,7 +75,9 @@ class EngineAccess(msgspec.Struct, frozen=True):
     ca: str | None
     keys: Mapping[str, PublicKey] = {}
     trusted: Mapping[str, PublicKey] = {}
+    anchors: Mapping[str, PublicKey] = {}
     key: PrivateKey | None = None
+    unlisted: str = ""  # why a fleet without a key set does not believe the key
 
     @property
     def signing_key(self) -> PrivateKey:
@@ -101,10 +107,18 @@ def add_access(parser: Parser, *, with_keys: bool = False) -> None:
         )  # fmt: skip
 
 
-def add_despite_hosts(parser: Parser) -> None:
+def add_give_up(parser: Parser) -> None:
     parser.add_argument(
-        "--despite-hosts", action="store_true", help="also where hosts have read versions that are gone"
-    )
+        "--give-up", metavar="VERSION", type=parse_version,
+        help="have all hosts go on without the lost versions up to this one, which no machine can put back",
+    )  # fmt: skip
+
+
+def parse_version(text: str) -> int:
+    """Return a version's number; an argparse type."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version; see: hooklatch fleet history")
+    return int(text)
 
 
 def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
@@ -132,16 +146,18 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     except EngineError as error:
         raise make_command_error(error) from None
     key = read_private_key(arguments.key) if getattr(arguments, "key", None) else None
-    if key is not None and settings is not None and key.public.text not in settings.keys:
-        raise CommandError(
-            Exit.BAD_DATA,
+    listed = index_keys(settings.keys if settings is not None else ())
+    trusted = index_keys(getattr(arguments, "trust", []))
+    own_key, unlisted = ({key.public.id: key.public} if key is not None else {}), ""
+    if key is not None and settings is not None and key.public.id not in listed:
+        own_key = {}
+        unlisted = (
             f"your key {key.public.id} is not among [fleet] keys, so hosts like this one would refuse what it signs;"
-            f" list {key.public.text} there first, here and on each host",
+            f" list {key.public.text} there first, here and on each host"
         )
     return EngineAccess(
-        url, fleet, password, arguments.ca or (own.ca if own is not None else None),
-        keys=index_keys(settings.keys if settings is not None else ()) | ({key.public.id: key.public} if key else {}),
-        trusted=index_keys(getattr(arguments, "trust", [])), key=key,
+        url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys=listed | own_key,
+        trusted=trusted, anchors=listed or own_key | trusted, key=key, unlisted=unlisted,
     )  # fmt: skip
 
 
@@ -220,7 +236,12 @@ def open_seen_heads(access: EngineAccess) -> LastSeenHead:
 
 
 def run_publisher(
-    access: EngineAccess, work: Callable[[Publisher], Awaitable[T]], *, compares: bool = True, heeds_hosts: bool = True
+    access: EngineAccess,
+    work: Callable[[Publisher], Awaitable[T]],
+    *,
+    compares: bool = True,
+    heeds_hosts: bool = True,
+    gives_up: int | None = None,
 ) -> T:
     """Open the engine, read and verify all versions, and do the work.  The errors are those of `run_with_engine`.
 
@@ -236,9 +257,12 @@ def run_publisher(
 
     async def run_verified(engine: Engine) -> T:
         publisher = Publisher(
-            engine, access.fleet, access.keys, memory, heeds_hosts=compares and heeds_hosts, trusted=access.trusted
-        )
+            engine, access.fleet, access.keys, memory, heeds_hosts=compares and heeds_hosts, trusted=access.trusted,
+            gives_up=gives_up, anchors=access.anchors,
+        )  # fmt: skip
         await publisher.read()
+        if access.unlisted and publisher.key_set is None:
+            raise CommandError(Exit.BAD_DATA, access.unlisted)
         notes = publisher.notes
         try:
             return await work(publisher)

@@ -8,8 +8,8 @@ from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.fleet.manifests import FleetError
-from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
-from hooklatch.fleet.publishing.versions import HistoryReport, StoredVersion
+from hooklatch.fleet.publishing.publisher import AGREEING, LastSeenHead, Publisher
+from hooklatch.fleet.publishing.versions import LOST, HistoryReport, StoredVersion
 
 __all__ = ["add_history"]
 
@@ -56,7 +56,8 @@ async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> l
     except FleetError as error:
         own = str(error)
     of_hosts = publisher.history.list_host_contradictions(received.report for received in hosts.values())
-    return [text for text in (own, *of_hosts) if text is not None]
+    findings = [text for text in (own, *of_hosts) if text is not None]
+    return [*findings, LOST] if own is not None or len(of_hosts) >= AGREEING else findings
 
 
 def version_row(entry: StoredVersion) -> tuple[object, ...]:
@@ -65,5 +66,6 @@ def version_row(entry: StoredVersion) -> tuple[object, ...]:
     key = entry.envelope.key if entry.is_believed else f"{entry.envelope.key} (not believed)"
     return (
         manifest.version, manifest.policy, manifest.created, manifest.publisher or None, hosts, manifest.bundle[:12],
-        manifest.same_as, key, manifest.message or None,
+        manifest.same_as, key,
+        f"gives up {lost.version}" if (lost := manifest.gives_up) is not None else manifest.message or None,
     )  # fmt: skip

@@ -15,6 +15,7 @@ import msgspec
 
 from hooklatch.cli.fleet import access
 from hooklatch.cli.fleet.rollout import add_pace, read_rollout_goal, report_interruption, roll_out
+from hooklatch.cli.fleet.timestamp import NEEDS_TIMER
 from hooklatch.cli.fleet.trial import try_out
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -62,7 +63,7 @@ def add_push(parser: Parser) -> None:
     parser.add_argument(
         "--allow-empty", action="store_true", help="also push a folder without a hook, which ends the policy"
     )
-    access.add_despite_hosts(parser)
+    access.add_give_up(parser)
     add_pace(parser)
     access.add_access(parser, with_keys=True)
 
@@ -104,8 +105,11 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
         return await roll_out(publisher, key, goal, draft, message=message, report=report, progress=progress)
 
     with report_interruption() as progress:
-        manifest, is_new = access.run_publisher(fleet_access, work, heeds_hosts=not arguments.despite_hosts)
+        manifest, is_new = access.run_publisher(fleet_access, work, gives_up=arguments.give_up)
     print_push(arguments, candidate, manifest, is_new=is_new)
+    settings = None if arguments.to else access.read_own_settings(arguments)
+    if settings is None or settings.when_stale == "deny":  # without [fleet] it is unknown what its hosts do
+        output.print_error(f"note: {NEEDS_TIMER}")
     return Exit.OK
 
 
@@ -141,7 +145,7 @@ def check_removals(
         return policy, InForce(believed, doubted, bundles, reports)
 
     try:
-        policy, found = access.run_publisher(fleet_access, look, heeds_hosts=not arguments.despite_hosts)
+        policy, found = access.run_publisher(fleet_access, look, gives_up=arguments.give_up)
     except FleetError as error:
         raise access.make_command_error(error) from None
     if found.doubted:

@@ -40,7 +40,7 @@ from hooklatch.fleet.publishing.versions import (
 from hooklatch.fleet.signing import PrivateKey
 
 __all__ = [
-    "Goal", "add_pace", "roll_out", "read_rollout_goal", "report_interruption", "parse_version", "add_rollback",
+    "Goal", "add_pace", "roll_out", "read_rollout_goal", "report_interruption", "add_rollback",
     "add_rollout",
 ]  # fmt: skip
 
@@ -150,6 +150,7 @@ async def roll_out(
     target = RolloutTarget(labels, find_cut(hosts, steps[0] if steps else goal.percent))
     plan = plan_push(publisher.history, msgspec.structs.replace(draft, rollout=target), key=key.public.id)
     if isinstance(plan, Manifest):
+        await publisher.try_to_stamp(key)
         return plan, False
     by = access.find_publisher_name()
     # Without a step that is wider, these hosts have the bundle already, by a version of another key.
@@ -169,22 +170,15 @@ def format_progress(at: Manifest | None) -> str:
     )
 
 
-def parse_version(text: str) -> int:
-    """Return a version's number; an argparse type."""
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a version; see: hooklatch fleet history")
-    return int(text)
-
-
 LIKE_PUSH = (*access.EXITS, Exit.FINDINGS, Exit.CONFLICT)
 
 
 def add_rollout(parser: Parser) -> None:
     parser.runs(run_fleet_rollout, example="hooklatch fleet rollout 7 --steps 50,100 --key fleet.key", exits=LIKE_PUSH)
     parser.prints("fleet.manifests:Manifest")
-    parser.add_argument("version", metavar="VERSION", type=parse_version, help="see: hooklatch fleet history")
+    parser.add_argument("version", metavar="VERSION", type=access.parse_version, help="see: hooklatch fleet history")
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
-    access.add_despite_hosts(parser)
+    access.add_give_up(parser)
     add_pace(parser, required=True)
     access.add_access(parser, with_keys=True)
 
@@ -204,7 +198,7 @@ def run_fleet_rollout(arguments: argparse.Namespace) -> int:
         return done
 
     with report_interruption() as progress:
-        manifest = access.run_publisher(fleet_access, work, heeds_hosts=not arguments.despite_hosts)
+        manifest = access.run_publisher(fleet_access, work, gives_up=arguments.give_up)
     print_rollout(arguments, manifest)
     return Exit.OK
 
@@ -215,7 +209,7 @@ def add_rollback(parser: Parser) -> None:
     )
     parser.prints("fleet.manifests:Manifest")
     parser.add_argument(
-        "version", metavar="VERSION", nargs="?", type=parse_version,
+        "version", metavar="VERSION", nargs="?", type=access.parse_version,
         help="whose bundle it is to be (default: the newest before with another one, for all of these hosts)",
     )  # fmt: skip
     parser.add_argument("--policy", metavar="NAME", help="which policy is to go back (default: the only one)")
@@ -223,11 +217,11 @@ def add_rollback(parser: Parser) -> None:
         "--label", metavar="NAME", action="append", help="for hosts with this label (default: those of the newest)"
     )
     parser.add_argument(
-        "--resign", metavar="VERSION", type=parse_version,
+        "--resign", metavar="VERSION", type=access.parse_version,
         help="sign this version again although hosts do not list the key that signed it; look at its diff first",
     )  # fmt: skip
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
-    access.add_despite_hosts(parser)
+    access.add_give_up(parser)
     access.add_access(parser, with_keys=True)
 
 
@@ -251,6 +245,7 @@ def run_fleet_rollback(arguments: argparse.Namespace) -> int:
             )
         plan = plan_rollback(history, source, arguments.label, policy=policy, key=key.public.id)
         if isinstance(plan, Manifest):
+            await publisher.try_to_stamp(key)
             return plan
         assert plan.same_as is not None
         await publisher.bundle(
@@ -261,7 +256,7 @@ def run_fleet_rollback(arguments: argparse.Namespace) -> int:
                 output.print_error(text)
         return await publisher.commit(plan, key, publisher=access.find_publisher_name(), message=arguments.message)
 
-    manifest = access.run_publisher(fleet_access, work, heeds_hosts=not arguments.despite_hosts)
+    manifest = access.run_publisher(fleet_access, work, gives_up=arguments.give_up)
     print_rollout(arguments, manifest)
     return Exit.OK
 
@@ -283,7 +278,7 @@ def confirm_unbelieved(arguments: argparse.Namespace, fleet_access: access.Engin
         after = {} if entry.is_believed else (await publisher.bundle(entry.manifest)).files
         return entry, name, list(list_file_changes(before, after))
 
-    entry, name, changes = access.run_publisher(fleet_access, compare, heeds_hosts=not arguments.despite_hosts)
+    entry, name, changes = access.run_publisher(fleet_access, compare, gives_up=arguments.give_up)
     if entry.is_believed:
         return False
     if not arguments.json:

@@ -6,6 +6,7 @@
 | path below `PATH/<fleet>` | holds |
 |---|---|
 | `policy/<version>` | the manifest |
+| `keys/<version>` | the key set |
 | `bundles/<sha256>` | the bundle |
 | `logs/<host>/<epoch>/<last seq>-<first seq>-<ms by the engine>` | a batch |
 | the same and `.signature` | the host's signature of the batch, if it has one |
@@ -102,6 +103,12 @@ class ArchiveEngine:
     async def bundle(self, digest: str) -> bytes | None:
         return self._read("bundles", digest) if digest in self._list("bundles") else None
 
+    async def key_sets(self, after: int) -> Sequence[bytes]:
+        return [self._read("keys", name) for name in self._list("keys")[after:]]
+
+    async def timestamp(self) -> tuple[int, bytes] | None:
+        return None  # of now, and an archive is not
+
     # -- decisions -----------------------------------------------------------------------------------------------------
 
     async def logs(self) -> AsyncIterator[tuple[str, int]]:
@@ -174,6 +181,12 @@ class ArchiveEngine:
         self._refuse()
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
+        self._refuse()
+
+    async def put_key_set(self, version: int, data: bytes) -> None:
+        self._refuse()
+
+    async def put_timestamp(self, data: bytes) -> None:
         self._refuse()
 
     async def append(self, host: str, epoch: int, batch: RecordBatch) -> None:

@@ -17,12 +17,12 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 __all__ = [
-    "FORMS", "POLICY", "Address", "add_user", "read_url", "redact_url", "AddressError", "RecordBatch", "BehindError",
-    "ConflictError", "Engine", "EngineError", "LogFacts", "LostError", "MissingFileError", "NotInstalledError",
-    "EngineRefusedError", "StoredReport", "UnreachableError",
+    "FORMS", "KEYS", "POLICY", "TIMESTAMP", "Address", "add_user", "read_url", "redact_url", "AddressError",
+    "RecordBatch", "BehindError", "ConflictError", "Engine", "EngineError", "LogFacts", "LostError",
+    "MissingFileError", "NotInstalledError", "EngineRefusedError", "StoredReport", "UnreachableError",
 ]  # fmt: skip
 
-POLICY = "policy"  # the name of the stream of versions
+POLICY, TIMESTAMP, KEYS = "policy", "timestamp", "keys"  # the streams of versions, of timestamps, of key sets
 FORMS = "redis://[USER@]HOST[:PORT][/DB], rediss:// for TLS, redis+unix:///PATH, or file:///PATH of an archive"
 WITHOUT_PASSWORD = "put it into a file and name that as password_file, or into the variable HOOKLATCH_FLEET_PASSWORD"
 
@@ -143,6 +143,26 @@ class Engine(Protocol):
 
         Raises:
             EngineRefusedError: other bytes are there under its name.
+        """
+        ...
+
+    async def timestamp(self) -> tuple[int, bytes] | None:
+        """Return the newest timestamp, and the number after which to `wait` for the next; None if there is none."""
+        ...
+
+    async def put_timestamp(self, data: bytes) -> None:
+        """Store a timestamp in place of the one before."""
+        ...
+
+    async def key_sets(self, after: int) -> Sequence[bytes]:
+        """Return the key sets after a number, in order."""
+        ...
+
+    async def put_key_set(self, version: int, data: bytes) -> None:
+        """Append a key set.
+
+        Raises:
+            ConflictError: there is one of this number, or a later one.
         """
         ...
 

@@ -5,6 +5,8 @@ Knows keys and commands, not policy and record.  All keys begin with `hooklatch:
 | key | type | holds | written by |
 |---|---|---|---|
 | `policy` | stream, ids `<version>-0` | `d` the manifest | publishers: XADD |
+| `timestamp` | stream of one entry, id by the engine's clock | `d` which version is the newest | publishers: XADD |
+| `keys` | stream, ids `<version>-0` | `d` a key set | publishers: XADD |
 | `bundle:<sha256>` | string | the bundle | publishers: SETNX, so none is ever replaced |
 | `log:<host>:epochs` | set | the epochs that there are | that host: SADD |
 | `log:<host>:<epoch>` | stream, ids `<last seq>-0` | `f` first seq, `a` ms by it, `d` data, `s` signature | it: XADD |
@@ -29,7 +31,9 @@ from typing import Any, cast
 import trio
 
 from hooklatch.fleet.engine.engine import (
+    KEYS,
     POLICY,
+    TIMESTAMP,
     Address,
     BehindError,
     ConflictError,
@@ -57,6 +61,7 @@ __all__ = ["RedisEngine", "opens"]
 
 GRACE = 12.0  # seconds that the answer to a question that the server holds may be late: a server that hangs is noticed
 AT_ONCE = 16  # batches in one answer: each may have megabytes
+KEY_SETS = 64  # in one answer
 SCANNED = 1000  # keys looked at in one step of SCAN
 LAST = 2**64 - 1  # the last number that an id of a stream can have
 BIG = 2**63  # seqs and versions are below; an id of a stream has 64 bits
@@ -190,6 +195,27 @@ class RedisEngine:
             raise EngineRefusedError(
                 f"{self._address} holds other bytes as {key}, which no host would take: an administrator must delete it"
             )
+
+    async def timestamp(self) -> tuple[int, bytes] | None:
+        entries = await self._ask("XREVRANGE", "+", "-", "COUNT", 1, key=self._key(TIMESTAMP))
+        for (at, count), fields in read_entries(entries):
+            return at + bool(count), fields.get(b"d", b"")
+        return None
+
+    async def put_timestamp(self, data: bytes) -> None:
+        await self._ask("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._key(TIMESTAMP))
+
+    async def key_sets(self, after: int) -> Sequence[bytes]:
+        entries = await self._ask("XRANGE", f"({after}-{LAST}", "+", "COUNT", KEY_SETS, key=self._key(KEYS))
+        return [fields.get(b"d", b"") for _, fields in read_entries(entries)]
+
+    async def put_key_set(self, version: int, data: bytes) -> None:
+        try:
+            await self._ask("XADD", f"{version}-0", "d", data, key=self._key(KEYS))
+        except EngineRefusedError as error:
+            if TOO_LOW not in str(error):
+                raise
+            raise ConflictError(f"the engine has a key set {version} already, or a later one") from None
 
     async def _refuse_eviction(self) -> None:
         """Refuse to publish where the server may drop data for want of memory; without the right to know, go on."""

@@ -8,7 +8,8 @@ __all__ = ["list_host_rights", "list_join_rights"]
 
 OF_HOST = (
     "-@all +time +get +xread +xlen +xrange +xrevrange +xinfo|stream +xadd +sadd +smembers +hgetall +setnx +info|memory"
-    " resetchannels resetkeys %R~hooklatch:FLEET:policy %R~hooklatch:FLEET:bundle:* %R~hooklatch:FLEET:trimmed:HOST"
+    " resetchannels resetkeys %R~hooklatch:FLEET:policy %R~hooklatch:FLEET:timestamp %R~hooklatch:FLEET:keys"
+    " %R~hooklatch:FLEET:bundle:* %R~hooklatch:FLEET:trimmed:HOST"
     " %RW~hooklatch:FLEET:log:HOST:* %RW~hooklatch:FLEET:host:HOST %RW~hooklatch:FLEET:key:HOST:*"
 )
 OF_JOIN = "-@all +time +getdel resetchannels resetkeys %RW~hooklatch:FLEET:token:HOST"

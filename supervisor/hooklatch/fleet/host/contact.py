@@ -1,39 +1,44 @@
-"""This host's last contact with its fleet's engine, and the denial of gates once that is too long ago.
+"""This host's last contact with its fleet's publisher, and the denial of gates once that is too long ago.
 
 Knows clocks, the settings and the state file; does not know the engine, nor how gates are denied.
 
-    fresh ── max_staleness without contact ──▶ stale ── contact ──▶ fresh
-                                                 └─ when_stale = "deny": every gate is denied
+    fresh ── max_staleness after the newest timestamp that was true of this host ──▶ stale ── a newer one ──▶ fresh
+                                                              └─ when_stale = "deny": every gate is denied
 
-A host without any policy denies for that alone: see `find_lack` of `FleetContact`.
-A host that was never in contact is stale.  The contact that is kept for the next start is coarse, and never too new.
+That the engine has nothing new is no contact: one that stands still says that too.  Contact is a timestamp that the
+publisher has signed and that names the version that this host has, and counts from when it was issued.  A host without
+any policy denies for that alone: see `find_lack` of `FleetContact`.
+A host that was never in contact is stale.
 
 The wall clock jumps.  The clock since the boot does not, but begins anew with each boot.  So within one boot only the
 latter counts.  Over a boot only the wall clock knows: a host then counts as at least as stale as either clock says, and
-as never in contact where the wall clock is before the contact.  "Not known" is stale.
+as never in contact where the wall clock is before what it was.  "Not known" is stale.  The newest signed moment is a
+floor for the wall clock, kept over restarts, and the boot's clock moves it on.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import trio
 
+from hooklatch.fleet.manifests import FleetError, PolicyHead
+from hooklatch.fleet.roles import Role
 from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.fleet.timestamps import SKEW, Timestamp, format_moment, read_timestamp
 from hooklatch.record.storage.recovery import read_boot_id
 from hooklatch.service.config.state_file import StateFile
 
 __all__ = [
-    "EngineContact", "ClockReading", "compute_age", "carry_contact", "compute_seconds_left", "FleetContact",
-    "read_clocks",
+    "ClockFloor", "ClockReading", "EngineContact", "FleetContact", "carry_contact", "compute_age",
+    "compute_seconds_left", "compute_time", "read_clocks",
 ]  # fmt: skip
-
-SLACK = 60.0  # seconds that the wall clock may be behind a contact in another boot: clocks are set at a boot
 
 
 class ClockReading(msgspec.Struct, frozen=True):
@@ -44,49 +49,95 @@ class ClockReading(msgspec.Struct, frozen=True):
     uptime: float
 
 
-class EngineContact(msgspec.Struct, frozen=True):
-    """The moment when a host was last at the head of its fleet's engine, by both clocks.
+class ClockFloor(msgspec.Struct, frozen=True):
+    """It was `at` or later, by a signed moment, when the clock of the boot `boot` was at `uptime`."""
 
-    `since_boot` is in seconds of the boot `boot`, and below 0 where an earlier boot's contact is `carry_contact` over.
+    at: float
+    boot: str
+    uptime: float
+
+    def advance(self, now: ClockReading) -> float:
+        """Return the time that it must be by now."""
+        is_same = self.boot and self.boot == now.boot and self.uptime <= now.uptime
+        return self.at + (now.uptime - self.uptime if is_same else 0.0)
+
+
+class EngineContact(msgspec.Struct, frozen=True):
+    """The newest timestamp that was true of this host: `at` is when it was issued, by both clocks.
+
+    `since_boot` is in seconds of the boot `boot`, and below 0 where it was issued before that.  It is contact for
+    `lasts` seconds at most.
     """
 
-    fleet: str
     at: float
     boot: str
     since_boot: float
+    lasts: float
     is_carried: bool = False
 
     @classmethod
-    def of(cls, fleet: str, now: ClockReading) -> EngineContact:
-        """Return a contact at this moment."""
-        return cls(fleet, now.at, now.boot, now.uptime)
+    def of(cls, stamp: Timestamp, now: ClockReading, floor: ClockFloor | None) -> EngineContact:
+        """Return the contact that a timestamp is at this moment."""
+        elapsed = max(0.0, compute_time(now, floor) - stamp.at)
+        return cls(stamp.at, now.boot, now.uptime - elapsed, stamp.lasts)
 
 
-def compute_age(contact: EngineContact | None, now: ClockReading) -> float | None:
+def compute_time(now: ClockReading, floor: ClockFloor | None) -> float:
+    """Return the time by the wall clock, which cannot be before the floor."""
+    return now.at if floor is None else max(now.at, floor.advance(now))
+
+
+def is_clock_behind(now: ClockReading, floor: ClockFloor | None) -> bool:
+    """Return whether the wall clock is before a moment that is past: then it says nothing of what was issued when."""
+    return floor is not None and now.at < floor.advance(now) - SKEW
+
+
+def compute_age(contact: EngineContact | None, now: ClockReading, floor: ClockFloor | None = None) -> float | None:
     """Return the seconds since a contact; None if that cannot be known, or there was none."""
     if contact is None:
         return None
-    by_wall = now.at - contact.at
+    by_wall = compute_time(now, floor) - contact.at
     if contact.boot and contact.boot == now.boot and contact.since_boot <= now.uptime:
         elapsed = now.uptime - contact.since_boot
         return max(elapsed, by_wall) if contact.is_carried else elapsed
-    return max(by_wall, 0.0) if by_wall >= -SLACK else None
+    is_behind = is_clock_behind(now, floor) or now.at < contact.at - SKEW
+    return None if is_behind else max(by_wall, 0.0)
 
 
-def carry_contact(contact: EngineContact | None, now: ClockReading) -> EngineContact | None:
+def carry_contact(
+    contact: EngineContact | None, now: ClockReading, floor: ClockFloor | None = None
+) -> EngineContact | None:
     """Return an earlier boot's contact in terms of this one, so that no later jump of the wall clock makes it newer."""
-    elapsed = compute_age(contact, now)
+    elapsed = compute_age(contact, now, floor)
     if contact is None or elapsed is None:
         return None
     if contact.boot == now.boot and not contact.is_carried:
         return contact
-    return EngineContact(contact.fleet, contact.at, now.boot, now.uptime - elapsed, is_carried=True)
+    return EngineContact(contact.at, now.boot, now.uptime - elapsed, contact.lasts, is_carried=True)
 
 
-def compute_seconds_left(contact: EngineContact | None, now: ClockReading, max_staleness: float) -> float:
-    """Return for how many seconds a contact is not stale yet; 0 if it is."""
-    elapsed = compute_age(contact, now)
-    return max(0.0, max_staleness - elapsed) if elapsed is not None else 0.0
+def compute_seconds_left(
+    contact: EngineContact | None, now: ClockReading, max_staleness: float, floor: ClockFloor | None = None
+) -> float:
+    """Return for how many seconds a contact is not stale yet; 0 if it is, or has expired.  (5.4.4: freeze)"""
+    elapsed = compute_age(contact, now, floor)
+    if contact is None or elapsed is None:
+        return 0.0
+    return max(0.0, min(max_staleness, contact.lasts) - elapsed)
+
+
+class KeptContact(msgspec.Struct, frozen=True):
+    """What the state file keeps of a fleet.
+
+    `seen` is the newest timestamp that was verified, and `contact` the one that was true of this host.  `has_answered`:
+    the engine once had nothing after what this host had read, and what it wants of that was active.
+    """
+
+    fleet: str
+    contact: EngineContact | None = None
+    seen: Timestamp | None = None
+    floor: ClockFloor | None = None
+    has_answered: bool = False
 
 
 logger = logging.getLogger("hooklatch.fleet")
@@ -103,7 +154,8 @@ def read_clocks() -> ClockReading:
 class FleetContact:
     """The last contact.  `commit` makes the hooks again by the present `denial`; they are active when it returns.
 
-    `find_lack` returns why gates are denied for want of a policy, or None.
+    `find_lack` returns why gates are denied for want of a policy, or None, and `find_end` when the fleet's key set
+    expires: nothing is contact from then on.
     """
 
     def __init__(
@@ -113,14 +165,17 @@ class FleetContact:
         commit: Callable[[], Awaitable[object]],
         find_lack: Callable[[], str | None],
         clock: Callable[[], ClockReading] = read_clocks,
+        find_end: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._state = state
         self._note = note
         self._commit = commit
         self._find_lack = find_lack
         self._clock = clock
+        self._find_end = find_end
         self._settings: FleetSettings | None = None
-        self._contact: EngineContact | None = None
+        self._now = KeptContact("")  # the present state, newer than the kept one
+        self._fault: str | None = None  # what is wrong with what the engine showed last
         self._denial: str | None = None  # the one by which hooks were made last
         self._was_stale = False
         self._is_forgotten = False  # the contact was dropped, and the state file still has it
@@ -132,7 +187,7 @@ class FleetContact:
     @property
     def age(self) -> float | None:
         """Return the seconds since the last contact; None if there was none, or if that is unknown."""
-        return compute_age(self._contact, self._clock())
+        return compute_age(self._now.contact, self._clock(), self._now.floor)
 
     @property
     def is_stale(self) -> bool:
@@ -141,20 +196,42 @@ class FleetContact:
 
     @property
     def at(self) -> float | None:
-        """Return the moment of the last contact, by the wall clock at that time, in seconds since the epoch."""
-        return self._contact.at if self._contact is not None else None
+        """Return when the timestamp of the last contact was issued, in seconds since the epoch."""
+        return self._now.contact.at if self._now.contact is not None else None
+
+    @property
+    def newest(self) -> Timestamp | None:
+        """Return the newest timestamp that was verified here, be it true of this host or not."""
+        return self._now.seen
+
+    @property
+    def has_answered(self) -> bool:
+        """Return whether this host has ever read all that the engine showed it, and had what it wants of that."""
+        return self._now.has_answered
+
+    @property
+    def fault(self) -> str | None:
+        """Return what is wrong with what the engine showed last, or with the keys that signed it."""
+        return self.expired or self._fault
 
     @property
     def problem(self) -> str | None:
         """Return the problem of a stale host."""
         if self._settings is None or not self.is_stale:
             return None
-        if self._contact is None:
-            was_once = self._state.state.contact is not None
+        name, contact = self._settings.name, self._now.contact
+        if contact is not None:
+            text = f"this host was last in contact with its fleet {name!r} at {format_moment(contact.at)}"
+        else:
+            was_once = self._state.state.contact is not None and self._now.seen is not None
             since = "the time of the last contact is unknown" if was_once else "never was"
-            return f"this host is not in contact with its fleet {self._settings.name!r}, and {since}"
-        since = datetime.fromtimestamp(self._contact.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"this host was last in contact with its fleet {self._settings.name!r} at {since}"
+            text = f"this host is not in contact with its fleet {name!r}, and {since}"
+        if not self.has_answered or self.fault is not None:
+            return text
+        return (
+            f"{text}: its engine shows no newer timestamp, so nobody has signed that it has the newest version; push"
+            " again, or run from a timer: hooklatch fleet timestamp"
+        )
 
     @property
     def denial(self) -> str | None:
@@ -166,13 +243,27 @@ class FleetContact:
         """Return why a stale host denies every gate, and the remedy; None if it does not."""
         if self._settings is None or self._settings.when_stale != "deny" or (problem := self.problem) is None:
             return None
+        why = f"{problem}; {fault}" if (fault := self.fault) is not None else problem
         return (
-            f'{problem}: longer than max_staleness, and [fleet] has when_stale = "deny"; make sure that'
-            ' `hooklatch link` runs and reaches the engine, or set when_stale = "serve"'
+            f'{why}: longer than max_staleness, and [fleet] has when_stale = "deny"; make sure that'
+            " `hooklatch link` runs and reaches the engine, and that the publisher signs timestamps in time"
         )
 
     def _seconds_left(self, settings: FleetSettings) -> float:
-        return compute_seconds_left(self._contact, self._clock(), settings.max_staleness)
+        now, floor = self._clock(), self._now.floor
+        left = compute_seconds_left(self._now.contact, now, settings.max_staleness, floor)
+        return max(0.0, min(left, self._find_end() - compute_time(now, floor)))
+
+    @property
+    def expired(self) -> str | None:
+        """Return that the fleet's key set has expired, if it has.  (5.3.10: freeze)"""
+        end = self._find_end()
+        if compute_time(self._clock(), self._now.floor) < end:
+            return None
+        return (
+            f"the fleet's key set has expired at {format_moment(end)}: what is active stays, and nothing new is taken;"
+            " sign the next one: hooklatch fleet keys rotate"
+        )
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -181,23 +272,92 @@ class FleetContact:
 
         Otherwise a host that comes back, and has no active policy any more, would count as up to date.
         """
-        name = settings.name if settings is not None else None
+        name = settings.name if settings is not None else ""
         if settings is None and self._settings is not None:
             self._state.state.contact, self._is_forgotten = None, True
-        if self._contact is None or self._contact.fleet != name:
+        if self._now.fleet != name:
+            now, self._fault = self._clock(), None
             stored = self._stored()
-            self._contact = (
-                carry_contact(stored, self._clock()) if stored is not None and stored.fleet == name else None
-            )
+            self._now = stored if stored is not None and stored.fleet == name else KeptContact(name)
+            self._move_floor(now)
+            contact = carry_contact(self._now.contact, now, stored.floor if stored is not None else None)
+            self._now = msgspec.structs.replace(self._now, contact=contact)
         self._settings = settings
         self._changed.set()
 
-    async def record_contact(self) -> None:
-        """Note that this host has read all that its fleet's engine has, and that the wanted version is active here."""
-        if self._settings is not None:
-            self._contact = EngineContact.of(self._settings.name, self._clock())
-            self._changed.set()  # for `run`: the link may leave, which cancels this, before the denial ends
-            await self.apply_denial()
+    async def record_answer(
+        self, text: str | None, role: Role, *, head: PolicyHead, is_current: bool, is_end: bool
+    ) -> None:
+        """Take the timestamp that the engine shows, or None.
+
+        `head` is what this host has read, `is_current` that what it wants of that is active, and `is_end` that the
+        engine shows nothing after it, by a question that was asked after the one for the timestamp.
+        """
+        if self._settings is None:
+            return
+        before, refused = self._now, None
+        try:
+            if text is not None and self.expired is None:
+                self._verify(text.encode("utf-8", "surrogatepass"), role)
+        except (FleetError, NoLibraryError) as error:
+            refused = str(error)
+        seen, contact = self._now.seen, self._now.contact
+        now, floor = self._clock(), self._now.floor
+        if is_clock_behind(now, floor):
+            when = format_moment(compute_time(now, floor))
+            refused = f"this host's clock is at {format_moment(now.at)}, and it is {when} or later: set it"
+        elif seen is not None and seen.head == head and is_current and (contact is None or contact.at != seen.at):
+            contact = EngineContact.of(seen, now, floor)
+        has_answered = self.has_answered or (is_end and is_current and head.version > 0)
+        self._now = msgspec.structs.replace(self._now, contact=contact, has_answered=has_answered)
+        if is_end or refused is not None:
+            self._report_fault(refused or self._find_difference(head))
+        if self._now.seen != before.seen:  # 5.4.5: what was read by this must not be forgotten
+            self._state.state.contact = msgspec.to_builtins(self._now)
+            with trio.CancelScope(shield=True):
+                await self._state.store()
+        self._changed.set()  # for `run`: the link may leave, which cancels this, before the denial ends
+        await self.apply_denial()
+
+    def forget_timestamp(self) -> None:
+        """Forget what keys have signed that may not sign timestamps any more.  (5.3.11: fast-forward)"""
+        self._now = msgspec.structs.replace(self._now, seen=None, floor=None)
+
+    def _verify(self, data: bytes, role: Role) -> None:
+        assert self._settings is not None
+        now = self._clock()
+        stamp = read_timestamp(data, self._settings.name, role, self._now.seen, compute_time(now, self._now.floor))
+        if stamp != self._now.seen:
+            self._now = msgspec.structs.replace(self._now, seen=stamp)
+            self._move_floor(now)
+
+    def _move_floor(self, now: ClockReading) -> None:
+        """Bring the floor up to the newest signed moment, and to what the boot's clock says of it by now."""
+        seen, floor = self._now.seen, self._now.floor
+        moments = ([seen.at] if seen is not None else []) + ([floor.advance(now)] if floor is not None else [])
+        if moments:
+            self._now = msgspec.structs.replace(self._now, floor=ClockFloor(max(moments), now.boot, now.uptime))
+
+    def _find_difference(self, head: PolicyHead) -> str | None:
+        """Return how the engine contradicts the newest timestamp, of a host that has read all that it shows."""
+        seen = self._now.seen
+        if seen is None or seen.version < head.version or seen.head == head:
+            return None
+        when = format_moment(seen.at)
+        if seen.version > head.version:  # 5.5.4, 5.6.4: the timestamp names what is not shown
+            return (
+                f"the engine withholds versions: {seen.version} was the newest at {when}, as the publisher has signed,"
+                f" and it shows none after {head.version}; find out who runs it, or restore a newer copy"
+            )
+        return (  # 5.5.2
+            f"the engine shows another version {head.version} than the one that was the newest at {when}, as the"
+            " publisher has signed: find out who wrote it"
+        )
+
+    def _report_fault(self, fault: str | None) -> None:
+        if fault is not None and fault != self._fault:
+            self._note("fleet", {"action": "refused", "problem": fault})
+        self._fault = fault
 
     async def apply_denial(self) -> None:
         """Deny gates, or stop denying them, by the present `denial`."""
@@ -235,23 +395,27 @@ class FleetContact:
             with trio.move_on_after(min(seconds_left, LONGEST) if seconds_left > 0 else float("inf")):
                 await self._changed.wait()
 
-    def _stored(self) -> EngineContact | None:
+    def _stored(self) -> KeptContact | None:
         """Return the contact in the state file; one that cannot be read does not count, so that the host is stale."""
         try:
-            return msgspec.convert(self._state.state.contact, EngineContact | None)
+            return msgspec.convert(self._state.state.contact, KeptContact | None)
         except msgspec.ValidationError:
             return None
 
     async def _keep(self) -> None:
-        contact, settings, stored = self._contact, self._settings, self._stored()
         if self._is_forgotten:
             self._is_forgotten = False
             await self._state.store()
-        if contact is None or settings is None or contact.is_carried or contact == stored:
+        settings, stored = self._settings, self._stored()
+        if settings is None or self._now == KeptContact(settings.name):
             return
-        is_of_this_boot = stored is not None and (stored.fleet, stored.boot) == (contact.fleet, contact.boot)
+        now = self._clock()
+        self._move_floor(now)
+        floor = stored.floor if stored is not None and stored.fleet == settings.name else None
         interval = min(KEPT_EVERY, settings.max_staleness / 10)
-        # Not at each contact, which may be every second: each store syncs the whole state file.
-        if stored is None or not is_of_this_boot or contact.since_boot - stored.since_boot >= interval:
-            self._state.state.contact = msgspec.to_builtins(contact)
-            await self._state.store()
+        is_same = stored == msgspec.structs.replace(self._now, floor=floor)
+        # Not at each change of the clock: each store syncs the whole state file.
+        if is_same and floor is not None and floor.boot == now.boot and now.uptime - floor.uptime < interval:
+            return
+        self._state.state.contact = msgspec.to_builtins(self._now)
+        await self._state.store()

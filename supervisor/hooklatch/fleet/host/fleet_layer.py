@@ -30,8 +30,10 @@ from hooklatch.errors import explain_error
 from hooklatch.fleet.bundles import read_bundle
 from hooklatch.fleet.host.following import (
     advance_policy,
+    describe_lost_floor,
     find_applied_policy,
     find_applied_version,
+    list_anew,
     list_bundle_files,
     list_foreign_policies,
     prove_envelope,
@@ -49,9 +51,18 @@ from hooklatch.fleet.host.policy_file import (
     unpack_bundle,
     write_policy,
 )
-from hooklatch.fleet.manifests import START, BundleVersion, FleetError, Manifest, PolicyHead, read_payload
+from hooklatch.fleet.manifests import (
+    START,
+    BundleVersion,
+    FleetError,
+    Manifest,
+    PolicyHead,
+    read_envelope,
+    read_payload,
+)
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.fleet.version_copies import keep_versions
 from hooklatch.service.api.methods import PolicyRejectedError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
@@ -117,6 +128,9 @@ class FleetLayer:
             if known and not policy.applied and not policy.lost:
                 what = f"{self.folder} has no policy any more, and one of the fleet {known!r} was active"
                 self._fault = f"{what}; {RESET}"
+            elif known == policy.fleet and policy.floor.version < (newest := self._witnessed_floor().version):
+                what = f"{self.folder} is an older copy: it is from before version {newest}, which was active"
+                self._fault = f"{what}; {RESET}"
             else:
                 self.policy = policy
         self._report()
@@ -145,6 +159,11 @@ class FleetLayer:
         self._active_files = files
         if self._fault is None and self.policy.applied:
             self._state.state.fleet = read_payload(self.policy.applied[0]).fleet
+            self._state.state.fleet_floor = msgspec.to_builtins(self.policy.floor)
+
+    def _witnessed_floor(self) -> PolicyHead:
+        """Return the floor that the state file has; it is not replaced by an older one unnoticed."""
+        return msgspec.convert(self._state.state.fleet_floor or {}, PolicyHead)
 
     def _list_keys(self, kept: KeptPolicy) -> tuple[str, ...]:
         """Return the trusted keys.  Without [fleet] that is the last one, which was not revoked."""
@@ -175,9 +194,10 @@ class FleetLayer:
     def is_current(self) -> bool:
         """Return whether the version that this host should have, by all that it has read, is active.
 
-        False if no version was read: an engine that lost them all, or never had one, says nothing about the policy.
+        False if no version was read, or not all up to the floor: an engine that lost some says nothing of the policy.
         """
-        return self.head.version > 0 and all(of.wanted in (None, of.applied) for of in self.versions.values())
+        is_whole = self.head.version >= max(self.floor.version, 1)
+        return is_whole and all(of.wanted in (None, of.applied) for of in self.versions.values())
 
     @property
     def has_policy(self) -> bool:
@@ -195,10 +215,16 @@ class FleetLayer:
         return self._followed().head
 
     @property
+    def floor(self) -> PolicyHead:
+        """Return the newest version that was ever active here."""
+        return self._followed().floor
+
+    @property
     def problems(self) -> list[str]:
         """Return all problems of the policy, with their remedies."""
+        lost = (self._fault or self.policy.lost, describe_lost_floor(self._followed()))
         foreign = list_foreign_policies(self.settings, self.policy)
-        return [text for text in (self._fault or self.policy.lost, *self._refused.values(), *foreign) if text]
+        return [text for text in (*lost, *self._refused.values(), *foreign) if text]
 
     # -- following ---------------------------------------------------------------------------------------------------
 
@@ -218,6 +244,7 @@ class FleetLayer:
                 settings, policy = self._configured(), self._followed()
                 policy = await in_thread(advance_policy, settings, policy, texts)
                 if policy != self.policy:
+                    await in_thread(keep_versions, self.folder, map(read_envelope, map(str.encode, texts)))
                     await self._keep(policy)
 
     @contextmanager
@@ -269,7 +296,11 @@ class FleetLayer:
         if envelope is None:
             choice = " and ".join(f"version {number}" for number in sorted(wants) if number) or "none"
             raise FleetError(f"this host wants {choice}, not version {version}: follow the manifests first")
+        if (problem := describe_lost_floor(policy)) is not None:
+            raise FleetError(problem)
         manifest, key = prove_envelope(settings.name, envelope, settings.keys)
+        if settings.key_set is not None and not settings.key_set.may_sign(key, manifest.policy):
+            raise FleetError(f"the key {envelope.key} may not sign the policy {manifest.policy!r} any more")
         name, wanted = manifest.policy, BundleVersion(version, manifest.bundle)
         if self.versions[name].applied == wanted and policy.policies[name].applied == envelope:
             return wanted
@@ -312,7 +343,9 @@ class FleetLayer:
     # -- operations ---------------------------------------------------------------------------------------------------
 
     async def reset(self, reason: str) -> None:
-        """Forget which versions were read, so that the host follows from version 1 again; the active policy stays.
+        """Forget which versions were read, so that the host follows from version 1 again.
+
+        The active policy stays, and the floor: no history without the newest version that was active is followed.
 
         Raises:
             PolicyRejectedError: policy.json could not be written.
@@ -323,9 +356,12 @@ class FleetLayer:
                 raise PolicyRejectedError("this host is in no fleet: its hooks.toml has no [fleet]")
             if self._fault is not None:
                 why = f"the active policy is unknown since a reset ({reason})"
-                policy = PolicyFile(fleet=settings.name, lost=f"{why}: every gate denies until the link brings it")
-            kept = {name: msgspec.structs.replace(kept, wanted=None) for name, kept in policy.policies.items()}
-            policy = msgspec.structs.replace(policy, head=START, policies=kept, may_go_back=True)
+                lost = f"{why}: every gate denies until the link brings it"
+                floor = self._witnessed_floor() if self._state.state.fleet == settings.name else START
+                policy = PolicyFile(
+                    fleet=settings.name, host=settings.host, labels=settings.labels, lost=lost, floor=floor
+                )
+            policy = msgspec.structs.replace(policy, head=START, policies=list_anew(settings, policy))
             try:
                 await self._keep(policy)
             except (UnsafeFileError, OSError) as error:
@@ -348,7 +384,8 @@ class FleetLayer:
             fleet = self.policy.fleet or self._state.state.fleet
             with trio.CancelScope(shield=True):
                 # Before the first checkpoint: a reload during it would record that the policy is active.
-                self.policy, self._fault, self._state.state.fleet = PolicyFile(), None, ""
+                self.policy, self._fault = PolicyFile(), None
+                self._state.state.fleet, self._state.state.fleet_floor = "", None
                 await self._state.store()
                 try:
                     await in_thread(remove_policy, self.folder)

@@ -15,10 +15,12 @@ from hooklatch.errors import locate_error
 from hooklatch.fleet.bundles import Bundle, read_bundle
 from hooklatch.fleet.host.policy_file import KeptPolicy, PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.fleet.manifests import (
+    RESTORE,
     START,
     BundleVersion,
     FleetError,
     Manifest,
+    PolicyHead,
     SignedManifest,
     find_signer,
     read_envelope,
@@ -34,8 +36,9 @@ from hooklatch.service.config.path_lookup import is_passing, stamp_path
 from hooklatch.service.loading.see import BundleFiles, read_bundle_files
 
 __all__ = [
-    "list_bundle_files", "index_keys", "prove_envelope", "read_proven_files", "advance_policy",
-    "find_applied_policy", "find_applied_version", "read_followed_policy", "list_foreign_policies", "read_version",
+    "list_bundle_files", "index_keys", "index_trusted_keys", "prove_envelope", "read_proven_files", "advance_policy",
+    "describe_lost_floor", "find_applied_policy", "find_applied_version", "list_anew", "list_foreign_policies",
+    "read_followed_policy", "read_version",
 ]  # fmt: skip
 
 
@@ -45,6 +48,11 @@ def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
         return {key.id: key for key in map(read_public, texts)}
     except KeyFormatError as error:
         raise FleetError(f"a key in [fleet] keys: {error}") from None
+
+
+def index_trusted_keys(settings: FleetSettings) -> dict[str, PublicKey]:
+    """Return the keys that may sign versions, by id: those of the fleet's key set, or without one those listed."""
+    return settings.key_set.index_policy_keys() if settings.key_set is not None else index_keys(settings.keys)
 
 
 def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) -> tuple[Manifest, str]:
@@ -113,28 +121,52 @@ def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> 
     is_same = policy.fleet == settings.name
     return msgspec.structs.replace(
         policy, fleet=settings.name, host=settings.host, labels=settings.labels, head=START,
-        policies={
-            name: msgspec.structs.replace(kept, wanted=kept.applied if is_same else None)
-            for name, kept in policy.policies.items()
-        },
-        may_go_back=policy.may_go_back or not is_same,
+        policies=list_anew(settings, policy), floor=policy.floor if is_same else START,
     )  # fmt: skip
 
 
 def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[str]) -> PolicyFile:
-    """Return the policy file once these manifests are read too; runs in a thread, since signatures take time."""
+    """Return the policy file once these manifests are read too; runs in a thread, since signatures take time.
+
+    They follow the head, or begin with version 1 again and go further: so a history that gives up lost versions is
+    read.  What was read in a history that ends below the floor binds nobody.
+    """
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
-    walked = verify_manifests(settings.name, policy.head, envelopes, index_keys(settings.keys))
-    policies = dict(policy.policies)
+    head, policies, known = policy.head, dict(policy.policies), [policy.floor]
+    if head.version > policy.floor.version:
+        known.append(head)
+    if len(envelopes) > head.version > 0 and read_payload(envelopes[0]).version == 1:
+        head, policies = START, list_anew(settings, policy)
+    walked = verify_manifests(settings.name, head, envelopes, index_trusted_keys(settings), known)
     for name, newest in select_newest(walked.manifests, settings.host, settings.labels).items():
         kept = policies.get(name, KeptPolicy())
-        if policy.may_go_back or newest.version > read_version(kept.applied):
-            wanted = envelopes[newest.version - policy.head.version - 1]
+        if newest.version > (read_version(kept.applied) if is_own(settings, kept) else 0):
+            wanted = envelopes[newest.version - head.version - 1]
             policies[name] = msgspec.structs.replace(kept, wanted=wanted)
-    # At the engine's head with nothing to apply: the operator's leave to go back was for this walk alone.
-    is_done = not texts and policy.is_complete and any(kept.wanted is not None for kept in policies.values())
-    may_go_back = policy.may_go_back and not is_done
-    return msgspec.structs.replace(policy, head=walked.head, policies=policies, may_go_back=may_go_back)
+    return msgspec.structs.replace(policy, head=walked.head, policies=policies)
+
+
+def list_anew(settings: FleetSettings, policy: PolicyFile) -> dict[str, KeptPolicy]:
+    """Return what is kept of each policy when all is read anew: what is active, and wanted if it is this fleet's."""
+    return {
+        name: msgspec.structs.replace(kept, wanted=kept.applied if is_own(settings, kept) else None)
+        for name, kept in policy.policies.items()
+    }
+
+
+def is_own(settings: FleetSettings, kept: KeptPolicy) -> bool:
+    """Return whether an active version is one of this fleet; the numbers of another one say nothing here."""
+    return kept.applied is not None and read_payload(kept.applied).fleet == settings.name
+
+
+def describe_lost_floor(policy: PolicyFile) -> str | None:
+    """Return why nothing is applied while the versions that were read end before one that was in force."""
+    if not 0 < policy.head.version < policy.floor.version:
+        return None
+    return (
+        f"the engine's versions end at {policy.head.version}, and version {policy.floor.version} was in force here:"
+        f" versions were lost, and nothing older is applied; {RESTORE}"
+    )
 
 
 def list_foreign_policies(settings: FleetSettings | None, policy: PolicyFile) -> Iterator[str]:
@@ -168,16 +200,15 @@ def read_version(envelope: SignedManifest | None) -> int:
 
 
 def find_applied_policy(settings: FleetSettings, policy: PolicyFile, name: str, kept: KeptPolicy) -> PolicyFile:
-    """Return the policy file once a version of the policy `name` is applied.
+    """Return the policy file once a version of the policy `name` is applied, which may raise the floor.
 
     With the last wanted version all is known again, and another fleet's policies end.
     """
-    policy = msgspec.structs.replace(policy, policies={**policy.policies, name: kept})
+    assert kept.applied is not None
+    applied = PolicyHead(read_version(kept.applied), kept.applied.digest)
+    floor = max(policy.floor, applied, key=lambda head: head.version)
+    policy = msgspec.structs.replace(policy, policies={**policy.policies, name: kept}, floor=floor)
     if not policy.is_complete:
         return policy
-    ours = {
-        name: kept
-        for name, kept in policy.policies.items()
-        if kept.applied is not None and read_payload(kept.applied).fleet == settings.name
-    }
-    return msgspec.structs.replace(policy, policies=ours, lost="", may_go_back=False)
+    ours = {name: kept for name, kept in policy.policies.items() if is_own(settings, kept)}
+    return msgspec.structs.replace(policy, policies=ours, lost="")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -22,15 +22,25 @@ from hooklatch.core.text import suggest_name
 from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer, PolicyVersions
+from hooklatch.fleet.host.trust import FleetTrust
 from hooklatch.fleet.manifests import BundleVersion
+from hooklatch.fleet.reports import EngineFault
 from hooklatch.fleet.settings import describe_open_password, read_settings
+from hooklatch.fleet.timestamps import format_moment
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from hooklatch.core.status_answers import AppliedAnswer, EmptyAnswer, FleetReportAnswer, FleetStatus, FleetVersions
+    from hooklatch.core.status_answers import (
+        AppliedAnswer,
+        EmptyAnswer,
+        FleetReportAnswer,
+        FleetStatus,
+        FleetVersions,
+        KeySetFacts,
+    )
     from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["FleetHost"]
@@ -42,10 +52,15 @@ ROLES = ("link",)
 class FollowParams(msgspec.Struct, frozen=True):
     """Stored manifests as texts, in order.  An empty list says that the engine has no newer one.
 
-    Without a list the request changes nothing: it only asks for this host's report.
+    Without a list the request only asks for this host's report.  `timestamp` is the one that the engine has, if any,
+    asked for before the manifests were, and `keys` are the key sets after this host's.  `engine` says what is wrong
+    with the engine, null that nothing is.
     """
 
     manifests: list[str] | None = None
+    timestamp: str | None = None
+    keys: list[str] = []
+    engine: EngineFault | UnsetType | None = UNSET
 
 
 class ApplyParams(msgspec.Struct, frozen=True):
@@ -71,10 +86,14 @@ class FleetHost(PolicyContribution):
     def __init__(self, daemon: DaemonComponents) -> None:
         self.counts: Counter[str] = Counter()  # what happened to the policy, by the action that is recorded
         self._daemon = daemon
+        self._engine: EngineFault | None = None  # what the link says is wrong with the engine
         self._unreadable: str | None = None  # the reason why the settings that the daemon kept are unknown
         self._faults = ActiveFaults()  # of the layer and of the token
         self.token = LinkToken(os.path.dirname(daemon.places["admin"]), self._faults, self._end_links)
-        self.contact = FleetContact(daemon.state, self._note, daemon.files.deny, self._find_lack)
+        self.trust = FleetTrust(daemon.state, self._note)
+        self.contact = FleetContact(
+            daemon.state, self._note, daemon.files.deny, self._find_lack, find_end=lambda: self.trust.ends
+        )
         self.layer = FleetLayer(daemon.state, self._note, self._faults, self._find_denial)
         self.layer.load()
 
@@ -98,7 +117,8 @@ class FleetHost(PolicyContribution):
             return
         self._unreadable = None
         self.token.take(fleet)
-        self.layer.take(fleet)
+        self.trust.take(fleet)
+        self.layer.take(self.trust.settings)
         self.contact.take(fleet)
 
     async def run(self) -> None:
@@ -113,10 +133,10 @@ class FleetHost(PolicyContribution):
         if settings is None or settings.when_none != "deny":
             return None
         # A host that is new has all of its policies before it passes anything; a later one may take its time.
-        if layer.has_policy and not (self.contact.at is None and layer.has_missing_policy):
+        if layer.has_policy and (self.contact.has_answered or not layer.has_missing_policy):
             return None
         # That no version is meant for this host counts only once all that the engine has was read.
-        if self.contact.at is not None and layer.head.version > 0 and not layer.has_missing_policy:
+        if self.contact.has_answered and layer.head.version > 0 and not layer.has_missing_policy:
             return None
         return (
             f"no policy of the fleet {settings.name!r}, which may hold guards, has been proven on this host; make sure"
@@ -131,8 +151,11 @@ class FleetHost(PolicyContribution):
     @property
     def problems(self) -> list[str]:
         """Return what is wrong, and what to do."""
-        stale = self.contact.denial or self.contact.problem
-        return [*self._faults, *(text for text in (stale, self._unreadable) if text is not None)]
+        contact = self.contact
+        fault = contact.fault if contact.stale_denial is None else None  # else the denial says it
+        engine = f"the fleet's engine is {self._engine.kind}: {self._engine.text}" if self._engine is not None else None
+        texts = (engine, contact.denial or contact.problem, fault, self.trust.fault, self._unreadable)
+        return [*self._faults, *(text for text in texts if text is not None)]
 
     @property
     def warnings(self) -> list[str]:
@@ -152,6 +175,8 @@ class FleetHost(PolicyContribution):
             "labels": settings.labels if settings is not None else (),
             **self._describe_versions(),
             "contact_at": contact.at,
+            "timestamp": msgspec.to_builtins(contact.newest) if contact.newest is not None else None,
+            "key_set": self._describe_key_set(),
             "is_stale": contact.is_stale,
             "max_staleness_s": settings.max_staleness if settings is not None else None,
             "when_stale": settings.when_stale if settings is not None else None,
@@ -162,14 +187,21 @@ class FleetHost(PolicyContribution):
             "problems": self.problems,
         }
 
+    def _describe_key_set(self) -> KeySetFacts | None:
+        keys = self.trust.key_set
+        return {"version": keys.version, "expires": format_moment(keys.ends)} if keys is not None else None
+
     def _describe_versions(self) -> FleetVersions:
         """Return which versions this host has read, should have and has, and the seconds since its last contact."""
         head, age, versions = self.layer.head, self.contact.age, self.layer.versions
+        floor, engine = self.layer.floor, self._engine
         newest = PolicyVersions(
             find_newest(of.wanted for of in versions.values()), find_newest(of.applied for of in versions.values())
         )
         return {
             "head": {"version": head.version, "digest": head.digest},
+            "floor": {"version": floor.version, "digest": floor.digest},
+            "engine": {"kind": engine.kind, "text": engine.text} if engine is not None else None,
             **newest.describe(),
             "policies": {name: of.describe() for name, of in versions.items()},
             "stale_s": round(age, 1) if age is not None else None,
@@ -179,7 +211,8 @@ class FleetHost(PolicyContribution):
         settings, status = self.layer.settings, self._daemon.status
         return {
             **self._describe_versions(),
-            "problem": "; ".join(self.layer.problems) or None,
+            "problem": "; ".join((*self.layer.problems, *filter(None, (self.contact.fault, self.trust.fault)))) or None,
+            "key_set": self.trust.key_set.version if self.trust.key_set is not None else 0,
             "host": settings.host if settings is not None else None,
             "labels": settings.labels if settings is not None else (),
             "health": status.report_health()["health"],
@@ -245,15 +278,28 @@ class FleetHost(PolicyContribution):
 
     async def _follow(self, connection: Connection, params: FollowParams) -> FleetReportAnswer:
         """Read manifests; return which versions this host has read, should have and has."""
+        if params.engine is not UNSET:
+            self._engine = params.engine
         if params.manifests is not None:
+            if await self.trust.follow(params.keys):
+                self.contact.forget_timestamp()
+            if params.keys:
+                self.layer.take(self.trust.settings)
+            if params.manifests and (expired := self.contact.expired) is not None:
+                raise RpcError(ErrorCode.INVALID_PARAMS, expired)
             try:
                 await self.layer.follow(params.manifests)
             except PolicyRejectedError as error:
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        if params.manifests == [] and self.layer.is_current:
-            await self.contact.record_contact()
-        elif params.manifests:
-            await self.contact.apply_denial()  # a version may be meant for this host, after all
+            if not params.manifests and self.layer.is_current:
+                self._engine = None
+            await self.contact.record_answer(
+                params.timestamp,
+                self.trust.timestamp_role,
+                head=self.layer.head,
+                is_current=self.layer.is_current,
+                is_end=not params.manifests,
+            )
         return self._report()
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:

@@ -1,6 +1,7 @@
 """The files of a fleet's policies on a host.  Knows paths and bytes, and verifies no signature.
 
     STATE/fleet/policy.json     the newest version that was read; of each policy the wanted one, the active one
+    STATE/fleet/versions.jsonl  all versions that were read: see `fleet/version_copies.py`
     STATE/fleet/SHA256.json     a bundle, byte for byte as it was published
     STATE/fleet/SHA256/         its files, from which workers load
 
@@ -23,6 +24,7 @@ from hooklatch.directories import replace_file, sync_folder
 from hooklatch.errors import explain_error
 from hooklatch.files import create_anew
 from hooklatch.fleet.manifests import DEFAULT_POLICY, START, FleetError, PolicyHead, SignedManifest, read_payload
+from hooklatch.fleet.version_copies import VERSIONS
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
 
@@ -58,8 +60,8 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The content of policy.json.
 
     `policies` are those that were read, by name, and `host` and `labels` those for which their `wanted` were found.
-    `lost` says why it is unknown what was applied; then every gate denies.  `may_go_back`: `hooklatch fleet reset` has
-    allowed older versions than the active ones.
+    `lost` says why it is unknown what was applied; then every gate denies.  `floor` is the newest version that was ever
+    active: a history without it is not followed.
     """
 
     version: Literal[2] = 2  # of this file's form
@@ -69,7 +71,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     head: PolicyHead = START
     policies: dict[str, KeptPolicy] = {}
     lost: str = ""
-    may_go_back: bool = False
+    floor: PolicyHead = START
 
     @property
     def applied(self) -> list[SignedManifest]:
@@ -127,11 +129,12 @@ def write_policy(folder: str, policy: PolicyFile) -> None:
 
 
 def remove_policy(folder: str) -> None:
-    """Remove policy.json."""
-    path = os.path.join(folder, NAME)
-    if os.path.lexists(path):
-        os.unlink(path)
-        sync_folder(folder)
+    """Remove policy.json, and the copy of the versions."""
+    for name in (NAME, VERSIONS):
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            os.unlink(path)
+            sync_folder(folder)
 
 
 def policy_document_path(folder: str, digest: str) -> str:

@@ -19,6 +19,7 @@ from hooklatch.client.trio_admin import TIMEOUT, AdminConnector, TrioAdminConnec
 from hooklatch.errors import HooklatchError, RequestFailedError
 from hooklatch.files import open_regular
 from hooklatch.fleet.manifests import START, BundleVersion, PolicyHead
+from hooklatch.fleet.reports import EngineFault
 from hooklatch.paths import FLEET_TOKEN
 
 __all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "FollowedPolicy", "DaemonSocket"]
@@ -43,6 +44,7 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     """The state of the daemon: the versions that it has read, should have and has applied, and why they differ.
 
     `policies` are those of each policy; `wanted` and `applied` the newest of all.
+    `floor` is the newest version that was ever active, `engine` what the daemon was told of the engine last.
     `stale_s`: seconds since it was last known to be at the engine's head, None if it never was.
     """
 
@@ -55,7 +57,10 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     health: str = "ready"
     revision: int = 0
     stale_s: float | None = None
+    engine: EngineFault | None = None
+    floor: PolicyHead = START
     policies: dict[str, FollowedPolicy] = {}
+    key_set: int = 0
 
     @property
     def outstanding(self) -> list[BundleVersion]:
@@ -94,14 +99,20 @@ class DaemonSocket:
         """Return whether the connection of the last answer is still open, without a request."""
         return self._connection is not None and self._connection.is_open
 
-    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+    async def report_engine(self, fault: EngineFault | None) -> FollowAnswer:
+        """Tell the daemon what is wrong with the engine, or that nothing is, and return its state."""
+        return await self._request("fleet_follow", FollowAnswer, engine=msgspec.to_builtins(fault))
+
+    async def follow(
+        self, manifests: Sequence[str] | None, timestamp: str | None = None, keys: Sequence[str] = ()
+    ) -> FollowAnswer:
         """Send the versions after the daemon's head, and return its state.
 
-        An empty sequence says that the daemon is at the engine's head; None only asks for the state.
+        An empty sequence says that the daemon is at the engine's head, and `timestamp` what the engine showed before
+        it was asked for them; None only asks for the state.  `keys` are key sets after the daemon's.
         """
-        return await self._request(
-            "fleet_follow", FollowAnswer, manifests=None if manifests is None else list(manifests)
-        )
+        texts = None if manifests is None else list(manifests)
+        return await self._request("fleet_follow", FollowAnswer, manifests=texts, timestamp=timestamp, keys=list(keys))
 
     async def apply(self, version: int, bundle: bytes) -> None:
         """Send the bundle that the daemon wants."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from hooklatch.fleet.link.daemon import FollowAnswer
-from hooklatch.fleet.reports import LEFT, GateCounts, HostReport, RecordHead, ReportedPolicy
+from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, RecordHead, ReportedPolicy
 from hooklatch.record.storage.chain import ChainLink
 
 __all__ = ["LinkState"]
@@ -19,6 +21,7 @@ MAX_FINDINGS = 20  # the newest are kept
 MAX_TEXT = 400  # characters of a text in a report
 ENGINE, DAEMON, POLICY, BUNDLE = "engine", "daemon", "policy", "bundle"
 SHIPPING, RECORD, REPORT, FLEET = "shipping", "record", "report", "fleet"
+SIGNED = "signed"  # timestamp and key sets
 
 
 class LinkState:
@@ -40,6 +43,7 @@ class LinkState:
         self._labels = tuple(labels)
         self._version = version
         self._faults: dict[str, str] = {}
+        self._kinds: dict[str, str] = {}  # of the faults that are the engine's
         self._findings: list[str] = []
 
     @property
@@ -47,8 +51,20 @@ class LinkState:
         """Return the present faults by the part that does not work."""
         return dict(self._faults)
 
-    def set_fault(self, part: str, text: str | None) -> None:
-        """Note that a part does not work, or (None) that it does; each change is logged once."""
+    @property
+    def engine_fault(self) -> EngineFault | None:
+        """Return what is wrong with the engine."""
+        for part in (ENGINE, POLICY, FLEET):
+            if part in self._faults and (kind := self._kinds.get(part)):
+                return msgspec.convert({"kind": kind, "text": self._faults[part][: 2 * MAX_TEXT]}, EngineFault)
+        return None
+
+    def set_fault(self, part: str, text: str | None, kind: str = "") -> None:
+        """Note that a part does not work, or (None) that it does; each change is logged once.
+
+        `kind` is that of an EngineFault, if it is the engine's.
+        """
+        self._kinds[part] = kind
         before = self._faults.get(part)
         if text == before:
             return
@@ -103,7 +119,8 @@ class LinkState:
         is_there = DAEMON not in self._faults and self.answer is not None
         stale = answer.stale_s + now - self.answered_at if answer.stale_s is not None else None
         faults = self._faults
-        problem = faults.get(POLICY) or faults.get(BUNDLE) or answer.problem or faults.get(DAEMON) or faults.get(FLEET)
+        parts = (POLICY, BUNDLE, None, DAEMON, FLEET, SIGNED)
+        problem = next(filter(None, (faults.get(part) if part else answer.problem for part in parts)), None)
         if self.left_at is not None:
             problem = None  # that no daemon takes the link any more is as it should be
         not_shipping = [text for part in (SHIPPING, RECORD) if (text := self._faults.get(part)) is not None]

@@ -113,14 +113,16 @@ class Link:
             try:
                 await self._run_session()
             except EngineRefusedError as error:
-                self.state.set_fault(ENGINE, str(error))
+                self.state.set_fault(ENGINE, str(error), "refused")
                 await trio.sleep(refusals.next())
                 continue
             except EngineError as error:
-                self.state.set_fault(ENGINE, str(error))
+                self.state.set_fault(ENGINE, str(error), "away")
             except Exception as error:  # of a library, and of any kind: the next connection may work all the same
                 logger.exception("the connection to the engine failed")
-                self.state.set_fault(ENGINE, f"the connection to the engine failed: {type(error).__name__}: {error}")
+                self.state.set_fault(
+                    ENGINE, f"the connection to the engine failed: {type(error).__name__}: {error}", "away"
+                )
             if self._clock() - opened_at > LONGEST_REFUSAL:
                 pauses.reset()
                 refusals.reset()

@@ -5,7 +5,7 @@ and then has the engine hold one question until there is more, a minute at most:
 
     read from the head on ─▶ something new ─▶ to the daemon ─▶ read again
                           ├▶ a bundle is wanted ─▶ to the daemon ─▶ read again
-                          └▶ nothing: contact, and this host's report ─▶ wait for more ─▶ read again
+                          └▶ nothing: a timestamp, and this host's report ─▶ wait for more ─▶ read again
 
 So a lost message, a restart or a partition costs one more request, and the task keeps no state.  While it waits,
 `attend` looks whether the daemon is still there and where it was, and ends the wait if not.
@@ -15,19 +15,30 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 import trio
 
 from hooklatch.fleet.bundles import MAX_BUNDLE
+from hooklatch.fleet.engine.engine import KEYS, TIMESTAMP, BehindError, Engine, EngineRefusedError
 from hooklatch.fleet.engine.engine import POLICY as POLICY_STREAM
-from hooklatch.fleet.engine.engine import BehindError, Engine, EngineRefusedError
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket, FollowAnswer
-from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, LinkState
+from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, SIGNED, LinkState
 from hooklatch.fleet.link.waiting import TIMEOUT, Backoff, await_answer
-from hooklatch.fleet.manifests import MAX_ENVELOPE, BundleVersion, FleetError, PolicyHead, read_envelope
+from hooklatch.fleet.manifests import (
+    MAX_ENVELOPE,
+    RESTORE,
+    REWRITTEN,
+    BundleVersion,
+    FleetError,
+    PolicyHead,
+    read_envelope,
+    read_payload,
+)
+from hooklatch.fleet.roles import MAX_DOCUMENT
 
 __all__ = ["PolicyFollower"]
 
@@ -44,6 +55,14 @@ NOTHING = (  # the daemon counts that as no contact, so its host is stale
     " the publisher; until there is one, this host is not in contact with its fleet"
 )
 ENCODER = msgspec.json.Encoder()
+
+
+class SignedFacts(NamedTuple):
+    """The key sets after the daemon's, the timestamp, and after which numbers to wait for more of them."""
+
+    keys: list[str]
+    timestamp: str | None
+    heads: dict[str, int]
 
 
 class PolicyFollower:
@@ -71,6 +90,8 @@ class PolicyFollower:
         self._denials = Backoff(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
         self._is_behind = False
         self._refused_bundles: dict[BundleVersion, tuple[str, float]] = {}  # why, and when it may be offered again
+        self._offered: tuple[PolicyHead, int] | None = None  # the head of the daemon that was offered another history
+        self._offer_at = 0.0
 
     async def run(self, engine: Engine) -> None:
         """Follow until the connection to the engine ends."""
@@ -83,8 +104,9 @@ class PolicyFollower:
                 self._denials.reset()
                 await self._follow(engine, answer)
             except EngineRefusedError as error:
-                self._state.set_fault(POLICY, self._explain_refusal(error))
-                self._note_loss(isinstance(error, BehindError))
+                is_behind = isinstance(error, BehindError)
+                self._state.set_fault(POLICY, self._explain_refusal(error), "behind" if is_behind else "refused")
+                self._note_loss(is_behind)
                 pauses = self._differences
             except DaemonAbsentError as error:
                 self._state.set_fault(DAEMON, str(error))
@@ -115,9 +137,13 @@ class PolicyFollower:
     async def _follow(self, engine: Engine, answer: FollowAnswer) -> None:
         while self._daemon.is_connected():
             head = answer.head
+            signed = await self._fetch_signed(engine, answer.key_set)  # first: a version is there before it is named
             versions = await await_answer(engine.versions(max(0, head.version - 1), limit=PAGE))
             if head.version and (fault := find_difference(versions, head)) is not None:
-                self._state.set_fault(POLICY, fault)
+                if (offered := await self._offer_history(engine, answer, signed)) is not None:
+                    answer = offered
+                    continue
+                self._state.set_fault(POLICY, fault, "rewritten")
                 await trio.sleep(self._differences.next())
                 answer = await self._daemon.follow(None)  # an operator may have reset it
                 continue
@@ -125,48 +151,95 @@ class PolicyFollower:
             if (fetched := await self._fetch_bundles(engine, answer)) is not None:
                 answer = fetched
             elif newer:
-                answer = await self._send_versions(engine, answer, newer, has_more=len(versions) == PAGE)
+                answer = await self._send_versions(engine, answer, newer, signed, has_more=len(versions) == PAGE)
             else:
-                answer = await self._report_contact()
+                answer = await self._report_contact(signed)
                 await self._before_wait(engine)
-                answer = await self._await_news(engine, answer, answer.head.version, self._block)
+                answer = await self._await_news(
+                    engine, answer, {POLICY_STREAM: answer.head.version, **signed.heads}, self._block
+                )
 
-    async def _await_news(self, engine: Engine, answer: FollowAnswer, after: int, seconds: float) -> FollowAnswer:
-        """Return the daemon's state once there is a version after a number, or it is time, or the daemon changed."""
+    async def _offer_history(self, engine: Engine, answer: FollowAnswer, signed: SignedFacts) -> FollowAnswer | None:
+        """Offer the daemon the whole history if that gives up what the daemon has read; None if it is not taken.
+
+        Also where the daemon has read another one than that which was in force there, and which may be back now.
+        """
+        versions = await await_answer(engine.versions(0, limit=PAGE))
+        if not versions:
+            return None
+        manifests, last = await self._collect_manifests(engine, versions, has_more=len(versions) == PAGE)
+        offer, head = (answer.head, last), answer.head
+        is_meant = answer.floor.version > head.version or any(releases(text, head, last) for text in manifests)
+        if not is_meant or (offer == self._offered and self._clock() < self._offer_at):
+            return None
+        self._offered, self._offer_at = offer, self._clock() + LONGEST_REFUSAL
+        try:
+            taken = await self._daemon.follow(manifests, None, signed.keys)
+        except DaemonRefusedError as error:
+            logger.warning("the daemon does not take a history that begins anew: %s", error)
+            return None
+        self._state.update(taken, self._clock())
+        return taken if taken.head != head else None
+
+    async def _await_news(
+        self, engine: Engine, answer: FollowAnswer, heads: Mapping[str, int], seconds: float
+    ) -> FollowAnswer:
+        """Return the daemon's state once a stream has more than a number, or it is time, or the daemon changed."""
         seconds = min([seconds, *(retry_at - self._clock() for _, retry_at in self._refused_bundles.values())])
         seconds = max(0.01, seconds * (1 - SHARE * random.random()))
         with trio.CancelScope() as self._waiting:
             try:
-                await await_answer(engine.wait({POLICY_STREAM: after}, seconds), seconds + TIMEOUT)
+                await await_answer(engine.wait(heads, seconds), seconds + TIMEOUT)
             finally:
                 self._waiting = None
             return self._state.answer or answer
         return await self._daemon.follow(None)
 
-    async def _report_contact(self) -> FollowAnswer:
+    async def _report_contact(self, signed: SignedFacts) -> FollowAnswer:
         """Report to the daemon that it is at the engine's head."""
-        answer = await self._daemon.follow([])
+        answer = await self._daemon.follow([], signed.timestamp, signed.keys)
         self._state.update(answer, self._clock())
-        self._state.set_fault(POLICY, None)
-        self._state.set_fault(FLEET, None if answer.head.version else NOTHING)
-        self._note_loss(False)
+        is_behind = 0 < answer.head.version < answer.floor.version
+        self._state.set_fault(POLICY, answer.problem if is_behind else None, "behind")
+        self._state.set_fault(FLEET, None if answer.head.version else NOTHING, "empty")
+        self._note_loss(is_behind)
         self._differences.reset()
         return answer
 
+    async def _fetch_signed(self, engine: Engine, key_set: int) -> SignedFacts:
+        """Return what the engine has besides versions; one that refuses some of it brings versions all the same."""
+        keys, timestamp, heads = list[str](), None, dict[str, int]()
+        try:
+            keys = [decode_document(data) for data in await await_answer(engine.key_sets(key_set))]
+            heads[KEYS] = key_set + len(keys)
+            stored = await await_answer(engine.timestamp())
+            heads[TIMESTAMP], timestamp = (stored[0], decode_document(stored[1])) if stored is not None else (0, None)
+            self._state.set_fault(SIGNED, None)
+        except EngineRefusedError as error:
+            what = "timestamp, so nothing is contact" if heads else "key sets"
+            self._state.set_fault(SIGNED, f"the engine gives no {what}: {error}")
+        return SignedFacts(keys, timestamp, heads)
+
     async def _send_versions(
-        self, engine: Engine, answer: FollowAnswer, versions: Sequence[tuple[int, bytes]], *, has_more: bool
+        self,
+        engine: Engine,
+        answer: FollowAnswer,
+        versions: Sequence[tuple[int, bytes]],
+        signed: SignedFacts,
+        *,
+        has_more: bool,
     ) -> FollowAnswer:
         """Send the daemon all versions after its head; refused versions are offered again later, with newer ones."""
         manifests, last = await self._collect_manifests(engine, versions, has_more=has_more)
         before = answer.head
         try:
-            answer = await self._daemon.follow(manifests)
+            answer = await self._daemon.follow(manifests, None, signed.keys)  # they may need these keys
             problem = "the daemon does not take them" if answer.head == before else None
         except DaemonRefusedError as error:
             problem = str(error)
         if problem is not None:
             self._state.set_fault(POLICY, f"the versions after {before.version} are refused: {problem}")
-            return await self._await_news(engine, answer, last, self._refusals.next())
+            return await self._await_news(engine, answer, {POLICY_STREAM: last, **signed.heads}, self._refusals.next())
         self._state.update(answer, self._clock())
         self._state.set_fault(POLICY, None)
         self._state.set_fault(FLEET, None)
@@ -241,9 +314,14 @@ class PolicyFollower:
         if not isinstance(error, BehindError) or self._state.answer is None:
             return f"the engine gives no versions: {error}"
         return (
-            f"the engine is behind this host, which has read version {self._state.answer.head.version}: {error};"
-            " nothing is applied until it has that again, or until: hooklatch fleet reset"
+            f"the engine is behind this host, which has read version {self._state.answer.head.version}: versions were"
+            f" lost, and nothing is applied; {RESTORE} ({error})"
         )
+
+
+def decode_document(data: bytes) -> str:
+    """Return a document as text; one byte over the limit is enough for the daemon to refuse it."""
+    return data[: MAX_DOCUMENT + 1].decode("utf-8", "replace")
 
 
 def get_place(answer: FollowAnswer) -> tuple[object, ...]:
@@ -263,8 +341,13 @@ def find_difference(versions: Sequence[tuple[int, bytes]], head: PolicyHead) -> 
     except FleetError as error:
         return f"the engine's version {head.version} cannot be read: {error}"
     if digest != head.digest:
-        return (
-            f"the engine has another version {head.version} than this host has read: its history was rewritten;"
-            " nothing of it is applied; if that was the operator's doing, run: hooklatch fleet reset"
-        )
+        return f"the engine has another version {head.version} than this host has read: {REWRITTEN}"
     return None
+
+
+def releases(text: str, head: PolicyHead, newest: int) -> bool:
+    """Return whether a stored manifest gives up a version that was read, in a history up to `newest`."""
+    try:
+        return read_payload(read_envelope(text.encode())).releases(head, newest)
+    except (FleetError, UnicodeError):  # the daemon says what is wrong with it
+        return False

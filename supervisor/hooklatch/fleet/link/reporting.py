@@ -20,7 +20,7 @@ from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, D
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
-from hooklatch.fleet.reports import LEFT, GateCounts, HostReport, encode_report, read_report
+from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, encode_report, read_report
 from hooklatch.record.storage.lines import read_entries_of_kind
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
 from hooklatch.record.storage.segments import list_segments
@@ -34,6 +34,7 @@ EARLY, LATE = 0.75, 1.25  # of that: a report goes with a wait's end from then o
 BUSY = 10.0  # seconds between two looks whether the record has grown since the last report
 SOON = 0.5  # seconds, at least, between two reports of a host with many changes
 NOTIFY = 1.0  # seconds, at least, between two messages to the daemon
+AWAY = 3  # times NOTIFY that an engine must be away until the daemon is told: one that restarts is back by then
 NOTHING = -1  # no number was sent to this daemon yet
 MAX_COUNTED = 32 * 2**20  # bytes of the record that are counted for one report
 LONGEST = 30.0  # seconds until an engine that refuses reports is tried again
@@ -206,17 +207,24 @@ class HostReporter:
 
 
 class ShippingNotifier:
-    """The notifier that sends the daemon the number of the last shipped entry, so that retention may remove those."""
+    """The notifier of the daemon: what was shipped, so that retention may remove it, and what the engine lacks."""
 
     def __init__(self, daemon: DaemonSocket, state: LinkState) -> None:
         self._daemon = daemon
         self._state = state
 
     async def run(self) -> None:
-        """Send the number when it changes, and to each new daemon, until cancelled."""
-        reported = NOTHING
+        """Send the number and the fault when they change, and to each new daemon, until cancelled."""
+        reported, away_since, refused_until = NOTHING, 0, 0.0
         while True:
             await trio.sleep(NOTIFY)
+            fault = self._state.engine_fault
+            away_since = away_since + 1 if fault is not None and fault.kind == "away" else AWAY
+            if away_since >= AWAY and trio.current_time() >= refused_until:
+                try:
+                    await self._report_engine(fault)
+                except DaemonRefusedError:  # the task of the policy reports it; a daemon records each link it refuses
+                    refused_until = trio.current_time() + LONGEST
             if not self._daemon.is_connected():
                 reported = NOTHING
             elif self._state.epoch and self._state.shipped != reported:
@@ -225,6 +233,13 @@ class ShippingNotifier:
                     await self._daemon.report_shipped(reported)
                 except (DaemonAbsentError, DaemonRefusedError) as error:
                     logger.warning("the daemon was not told what is shipped: %s", error, extra={"seq": reported})
+
+    async def _report_engine(self, fault: EngineFault | None) -> None:
+        answer = self._state.answer if self._daemon.is_connected() else None
+        believed = answer.engine if answer is not None else None
+        if fault != believed:
+            with suppress(DaemonAbsentError):
+                self._state.update(await self._daemon.report_engine(fault), trio.current_time())
 
 
 NEEDLE = b'"kind":"decision"'

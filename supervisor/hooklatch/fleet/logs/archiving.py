@@ -61,6 +61,14 @@ async def archive_fleet(
 
 
 async def copy_versions(engine: Engine, archive: ArchiveWriter, findings: list[str]) -> None:
+    number = 0
+    while sets := await engine.key_sets(number):
+        for data in sets:
+            number += 1
+            try:
+                archive.put(data, "keys", f"{number:012d}")
+            except EngineRefusedError as error:
+                findings.append(f"key set {number}: {error}")
     after = 0
     while page := await engine.versions(after):
         for number, data in page:

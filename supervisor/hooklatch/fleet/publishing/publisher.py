@@ -3,13 +3,16 @@
 read()      all versions, each link of the chain checked, compared with the last seen head and with hosts' heads
 put()       a bundle, read back and compared
 commit()    the next version; of two publishers one wins, and after a lost reply the version is read back
+stamp()     a timestamp of the newest version
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import msgspec
@@ -31,19 +34,23 @@ from hooklatch.fleet.manifests import (
     read_payload,
 )
 from hooklatch.fleet.publishing.versions import (
+    LOST,
     HistoryError,
+    NoVersionError,
     StoredVersion,
     VersionDraft,
     VersionHistory,
-    describe_lost_versions,
     encode_envelope,
     sign_version,
 )
 from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_report
+from hooklatch.fleet.roles import KeySet, Role, follow_key_set
 from hooklatch.fleet.signing import PrivateKey, PublicKey
+from hooklatch.fleet.timestamps import LONGEST, Timestamp, read_timestamp, sign_timestamp
+from hooklatch.fleet.version_copies import keep_bundle, keep_versions
 
 __all__ = [
-    "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
+    "AGREEING", "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
     "read_history",
 ]  # fmt: skip
 
@@ -60,10 +67,14 @@ class SeenHeadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LastSeenHead:
-    """The head that was last seen of one fleet at one URL; a file that cannot be used is a FleetError."""
+    """The head that was last seen of one fleet at one URL; a file that cannot be used is a FleetError.
+
+    `copy` is the folder beside it, of the versions themselves and their bundles.
+    """
 
     def __init__(self, folder: str, fleet: str, url: str) -> None:
-        self.path = os.path.join(folder, f"{hashlib.sha256(f'{fleet} {url}'.encode()).hexdigest()[:16]}.json")
+        self.copy = os.path.join(folder, hashlib.sha256(f"{fleet} {url}".encode()).hexdigest()[:16])
+        self.path = f"{self.copy}.json"
         self._fleet = fleet
         self._url = url
 
@@ -81,18 +92,30 @@ class LastSeenHead:
                 " be"
             ) from None
 
-    def write_head(self, head: PolicyHead) -> None:
-        """Write the head, whole or not at all, if it is newer than the head in the file."""
-        if head.version <= self.read_head().version:
-            return
-        content = msgspec.json.encode(SeenHeadFile(self._fleet, self._url, head))
+    def keep(self, history: VersionHistory) -> None:
+        """Keep a history's versions, and its head, whole or not at all, if that is newer than the one in the file."""
+        is_newer = history.head.version > self.read_head().version
+        with self._writing():
+            keep_versions(self.copy, (entry.envelope for entry in history.entries))
+            if is_newer:
+                content = msgspec.json.encode(SeenHeadFile(self._fleet, self._url, history.head))
+                replace_file(self.path, content, temporary=f"{self.path}.{os.getpid()}.new")
+
+    def keep_bundle(self, digest: str, data: bytes) -> None:
+        """Keep a bundle."""
+        with self._writing():
+            keep_bundle(self.copy, digest, data)
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            replace_file(self.path, content, temporary=f"{self.path}.{os.getpid()}.new")
+            yield
         except OSError as error:
-            raise FleetError(f"{self.path} cannot be written: {error.strerror}; mend that, and run it again") from None
+            path = error.filename or self.copy
+            raise FleetError(f"{path} cannot be written: {error.strerror}; mend that, and run it again") from None
 
 
+ATTEMPTS = 5  # to sign a timestamp before others push again
 PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn whether a commit succeeded
 
 
@@ -143,8 +166,10 @@ class Publisher:
     """One fleet's versions, as one publisher sees them.
 
     `keys` are those that hosts list, and its own, by id.  What others have signed is not believed; with a `trusted` one
-    the history can be read on.  `memory` is the head that it saw last time.  Without `heeds_hosts` the hosts' heads are
-    not compared.  What is not valid in the engine is a FleetError.
+    the history can be read on.  One of `anchors`, by default `keys`, has signed the fleet's first key set, if it has
+    any; from then on its key set says whom hosts believe.  `memory` is what it saw last time.  Without `heeds_hosts`
+    the hosts' heads are not compared.  `gives_up` is the number of a lost version that the next ones give up.  What is
+    not valid in the engine is a FleetError.
     """
 
     def __init__(
@@ -156,36 +181,63 @@ class Publisher:
         *,
         heeds_hosts: bool = True,
         trusted: Mapping[str, PublicKey] = {},
+        gives_up: int | None = None,
+        anchors: Mapping[str, PublicKey] | None = None,
     ) -> None:
         self.engine = engine
         self.fleet = fleet
         self.history = VersionHistory(fleet)
         self.notes: list[str] = []
+        self.key_set: KeySet | None = None
         self._keys = keys
-        self._trusted = trusted
+        self._trusted = dict(trusted)
+        self._anchors = keys if anchors is None else anchors
         self._memory = memory
         self._heeds_hosts = heeds_hosts
+        self._gives_up = gives_up
 
     async def read(self, hosts: Mapping[str, ReceivedReport] | None = None) -> VersionHistory:
         """Read the versions that are new, and check all of them; `hosts` are reports that were just read, if any."""
         if hosts is None:  # before the history: the engine had every version that a host reports to have read
             hosts = await self.hosts() if self._heeds_hosts else {}
+        await self.read_key_sets()
         history = await read_history(self.engine, self.history, self._keys, self._trusted)
         memory = self._memory
-        if memory is not None and (text := history.find_contradiction(memory.read_head(), by="this machine")):
-            raise HistoryError(
-                f"{text}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
-            )
+        seen = memory.read_head() if memory is not None else START
         reports = [received.report for received in hosts.values()]
+        if self._gives_up is not None:
+            history = VersionHistory(self.fleet, history.entries)
+            history = history.give_up(self._gives_up, seen, [report.head for report in reports])
+        if text := history.find_contradiction(seen, by="this machine"):
+            raise HistoryError(f"{text}. {LOST}")
         if self._heeds_hosts:
             contradictions = history.list_host_contradictions(reports)
             if len(contradictions) >= AGREEING:
-                raise HistoryError(describe_lost_versions(contradictions))
+                raise HistoryError(f"{contradictions[0]} (and {len(contradictions) - 1} more hosts). {LOST}")
             self.notes += [f"{text}. No other host says so, and it stops nothing" for text in contradictions]
         if memory is not None:
-            memory.write_head(history.head)
+            memory.keep(history)
         self.history = history
         return history
+
+    async def read_key_sets(self) -> None:
+        """Read the key sets that are new; with one it says whose versions are believed, as on the hosts."""
+        while texts := await self.engine.key_sets(self.key_set.version if self.key_set is not None else 0):
+            for data in texts:
+                self.key_set = follow_key_set(data, self.fleet, self.key_set, self._anchors.values())
+                self._trusted |= self._keys  # the history is read past what earlier keys have signed
+                self._keys = self.key_set.index_policy_keys()
+
+    async def put_key_set(self, data: bytes) -> KeySet:
+        """Append a key set, which must follow the newest one.
+
+        Raises:
+            ConflictError: another publisher was first.
+        """
+        key_set = follow_key_set(data, self.fleet, self.key_set, self._anchors.values())
+        await self.engine.put_key_set(key_set.version, data)
+        self.key_set, self._keys = key_set, key_set.index_policy_keys()
+        return key_set
 
     async def hosts(self) -> dict[str, ReceivedReport]:
         """Return each host's last report, but for hosts that have left.
@@ -212,9 +264,13 @@ class Publisher:
         data = await self.engine.bundle(manifest.bundle)
         if data is None:
             raise FleetError(
-                f"the engine does not have the bundle of version {manifest.version}; push its folder again, as it was"
+                f"the engine does not have the bundle of version {manifest.version}; put it back from a machine that"
+                " has it (hooklatch fleet restore), or push its folder again, as it was"
             )
-        return read_bundle(data, manifest)
+        bundle = read_bundle(data, manifest)
+        if self._memory is not None:
+            self._memory.keep_bundle(manifest.bundle, data)
+        return bundle
 
     async def put(self, data: bytes) -> str:
         """Store a bundle and return its digest."""
@@ -225,31 +281,98 @@ class Publisher:
                 f"the engine has other bytes as the bundle {digest}: no host would take it. Find out who wrote it,"
                 " delete it there, and push again"
             )
+        if self._memory is not None:
+            self._memory.keep_bundle(digest, data)
         return digest
 
     async def commit(self, plan: VersionDraft, key: PrivateKey, *, publisher: str, message: str) -> Manifest:
         """Add the version that follows the history; return it once the engine has it.
+
+        Where versions are given up, it is written under each of their numbers too, since no number is ever used for
+        another version on a host that has read it.
 
         Raises:
             LostRaceError: another version came first.
             UnknownOutcomeError: the engine was lost in the meantime, and may have it.
         """
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest, envelope = sign_version(
-            self.history, plan, key, created=created, publisher=publisher, message=message
-        )
-        await self._write(manifest.version, encode_envelope(envelope))
-        self.history = VersionHistory(
-            self.fleet, (*self.history.entries, StoredVersion(manifest, envelope, is_read=True, is_believed=True))
-        )
+        lost = self.history.gives_up
+        while True:
+            manifest, envelope = sign_version(
+                self.history, plan, key, created=created, publisher=publisher, message=message
+            )
+            if self.key_set is not None and not self.key_set.may_sign(key.public.text, manifest.policy):
+                raise FleetError(
+                    f"your key {key.public.id} may not sign the policy {manifest.policy!r} by the fleet's key set"
+                    f" {self.key_set.version}; see: hooklatch fleet keys show"
+                )
+            await self.write(manifest.version, encode_envelope(envelope))
+            entries = (*self.history.entries, StoredVersion(manifest, envelope, is_read=True, is_believed=True))
+            self.history = VersionHistory(self.fleet, entries, lost)
+            if lost is None or manifest.version > lost.version:
+                break
+        if lost is not None:
+            self.history, self._gives_up = VersionHistory(self.fleet, entries), None
+            self.notes.append(
+                f"all hosts give up version {lost.version} ({lost.digest[:12]}), and those before it that the engine"
+                " has lost; they keep what they have in force until a newer version is for them"
+            )
         try:
             if self._memory is not None:
-                self._memory.write_head(self.history.head)
+                self._memory.keep(self.history)
         except FleetError as error:
             self.notes.append(str(error))  # the version is out all the same
+        await self.try_to_stamp(key)
         return manifest
 
-    async def _write(self, version: int, data: bytes) -> None:
+    async def try_to_stamp(self, key: PrivateKey) -> None:
+        """Sign a timestamp with a publisher's key; without one what was published is out all the same."""
+        try:
+            await self.stamp(key)
+        except (EngineError, FleetError) as error:
+            self.notes.append(
+                f"there is no new timestamp, so hosts take version {self.history.head.version} and are not in contact:"
+                f" {error}; mend that, and run: hooklatch fleet timestamp --key FILE"
+            )
+
+    async def stamp(self, key: PrivateKey, lasts: float = LONGEST) -> Timestamp:
+        """Sign that the history's head is the newest version now, and store it; return it once that is still so.
+
+        Raises:
+            FleetError: nothing was ever pushed, or others push all the time.
+        """
+        role = Role((key.public,))
+        if self.key_set is not None and key.public.text not in self.key_set.timestamp.keys:
+            raise FleetError(
+                f"your key {key.public.id} may not sign timestamps by the fleet's key set {self.key_set.version}"
+            )
+        for _ in range(ATTEMPTS):
+            head = self.history.head
+            if not head.version:
+                raise NoVersionError("nothing was ever pushed, so there is no newest version")
+            at = await self._find_next_moment()
+            data = sign_timestamp(self.fleet, head, key, at=at, lasts=lasts)
+            stamp = read_timestamp(data, self.fleet, role, None, at)  # as every host will do it
+            await self.engine.put_timestamp(data)
+            # Another publisher may have pushed since, and signed its timestamp before this one took its place.
+            if (await self.read({})).head == head:
+                return stamp
+        raise FleetError("other publishers push all the time, so no timestamp stays true")
+
+    async def _find_next_moment(self) -> float:
+        """Return now, or a moment after that of the engine's timestamp, whose signer's clock may be ahead."""
+        now, stored = time.time(), await self.engine.timestamp()
+        if stored is None:
+            return now
+        try:
+            keys = self.key_set.timestamp.open() if self.key_set is not None else Role(tuple(self._keys.values()))
+            before = read_timestamp(stored[1], self.fleet, keys, None, now)
+        except FleetError:  # no host takes it either
+            return now
+        return max(now, before.at + 0.001)
+
+    async def write(self, version: int, data: bytes) -> None:
+        """Have the engine take a version; one with the same bytes may be there already."""
         failure: EngineError | None = None
         for pause in (*PAUSES, None):
             try:

@@ -20,6 +20,7 @@ from hooklatch.fleet.manifests import (
     DEFAULT_POLICY,
     MAX_ENVELOPE,
     NAME,
+    RESTORE,
     START,
     FleetError,
     Manifest,
@@ -35,12 +36,18 @@ from hooklatch.fleet.signing import PrivateKey, PublicKey, Purpose
 
 __all__ = [
     "BelievedVersion", "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError",
-    "VersionDraft", "check_labels", "describe_lost_versions", "describe_unbelieved", "encode_envelope",
+    "LOST", "VersionDraft", "check_labels", "describe_unbelieved", "encode_envelope",
     "find_standing_version", "format_labels", "format_percent", "format_policy", "format_rollback", "list_in_force",
     "list_passed_over", "plan_push", "plan_rollback", "plan_wider_rollout", "sign_version",
 ]  # fmt: skip
 
 SHOWN = 5  # versions that a message names
+LOST = (  # for all hosts at once; an engine never gets another version under a number that it has
+    f"Hosts refuse what is pushed now. Find out how that came; {RESTORE}. Where no machine has them any more, or what"
+    " the engine has now is to stay, all hosts give up the lost ones by: hooklatch fleet push … --give-up VERSION, that"
+    " is the newest that was read"
+)
+MAX_GIVEN_UP = 10_000  # versions that may be given up at once: each is a version to write, and to read by all hosts
 MAX_MESSAGE = 2000  # characters: every host reads all versions, so they stay small
 
 
@@ -95,10 +102,14 @@ class HistoryReport(msgspec.Struct, frozen=True):
 
 
 class VersionHistory(msgspec.Struct, frozen=True):
-    """All versions of a fleet, in order from 1."""
+    """All versions of a fleet, in order from 1.
+
+    `gives_up` is the head of the lost history that the next versions give up.
+    """
 
     fleet: str
     entries: tuple[StoredVersion, ...] = ()
+    gives_up: PolicyHead | None = None
 
     @property
     def head(self) -> PolicyHead:
@@ -187,32 +198,48 @@ class VersionHistory(msgspec.Struct, frozen=True):
 
     def find_contradiction(self, seen: PolicyHead, *, by: str) -> str | None:
         """Return how the history contradicts a head that a host or this machine has read; `by` names it."""
+        if self._has(seen) or self._releases(seen):
+            return None
         if seen.version > self.head.version:
             return (
                 f"the engine's newest version is {self.head.version}, but {by} has read version {seen.version}:"
-                " versions were lost, as when an engine is restored from an old backup. Restore them: every host that"
-                " has read more would refuse a version that is pushed now"
+                " versions were lost, as when an engine is emptied or restored from an old backup"
             )
-        if seen.version and self.entries[seen.version - 1].head != seen:
-            return (
-                f"version {seen.version} in the engine is not the one that {by} has read: the history was rewritten."
-                " Find out who wrote it, and restore the versions; hosts refuse to follow it"
+        return f"version {seen.version} in the engine is not the one that {by} has read: the history was rewritten"
+
+    def _has(self, seen: PolicyHead) -> bool:
+        is_there = 0 < seen.version <= self.head.version
+        return seen == START or (is_there and self.entries[seen.version - 1].head == seen)
+
+    def _releases(self, seen: PolicyHead) -> bool:
+        """Return whether a version, or the next one to be written, gives up one that was read."""
+        if self.gives_up is not None and (seen.version < self.gives_up.version or seen == self.gives_up):
+            return True
+        return any(one.is_believed and one.manifest.releases(seen, self.head.version) for one in self.entries)
+
+    def give_up(self, version: int, seen: PolicyHead, of_hosts: Iterable[PolicyHead]) -> VersionHistory:
+        """Return the history whose next versions give up a lost one, by the head that this machine or a host has seen.
+
+        Raises:
+            HistoryError: nothing was lost, or it is unknown what.
+        """
+        known = [seen] if seen.version == version else of_hosts
+        lost = {head for head in known if head.version == version and self.find_contradiction(head, by="") is not None}
+        if len(lost) != 1:
+            what = "hosts name several" if lost else "neither this machine nor a host has read"
+            raise HistoryError(f"{what} versions {version} that the engine lacks, so there is nothing to give up")
+        if version - self.head.version > MAX_GIVEN_UP:
+            count = version - self.head.version
+            raise HistoryError(
+                f"{count} versions would be given up, and the most is {MAX_GIVEN_UP}: who says {version}?"
             )
-        return None
+        return VersionHistory(self.fleet, self.entries, lost.pop())
 
     def list_host_contradictions(self, reports: Iterable[HostReport]) -> list[str]:
         """Return how the history contradicts the heads of hosts, whose reports were read before this history was."""
         ordered = sorted(reports, key=lambda report: (-report.head.version, report.host))
         by_host = (self.find_contradiction(report.head, by=f"the host {report.host}") for report in ordered)
         return [text for text in by_host if text is not None]
-
-
-def describe_lost_versions(contradictions: Sequence[str]) -> str:
-    """Return the text of what several hosts say that the engine has lost."""
-    return (
-        f"{contradictions[0]} (and {len(contradictions) - 1} more hosts). If they cannot be restored: push with"
-        " --despite-hosts, and run `hooklatch fleet reset` on each host"
-    )
 
 
 class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,7 +314,7 @@ def plan_push(history: VersionHistory, draft: VersionDraft, *, key: str) -> Vers
     if standing is not None and standing.rollout.percent >= rollout.percent:
         if standing.rollout.percent > rollout.percent:
             raise make_too_wide_error(standing)
-        if history.signer(standing.version) == key and not is_narrowed(history, standing):
+        if history.gives_up is None and history.signer(standing.version) == key and not is_narrowed(history, standing):
             return standing
     earlier = (of.manifest for of in reversed(history.list_believed(draft.policy)) if of.manifest.bundle == bundle)
     return msgspec.structs.replace(draft, same_as=next((manifest.version for manifest in earlier), None))
@@ -401,7 +428,7 @@ def plan_rollback(
             f" all hosts{format_labels(labels_wanted)}; say which are meant with --label"
         )
     is_current = of.bundle == newest.bundle and newest.rollout == RolloutTarget(labels_wanted)
-    if is_current and history.signer(newest.version) == key:
+    if is_current and history.gives_up is None and history.signer(newest.version) == key:
         return newest
     return draft_again(source, RolloutTarget(labels_wanted))
 
@@ -443,7 +470,7 @@ def sign_version(
         raise FleetError("the message is not UTF-8; write another --message")
     manifest = Manifest(
         fleet=history.fleet, version=history.head.version + 1, previous=history.head.digest, created=created,
-        publisher=publisher, message=message, **msgspec.structs.asdict(plan),
+        publisher=publisher, message=message, gives_up=history.gives_up, **msgspec.structs.asdict(plan),
     )  # fmt: skip
     payload = encode_signed_text(manifest)
     envelope = SignedManifest(payload, key.public.id, key.sign(payload.encode(), Purpose.MANIFEST))

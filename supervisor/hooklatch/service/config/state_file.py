@@ -127,8 +127,9 @@ class SavedState(msgspec.Struct):
     `trusted` maps a project's directory to the sha256 of each file below its .hooklatch directory.
     `settings` and `overrides` are those of the last good main file.  A manifest without hooks records that its file, or
     the directory hooks.d, was active.  `builds` maps each source's location to the sha256 of each file that it was last
-    loaded from.  `fleet` is the fleet whose policy was active.  The policy has a file of its own, which must not count
-    as no policy if it is gone.  `contact` is a contact with the fleet, not necessarily the last one.
+    loaded from.  `fleet` is the fleet whose policy was active, and `fleet_floor` its newest version that ever was.  The
+    policy has a file of its own, which must not count as no policy if it is gone.  `contact` is a contact with the
+    fleet, not necessarily the last one, and `key_set` its newest key set as stored.
     """
 
     version: int = VERSION
@@ -141,7 +142,9 @@ class SavedState(msgspec.Struct):
     overrides: list[Override] = []
     suspensions: list[Suspension] = []
     fleet: str = ""
+    fleet_floor: dict[str, Any] | None = None
     contact: dict[str, Any] | None = None
+    key_set: str = ""
 
 
 class StateFileContent(msgspec.Struct, frozen=True):
@@ -218,6 +221,7 @@ class StateFile:
             own.builds = known.builds | own.builds
             own.trusted.update({folder: pins for folder, pins in known.trusted.items() if folder not in own.trusted})
             own.fleet, own.contact = own.fleet or known.fleet, own.contact or known.contact
+            own.key_set = own.key_set or known.key_set
         self._moved_to = None if isinstance(look_up_path(self.path), PathAbsent) else free_name(self.path)
         return self._moved_to
 

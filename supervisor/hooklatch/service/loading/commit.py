@@ -17,7 +17,7 @@ import msgspec
 from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import SnapshotDiff
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.state_file import ManifestHook, StateFile
+from hooklatch.service.config.state_file import ManifestHook, SavedState, StateFile
 from hooklatch.service.loading.bind import BuiltLayers, assemble_layers
 from hooklatch.service.loading.build import BuildResults, aim_at_build, aim_at_nothing
 from hooklatch.service.loading.bundle import Fleet
@@ -112,7 +112,7 @@ class HookCommit:
     def commit(self, before: ActiveHooks, now: ActiveHooks, *, forgets: bool) -> tuple[SnapshotDiff, bool]:
         """Have every later fire use the new builds and hooks. Return also whether the state's content has changed."""
         plan, built, state = now.plan, now.built, self._state.state
-        kept = (state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches)
+        kept = list_kept(state)
         for unit in built.fresh.values():
             self._sources.adopt(unit)
         for location in built.too_weak:
@@ -139,15 +139,20 @@ class HookCommit:
             location: units[location].digests if location in units else state.builds[location]
             for location in sorted(used & (units.keys() | state.builds.keys()))
         }
-        return change, kept != (
-            state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches
-        )  # fmt: skip
+        return change, kept != list_kept(state)
 
     async def finish(self, *, is_stored: bool) -> None:
         """Wait until subscribers know of a commit, and then for the disk: it is active already."""
         await self._registries.announcer.wait_announced()
         if is_stored:
             await self._state.store()
+
+
+def list_kept(state: SavedState) -> tuple[object, ...]:
+    """Return what a commit may change in the state."""
+    return (
+        state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.fleet_floor, state.switches,
+    )  # fmt: skip
 
 
 def list_manifests(
