@@ -32,6 +32,7 @@ APART = (
     "stop",
     "watch",
     "listen",
+    "join",
     "link",
     "replay",
     "record",

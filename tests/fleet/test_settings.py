@@ -8,7 +8,15 @@ import re
 
 import pytest
 
-from hooklatch.fleet.settings import BY_CHOICE, DEFAULT_FIELDS, RECORD_FIELDS, FleetSettings, FleetTable, read_settings
+from hooklatch.fleet.settings import (
+    BY_CHOICE,
+    DEFAULT_FIELDS,
+    RECORD_FIELDS,
+    FleetSettings,
+    FleetTable,
+    describe_open_password,
+    read_settings,
+)
 from hooklatch.record.entries import DecisionEntry
 from hooklatch.service.config.configuration import ConfigError, read_config
 from support.repository import ROOT
@@ -49,6 +57,25 @@ def test_each_key_has_its_place() -> None:
         "acme", "rediss://engine:6379", "h1", (KEY,), "h1", "/h/engine.password", "/etc/ca.pem", ("ci", "eu"),
         900.0, "deny", "serve", ("event", "verdict"), 2**19, 2.0,
     )  # fmt: skip
+
+
+@table(
+    ("url", "is_open"),
+    [
+        ("redis://engine", True),
+        ("redis://10.0.0.1:6379/2", True),
+        ("rediss://engine", False),
+        ("redis://localhost", False),
+        ("redis://127.0.0.1:6379", False),
+        ("redis://[::1]", False),
+        ("redis+unix:///run/redis.sock", False),
+    ],
+)
+def test_a_password_that_leaves_the_machine_unencrypted_is_told(url: str, is_open: bool) -> None:
+    settings = FleetSettings("acme", url, "h1", (KEY,), password_file="/p")
+
+    assert (describe_open_password(settings) is not None) is is_open
+    assert describe_open_password(FleetSettings("acme", url, "h1", (KEY,))) is None
 
 
 @table(

@@ -16,6 +16,7 @@ from hooklatch.fleet.batches import unpack_batch
 from hooklatch.fleet.bundles import Bundle, encode_bundle, read_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.identity import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, FollowedPolicy
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import (
@@ -226,9 +227,13 @@ async def linked(
     daemon: Any,
     record: Path,
     opened: Callable[[], AbstractAsyncContextManager[Engine]] | None = None,
+    identity: HostIdentity | None = None,
 ) -> AsyncGenerator[Link]:
     """Run a link in this process."""
-    link = Link(settings, opened or (lambda: open_engine(settings.url, FLEET)), daemon, str(record), report_every=0.5)
+    link = Link(
+        settings, opened or (lambda: open_engine(settings.url, FLEET)), daemon, str(record), identity=identity,
+        report_every=0.5,
+    )  # fmt: skip
     async with trio.open_nursery() as nursery:
         nursery.start_soon(link.run)
         yield link

@@ -77,6 +77,7 @@ class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     commands: Sequence[str]  # shell hooks that run files which an agent can write
     files: Sequence[str]  # in a folder of hooks, that nothing reads
     notes: Sequence[str]  # about hooks that guard nothing, perhaps on purpose
+    fleet: Sequence[str]  # that a password leaves this machine unencrypted
 
 
 # What to do about each field of `WarningInputs`; a field without a line here fails on its first warning.
@@ -91,6 +92,7 @@ DO_ABOUT = {
     "commands": "do as it says; what an agent cannot write protects a command",
     "files": "do as it says; of a folder of hooks .toml, .py and .json are read, and policy-tests and README are not",
     "notes": "nothing, if it is meant so; whether a hook is called: hooklatch test --coverage",
+    "fleet": "use rediss://, as examples/fleet has it, and give this host another password",
     "disabled": "nothing, if it is meant so; else fix it, and then: hooklatch hooks enable NAME",
     "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",
 }

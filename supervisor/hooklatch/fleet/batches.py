@@ -23,8 +23,8 @@ from hooklatch.fleet.manifests import FleetError, Name, Sha256, decode_document
 from hooklatch.record.storage.chain import ChainLink, read_link
 
 __all__ = [
-    "MAX_DATA", "BatchError", "PackedBatch", "ShippedRecord", "find_newest_hash", "pack_batch", "select_fields",
-    "unpack_batch",
+    "MAX_DATA", "BatchError", "PackedBatch", "ShippedRecord", "find_newest_hash", "pack_batch", "read_batch_lines",
+    "select_fields", "split_batch_lines", "unpack_batch",
 ]  # fmt: skip
 
 FORMAT = 1
@@ -136,7 +136,12 @@ def unpack_batch(data: bytes, *, host: str, epoch: int, first: int, last: int) -
     Raises:
         BatchError: these bytes are not the batch with these numbers.
     """
-    header_line, *lines = split_batch_lines(data)
+    return read_batch_lines(split_batch_lines(data), host=host, epoch=epoch, first=first, last=last)
+
+
+def read_batch_lines(batch_lines: list[bytes], *, host: str, epoch: int, first: int, last: int) -> list[ShippedRecord]:
+    """Return the entries of a batch that was split; the rest is as for `unpack_batch`."""
+    header_line, *lines = batch_lines
     header = decode_document(header_line, BatchHeader, "its first line", BatchError)
     if header.format != FORMAT:
         raise BatchError(f"it has format {header.format}, and this version reads {FORMAT}: update hooklatch here")
@@ -165,6 +170,7 @@ def find_newest_hash(data: bytes, last: int) -> str:
 
 
 def split_batch_lines(data: bytes) -> list[bytes]:
+    """Return the lines of a batch, of which the first is its header."""
     if len(data) > MAX_DATA:
         raise BatchError(f"it has {len(data)} bytes; the most is {MAX_DATA}")
     unpacker = zlib.decompressobj()

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from hooklatch.core.status_answers import AppliedBundle
 
 __all__ = [
-    "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "RESTORE", "REWRITTEN", "START", "SignedManifest", "FleetError",
-    "PolicyHead", "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest", "decode_document",
-    "encode_signed_text", "read_envelope", "read_payload", "read_manifest", "find_signer", "verify_manifests",
+    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "RESTORE", "REWRITTEN", "START", "SignedManifest",
+    "FleetError", "PolicyHead", "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest",
+    "decode_document", "decode_signature", "encode_signed_text", "read_envelope", "read_payload", "read_manifest",
+    "find_signer", "verify_manifests",
 ]  # fmt: skip
 
 T = TypeVar("T")

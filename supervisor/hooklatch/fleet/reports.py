@@ -103,6 +103,8 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     `findings` what is wrong with the record, as for `fleet verify`: "the record was truncated to 17", …
     `every_s`  the seconds between two reports while nothing happens there; a host is silent after three of them
     `clock`    the host's, in ms since the epoch; the engine stores its own clock of that moment with the report
+    `key`      the host's public key, `instance` the link's process, and `number` this report's among those of it; what
+               is stored ends with a further field `signature`: see `HostIdentity`
     """
 
     host: Name
@@ -126,6 +128,9 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     link: str = ""
     every_s: Annotated[float, Meta(gt=0, le=600)] = 60.0
     clock: int = 0
+    key: str = ""
+    instance: str = ""
+    number: Count = 0
 
     @property
     def by_policy(self) -> dict[str, ReportedPolicy]:

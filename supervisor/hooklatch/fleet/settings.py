@@ -7,6 +7,7 @@ fleet.  The link reads the same table for itself.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -21,11 +22,21 @@ from hooklatch.fleet.roles import KeySet
 from hooklatch.fleet.signing import KeyFormatError, decode_key
 from hooklatch.service.config.settings import MainTable, TableEffect, make_absolute
 
-__all__ = ["ALWAYS", "DEFAULT_FIELDS", "RECORD_FIELDS", "TABLE", "FleetSettings", "FleetTable", "read_settings"]
+__all__ = [
+    "ALWAYS",
+    "DEFAULT_FIELDS",
+    "RECORD_FIELDS",
+    "TABLE",
+    "FleetSettings",
+    "FleetTable",
+    "describe_open_password",
+    "read_settings",
+]
 
 MIB = 2**20
 MAX_LABELS = 64
 MAX_KEYS = 64
+LOCAL = re.compile(r"localhost|127\.[0-9.]+|::1", re.IGNORECASE)  # this machine, as an engine's host
 
 ALWAYS = ("seq", "at", "kind", "hash", "prev")  # of each entry, even if `fields` lacks them: they are its proof
 # The fields that leave the machine by default: who decided what, when and why.  None is a part of a payload, but for
@@ -167,6 +178,15 @@ def read_settings(kept: dict[str, Any] | None) -> FleetSettings | None:
         msgspec.ValidationError: they are not this version's.
     """
     return msgspec.convert(kept, FleetSettings) if kept is not None else None
+
+
+def describe_open_password(settings: FleetSettings) -> str | None:
+    """Return what is wrong with a password that leaves this machine unencrypted; None if none does."""
+    address = read_url(settings.url)
+    if settings.password_file is None or address.scheme != "redis" or LOCAL.fullmatch(address.host):
+        return None
+    what = f"[fleet] url: the password for the engine goes to {address.host} unencrypted, and so does every record"
+    return f"{what}, so whoever is on the way reads them"
 
 
 def check_keys(keys: tuple[str, ...]) -> None:

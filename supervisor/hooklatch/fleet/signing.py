@@ -32,6 +32,8 @@ class Purpose(enum.Enum):
     """The kind of a document, signed in front of its text: no signature of one kind counts for another."""
 
     MANIFEST = b"hooklatch fleet manifest 1\n"
+    REPORT = b"hooklatch fleet report 1\n"
+    BATCH = b"hooklatch fleet batch 1\n"
     TIMESTAMP = b"hooklatch fleet timestamp 1\n"
     KEYS = b"hooklatch fleet keys 1\n"
 

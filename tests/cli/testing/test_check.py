@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.commands import Place, new_place
+from support.commands import Place, new_place, serving
 from support.fleets import fleet_table
 from support.survivors import nobody_survives
 
@@ -70,6 +70,20 @@ def test_the_metrics_of_the_daemon_in_charge_are_left_alone() -> None:
 
         assert [one.returncode for one in done] == [0, 0], done
         assert published.read_text() == "the daemon's\n"
+
+
+def test_a_password_of_a_fleet_that_goes_unencrypted_is_a_note() -> None:
+    keys = 'keys = ["ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="]\npassword_file = "p"'
+    fleet = f'{FILES["hooks.toml"]}\n[fleet]\nname = "acme"\nurl = "redis://engine.example"\nhost = "h1"\n{keys}\n'
+    with new_place({**FILES, "hooks.toml": fleet}) as other:
+        done = other.run("check")
+        with serving(other):
+            status = other.json("status", code=1)
+
+    assert "the password for the engine goes to engine.example unencrypted" in done.stdout
+    assert [found["do"] for found in status["warned"] if found["reason"] == "fleet"] == [
+        "use rediss://, as examples/fleet has it, and give this host another password"
+    ]
 
 
 def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> None:

@@ -7,8 +7,10 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from hooklatch.cli.fleet.access import select_hosts
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LogFacts, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.logs.verifying import verify_hosts
 from support.engines import versions_after
 from support.example_engine import EXAMPLE, FLEET, ExampleEngine, example_engine
 from support.redis_server import redis_server
@@ -84,6 +86,17 @@ async def test_each_role_can_do_what_it_needs(example: ExampleEngine) -> None:
             assert [batch.data for batch in await reader.batches("laptop1", 1, 0)] == [b"data"]
             facts = await reader.facts()
             assert (facts["evicts"], facts["appendonly"], facts["appendfsync"]) == ("noeviction", "yes", "unknown")
+
+
+async def test_a_host_verifies_its_own_log(example: ExampleEngine) -> None:
+    async with opened(example, HOST) as host:
+        await host.report("laptop1", b"report")
+
+        assert await select_hosts(host, ["laptop1"]) == ["laptop1"]
+        (verified,) = await verify_hosts(host, ["laptop1"])
+
+    assert verified.host == "laptop1"
+    assert verified.findings[0].what == "report"
 
 
 async def test_a_trimmed_log_of_a_host_still_tells_it_how_far_it_was(example: ExampleEngine) -> None:

@@ -5,6 +5,8 @@ Slow: the engine and the daemons are processes of their own.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hooklatch.fleet.batches import pack_batch
@@ -131,6 +133,54 @@ def test_no_number_that_a_host_appends_stops_those_who_begin_at_the_end(empty: F
     assert len(shown.stdout.splitlines()) == len(given)
     assert shown.stderr.count("cannot be read") == 2
     assert trimmed.stdout.startswith("a: records through")
+
+
+def count_calls(fleet: FleetCommands) -> int:
+    """Return how many commands the engine has served."""
+    answer = fleet.server.command("INFO", "commandstats").decode()
+    return sum(map(int, re.findall(r":calls=(\d+)", answer)))
+
+
+@pytest.mark.parametrize("words", [("verify",), ("log", "-n", "0"), ("trim", "--older", "0.001", "--reason", "x")])
+def test_a_host_with_very_many_epochs_costs_little_and_the_others_are_judged(
+    empty: FleetCommands, words: tuple[str, ...]
+) -> None:
+    given = lines(write_record(empty.record("a")))
+    empty.do(lambda engine: ship_lines(engine, "a", given))
+    key = f"hooklatch:{empty.name}:log:b:"
+    script = "for i = 1, 3000 do redis.call('XADD', KEYS[1] .. i, '1-0', 'f', 1, 'a', 1, 'd', 'x') end"
+    assert not empty.server.command("EVAL", script, 1, key).startswith(b"-")
+
+    before = count_calls(empty)
+    done = empty.run(*words)
+
+    assert count_calls(empty) - before < 1000
+    said = done.stdout + done.stderr
+    assert "the log of b has 3000 epochs, of which 64 are read; to read all, name it: --host b" in said
+    if words == ("verify",):
+        hosts = {one["host"]: one for one in empty.json("verify", code=1)["hosts"]}
+        assert hosts["a"]["ok"]
+        assert hosts["b"]["findings"][0]["what"] == "much"
+
+
+def test_a_host_with_very_much_is_read_for_a_while_and_the_others_are_judged(
+    empty: FleetCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("reading", "verifying"):
+        monkeypatch.setattr(f"hooklatch.fleet.logs.{module}.MAX_BYTES", 5000)
+    empty.do(lambda engine: ship_lines(engine, "b", chain(99)))
+    empty.do(lambda engine: ship_lines(engine, "c", chain(9, start=1)))
+
+    hosts = {one["host"]: one for one in empty.json("verify", code=1)["hosts"]}
+
+    assert [finding["what"] for finding in hosts["b"]["findings"]] == ["much"]
+    assert hosts["b"]["records"] < 99
+    assert hosts["c"]["records"] == 9
+    assert empty.json("verify", "--host", "b")["hosts"][0]["records"] == 99
+    shown = empty.run("log", "-n", "0", "--json")
+    assert "the log of b has more than" in shown.stderr
+    assert 9 < len(shown.stdout.splitlines()) < 99
+    assert len(empty.lines("log", "-n", "0", "--host", "b")) == 99
 
 
 def test_a_host_whose_clock_is_wrong_does_not_drop_out_of_since(empty: FleetCommands) -> None:

@@ -81,7 +81,7 @@ def test_hosts_that_are_silent_come_first(empty: FleetCommands) -> None:
     done = empty.run("status")
 
     assert done.returncode == 1
-    assert [line.split()[0] for line in done.stdout.splitlines()[5:7]] == ["z", "a"]
+    assert [line.split()[0] for line in done.stdout.splitlines()[6:8]] == ["z", "a"]
     assert "z: it has a log and no report" in done.stdout
     assert empty.json("status", "--silent", "0.001", code=1)["hosts"][1]["is_silent"]
 

@@ -157,6 +157,22 @@ def test_a_record_that_is_not_there_is_one_clear_error(fleet: FleetCommands) -> 
     assert "name one --host" in fleet.run("verify", "--record", "/nowhere").stderr
 
 
+@pytest.mark.parametrize("names", [("old", "new"), ("a", "b")])
+def test_a_host_that_was_renamed_is_found(empty: FleetCommands, names: tuple[str, str]) -> None:
+    folder = write_record(empty.record("a"), 9)
+    before, after = names
+
+    empty.do(lambda engine: ship(engine, before, folder))
+    write_record(folder, 9)
+    empty.do(lambda engine: ship(engine, after, folder))
+
+    first, second = empty.json("verify", code=1)["hosts"]
+    assert first["ok"]
+    (finding,) = second["findings"]
+    assert finding["what"] == "name"
+    assert finding["text"].startswith(f"its record is that of {first['host']}, as far as record ")
+
+
 def test_a_witness_is_of_one_host(fleet: FleetCommands) -> None:
     done = fleet.run("verify", "--witness", "4:0123456789abcdef")
 

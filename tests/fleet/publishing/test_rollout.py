@@ -16,15 +16,16 @@ from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import DEFAULT_POLICY, Manifest, RolloutTarget, select_newest
 from hooklatch.fleet.publishing.hold import StopThreshold
-from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
+from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher, ReceivedReport
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
-from hooklatch.fleet.publishing.rollout import RolloutPace, StoppedError
+from hooklatch.fleet.publishing.rollout import RolloutPace, StoppedError, find_cut, list_present_hosts
 from hooklatch.fleet.publishing.versions import VersionDraft, plan_push
 from support.publishers import FLEET, KEY, KEYS, digest_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 
 pytestmark = [pytest.mark.slow, needs_redis]
 HOSTS = [f"web-{number}" for number in range(10)]
+FIRST, SECOND = 7.96, 37.32  # the cuts that have 2 and 6 of these hosts
 PACE = RolloutPace(steps=(20, 60, 100), wait=0.1, timeout=0.4, bound=StopThreshold(0.02, 50))
 
 
@@ -117,9 +118,9 @@ async def test_a_good_version_is_out_everywhere_after_its_steps(stage: Stage) ->
     manifest = await stage.roll_out()
 
     assert manifest.rollout == RolloutTarget((), 100)
-    assert await stage.percents() == [20, 60, 100]
-    assert stage.told[0] == "version 2 is out at 20 %"
-    assert stage.told[1].startswith("at 20 %: denied because a hook is broken: 0 of ")
+    assert await stage.percents() == [FIRST, SECOND, 100]
+    assert stage.told[0] == "version 2 is out at 7.96 %, 2 of 10 hosts that report"
+    assert stage.told[1].startswith("at 7.96 %: denied because a hook is broken: 0 of ")
 
 
 @pytest.mark.parametrize("cause", ["crash", "timeout", "load"])
@@ -131,9 +132,9 @@ async def test_a_version_that_breaks_stops_at_its_first_step_and_says_why_and_wh
     with pytest.raises(StoppedError) as caught:
         await stage.roll_out()
 
-    assert await stage.percents() == [20]
+    assert await stage.percents() == [FIRST]
     text = str(caught.value)
-    assert text.startswith("stopped at version 2, 20 %: denied because a hook is broken: ")
+    assert text.startswith("stopped at version 2, 7.96 %: denied because a hook is broken: ")
     assert f"({cause} " in text
     assert "over the bound of 2.00% more" in text
     assert text.endswith("run: hooklatch fleet rollback; to go on all the same: hooklatch fleet rollout 2 --percent N")
@@ -144,7 +145,7 @@ async def test_what_breaks_on_all_hosts_is_not_held_against_the_new_version(stag
 
     await stage.roll_out(msgspec.structs.replace(PACE, steps=(20, 60)))
 
-    assert await stage.percents() == [20, 60]
+    assert await stage.percents() == [FIRST, SECOND]
 
 
 async def test_hosts_that_fall_silent_stop_it_and_are_named(stage: Stage) -> None:
@@ -155,9 +156,9 @@ async def test_hosts_that_fall_silent_stop_it_and_are_named(stage: Stage) -> Non
     with pytest.raises(StoppedError) as caught:
         await stage.roll_out()
 
-    inside = [host for host in HOSTS if RolloutTarget((), 20).includes(host, ())]
+    inside = [host for host in HOSTS if RolloutTarget((), FIRST).includes(host, ())]
     assert f"have not reported since: {', '.join(inside)}" in str(caught.value)
-    assert await stage.percents() == [20]
+    assert await stage.percents() == [FIRST]
 
 
 async def test_a_host_that_refuses_it_stops_it_at_once(stage: Stage) -> None:
@@ -168,7 +169,7 @@ async def test_a_host_that_refuses_it_stops_it_at_once(stage: Stage) -> None:
     with pytest.raises(StoppedError, match=r"refuses it: guards.py:3: invalid syntax"):
         await stage.roll_out(msgspec.structs.replace(PACE, wait=2, timeout=60))
 
-    assert await stage.percents() == [20]
+    assert await stage.percents() == [FIRST]
 
 
 async def test_too_few_decisions_stop_it_when_patience_ends(stage: Stage) -> None:
@@ -189,13 +190,45 @@ async def test_a_fleet_that_does_not_report_stops_it(stage: Stage) -> None:
     assert await stage.percents() == [20]
 
 
-async def test_a_step_that_no_host_is_in_is_passed(stage: Stage) -> None:
+async def test_a_step_has_one_host_at_least_and_a_step_with_no_further_host_is_passed(stage: Stage) -> None:
     await stage.begin(Hosts(stage.theirs))
 
-    await stage.roll_out(msgspec.structs.replace(PACE, steps=(0.01, 100)))
+    await stage.roll_out(msgspec.structs.replace(PACE, steps=(0.01, 5, 100)))
 
-    assert "no host that reports is among these 0.01 %; going on" in stage.told
-    assert await stage.percents() == [0.01, 100]
+    assert stage.told[0] == "version 2 is out at 3.26 %, 1 of 10 hosts that report"
+    assert await stage.percents() == [3.26, 100]
+
+
+async def test_a_version_that_breaks_takes_one_host_of_two(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "HOSTS", ["web-5", "web-3"])
+    await stage.begin(Hosts(stage.theirs, breaks={"b": "crash"}, labels=("ci",)))
+
+    with pytest.raises(StoppedError, match=r"on the host web-3 most is denied|denied because a hook is broken"):
+        await stage.roll_out(msgspec.structs.replace(PACE, steps=(60, 100)), "ci")
+
+    assert stage.told[0] == "version 2 is out at 3.26 %, 1 of 2 hosts that report"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "percent", "cut"),
+    [
+        ([], 10, 10),
+        (["web-7"], 1, 77.31),
+        (["web-7"], 100, 100),
+        (["web-3", "web-7"], 60, 3.26),
+        (HOSTS, 10, 3.26),
+        (HOSTS, 50, 32.34),
+        (HOSTS, 99, 57.7),
+    ],
+)
+def test_a_cut_has_the_share_of_hosts_and_one_at_least(hosts: list[str], percent: float, cut: float) -> None:
+    assert find_cut(hosts, percent) == cut
+
+
+def test_hosts_that_have_not_reported_lately_are_not_the_first() -> None:
+    old = {"web-3": ReceivedReport(report_of("web-3"), 1), "web-5": ReceivedReport(report_of("web-5"), 10**6)}
+
+    assert list_present_hosts(old, ()) == ["web-5"]
 
 
 async def test_hosts_without_the_labels_are_not_waited_for(stage: Stage) -> None:
@@ -219,11 +252,11 @@ async def test_a_version_that_somebody_else_pushes_meanwhile_ends_it(stage: Stag
     async with trio.open_nursery() as nursery:
         nursery.start_soon(interfere)
         with pytest.raises(
-            LostRaceError, match=r"version 3 by ben \(mine\) came first, and this rollout ends at version 2, 20 %"
+            LostRaceError, match=r"version 3 by ben \(mine\) came first, and this rollout ends at version 2, 7.96 %"
         ):
             await stage.roll_out()
 
-    assert await stage.percents() == [20]
+    assert await stage.percents() == [FIRST]
 
 
 async def test_a_version_of_another_policy_meanwhile_does_not_end_it(stage: Stage) -> None:
@@ -256,5 +289,5 @@ async def test_whoever_is_cancelled_leaves_it_where_it_is(stage: Stage) -> None:
         await stage.roll_out(msgspec.structs.replace(PACE, wait=2, timeout=60))
 
     assert stage.ongoing.at is not None
-    assert stage.ongoing.at.rollout.percent == 20
-    assert await stage.percents() == [20]
+    assert stage.ongoing.at.rollout.percent == FIRST
+    assert await stage.percents() == [FIRST]

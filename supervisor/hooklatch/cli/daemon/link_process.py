@@ -17,9 +17,12 @@ from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.errors import format_install_command
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, add_user
 from hooklatch.fleet.engine.opening import open_engine, read_password
+from hooklatch.fleet.identity import HostIdentity, load_host_key
 from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.link.link import Link
-from hooklatch.fleet.settings import FleetSettings
+from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.settings import FleetSettings, describe_open_password
+from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.service.service_manager import Notifier
 from hooklatch.threads import in_thread
 
@@ -95,7 +98,7 @@ class LinkProcess:
                 assert self._settings is not None
                 await self._notifier.ready(f"the link of {self._settings.host} to the fleet {self._settings.name}")
                 self._on_ready(self._settings.host, self._settings.name)
-                warn_of_readers(self._settings.password_file)
+                warn_of_readers(self._settings)
                 logger.info("ready", extra={"host": self._settings.host, "fleet": self._settings.name})
                 async for number in received:
                     if number == signal.SIGHUP:
@@ -136,12 +139,25 @@ class LinkProcess:
 
     async def _run_link(self, settings: FleetSettings) -> None:
         daemon = DaemonSocket(self._paths.folders, self._paths.daemon_uid)
-        self._link = Link(settings, lambda: open_engine_connection(settings), daemon, self._paths.record)
+        identity = await in_thread(self._load_identity, settings)
+        self._link = Link(
+            settings, lambda: open_engine_connection(settings), daemon, self._paths.record, identity=identity
+        )
         try:
             await self._link.run()
         finally:
             self._link = None
             daemon.close()
+
+    def _load_identity(self, settings: FleetSettings) -> HostIdentity | None:
+        """Return what this host signs with; without its key the link works all the same, and readers see that."""
+        try:
+            key = load_host_key(os.path.dirname(self._paths.record))
+        except (FleetError, NoLibraryError, OSError) as error:
+            logger.error("what this host reports and ships is not signed: %s", error)
+            return None
+        logger.info("this host signs with the key %s", key.public.text)
+        return HostIdentity(key, settings.name, settings.host)
 
     async def _await_settings(self) -> None:
         """Wait for a change of the file or for SIGHUP, and take its settings; a broken file changes nothing."""
@@ -180,7 +196,10 @@ class LinkProcess:
                 reported = status
 
 
-def warn_of_readers(password_file: str | None) -> None:
+def warn_of_readers(settings: FleetSettings) -> None:
+    password_file = settings.password_file
+    if (text := describe_open_password(settings)) is not None:
+        logger.warning("%s; use rediss://", text)
     with suppress(OSError):  # each connection to the engine reads it, and reports the error
         if password_file is not None and os.stat(password_file).st_mode & 0o077:
             logger.warning("others may read the engine's password; run: chmod 600 %s", password_file)

@@ -23,7 +23,14 @@ from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.text import suggest_name
-from hooklatch.fleet.engine.engine import AddressError, Engine, EngineError, UnreachableError, add_user
+from hooklatch.fleet.engine.engine import (
+    AddressError,
+    Engine,
+    EngineError,
+    EngineRefusedError,
+    UnreachableError,
+    add_user,
+)
 from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.logs.logs import ReceivedBatch
 from hooklatch.fleet.logs.reading import FleetReader
@@ -215,7 +222,7 @@ def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]
 
     try:
         return trio.run(run_connected)
-    except (EngineError, FleetError) as error:
+    except (EngineError, FleetError, NoLibraryError) as error:
         raise make_command_error(error) from None
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
@@ -278,7 +285,12 @@ def add_hosts(parser: Parser) -> None:
 
 async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
     """Return the hosts that were named, or all that have a log or a report."""
-    known = {host async for host, _ in engine.logs()} | {report.host async for report in engine.reports()}
+    try:
+        known = {host async for host, _ in engine.logs()} | {report.host async for report in engine.reports()}
+    except EngineRefusedError:
+        if not names:
+            raise
+        return sorted(names)  # a host may not see which there are, and knows its own name
     for name in names:
         if name not in known:
             raise CommandError(

@@ -18,6 +18,8 @@ BELOW = (
     ("reset", "daemon.stop", "let this host read all versions from the first one again; this is recorded"),
     ("history", "fleet.history", "list all versions, verified"),
     ("status", "fleet.status", "list the hosts: which version each has, when it was last seen, and what is wrong"),
+    ("enroll", "fleet.enrolment", "put on record that a host is one of the fleet, with the key that it signs with"),
+    ("retire", "fleet.enrolment", "put on record that a host is no more, or is called otherwise; its log stays"),
     ("log", "fleet.log", "show the decisions of all hosts, as `hooklatch log` shows those of one"),
     ("verify", "fleet.verify", "find records that hosts left out, changed, or shipped differently, as far as possible"),
     ("export", "fleet.export", "send the decisions of all hosts on to another system"),

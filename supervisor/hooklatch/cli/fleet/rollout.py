@@ -23,7 +23,7 @@ from hooklatch.fleet.manifests import Manifest, RolloutTarget
 from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
-from hooklatch.fleet.publishing.rollout import RolloutPace
+from hooklatch.fleet.publishing.rollout import RolloutPace, find_cut, list_present_hosts
 from hooklatch.fleet.publishing.versions import (
     NoVersionError,
     StoredVersion,
@@ -145,10 +145,10 @@ async def roll_out(
     labels = draft.rollout.labels
     standing = find_standing_version(publisher.history, draft.policy, draft.bundle, labels)
     reached = standing.manifest.rollout.percent if standing is not None else 0.0
-    steps = tuple(step for step in goal.pace.steps if step > reached) if goal.pace is not None else ()
-    first = steps[0] if steps else goal.percent
-    first_step = msgspec.structs.replace(draft, rollout=RolloutTarget(labels, first))
-    plan = plan_push(publisher.history, first_step, key=key.public.id)
+    hosts = list_present_hosts(await publisher.hosts(), labels)
+    steps = tuple(step for step in goal.pace.steps if find_cut(hosts, step) > reached) if goal.pace is not None else ()
+    target = RolloutTarget(labels, find_cut(hosts, steps[0] if steps else goal.percent))
+    plan = plan_push(publisher.history, msgspec.structs.replace(draft, rollout=target), key=key.public.id)
     if isinstance(plan, Manifest):
         await publisher.try_to_stamp(key)
         return plan, False

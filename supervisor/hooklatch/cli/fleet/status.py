@@ -11,6 +11,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.enrolment import read_enrolments
 from hooklatch.fleet.logs.statuses import FleetHosts, HostStatus, list_host_statuses
 from hooklatch.fleet.manifests import DEFAULT_POLICY
 
@@ -35,20 +36,25 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
     """Print each host, those that are silent first."""
     fleet_access = access.read_engine_access(arguments)
 
-    async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus]]:
+    async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus], list[str]]:
         hosts = set(await access.select_hosts(engine, arguments.host))
         newest, facts = await engine.newest_version(), await engine.facts()
         reports = [report async for report in engine.reports() if report.host in hosts]
         logs = [log async for log in engine.logs() if log[0] in hosts]
         now = int(facts["clock"])
-        return newest, facts, list_host_statuses(reports, logs, newest=newest, now=now, silent_after=arguments.silent)
+        enrolments = await read_enrolments(engine)
+        statuses = list_host_statuses(
+            reports, logs, newest=newest, now=now, silent_after=arguments.silent, fleet=fleet_access.fleet,
+            enrolments=enrolments,
+        )  # fmt: skip
+        return newest, facts, statuses, sorted(hosts - {status.host for status in statuses})
 
-    newest, facts, statuses = access.run_with_engine(fleet_access, work)
+    newest, facts, statuses, retired = access.run_with_engine(fleet_access, work)
     wrong = sum(1 for status in statuses if status.wrong)
     if arguments.json:
-        output.say_json(FleetHosts(fleet_access.fleet, newest, facts, not wrong, statuses))
+        output.say_json(FleetHosts(fleet_access.fleet, newest, facts, not wrong, statuses, retired))
         return Exit.FINDINGS if wrong else Exit.OK
-    output.say_lines(*list_status_head(fleet_access.fleet, newest, facts, statuses), width=10)
+    output.say_lines(*list_status_head(fleet_access.fleet, newest, facts, statuses, retired), width=10)
     if statuses:
         output.print_line()
         output.say_table(TITLES, [host_row(status) for status in statuses], drop=DROP)
@@ -59,11 +65,14 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
 
 
 def list_status_head(
-    fleet: str, newest: int, facts: dict[str, str], hosts: list[HostStatus]
+    fleet: str, newest: int, facts: dict[str, str], hosts: list[HostStatus], retired: list[str]
 ) -> Iterator[tuple[str, Any]]:
+    gone = f", and {len(retired)} retired" if retired else ""
     silent, wrong = (sum(1 for host in hosts if getattr(host, name)) for name in ("is_silent", "wrong"))
     yield "fleet", f"{fleet}, version {newest}" if newest else f"{fleet}, nothing was ever pushed"
-    yield "hosts", f"{format_count(len(hosts), 'host')}, {silent} silent, {wrong} with something wrong"
+    yield "hosts", f"{format_count(len(hosts), 'host')}, {silent} silent, {wrong} with something wrong{gone}"
+    if hosts and not any(host.proven for host in hosts):
+        yield "proven", "none: nobody has proven which machine any of these is (hooklatch fleet enroll)"
     syncs = facts.get("appendfsync", "unknown") if facts.get("appendonly") == "yes" else facts.get("appendonly")
     yield "engine", f"{facts.get('engine')} {facts.get('version')}, writes to its log: {syncs}"
 

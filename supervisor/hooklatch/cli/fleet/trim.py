@@ -35,7 +35,7 @@ def run_fleet_trim(arguments: argparse.Namespace) -> int:
         hosts = await access.select_hosts(engine, arguments.host)
         return await trim_hosts(
             engine, hosts, older=arguments.older, by=access.find_publisher_name(), reason=arguments.reason,
-            is_dry=arguments.dry_run,
+            is_dry=arguments.dry_run, are_named=bool(arguments.host),
         )  # fmt: skip
 
     removed, reasons = access.run_with_engine(fleet_access, work)  # and why the records of other hosts stay

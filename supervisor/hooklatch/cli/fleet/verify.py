@@ -46,7 +46,9 @@ def run_fleet_verify(arguments: argparse.Namespace) -> int:
 
     async def work(engine: Engine) -> list[HostVerified]:
         await access.select_hosts(engine, arguments.host)
-        return await verify_hosts(engine, set(arguments.host) or None, local=local, witnesses=arguments.witness)
+        return await verify_hosts(
+            engine, set(arguments.host) or None, fleet=fleet_access.fleet, local=local, witnesses=arguments.witness
+        )
 
     try:
         results = access.run_with_engine(fleet_access, work)
@@ -93,8 +95,12 @@ def format_host_verification(verified: HostVerified) -> Iterator[tuple[str, str]
     whole = f"; of {verified.whole} nothing was left out, and they match their hashes" if verified.whole else ""
     repeated = f"; {verified.repeated} more came again" if verified.repeated else ""
     yield "host", f"{verified.host}: {format_count(verified.records, 'record')}{whole}{repeated}"
+    is_stranger = any(finding.what == "identity" for finding in verified.findings)
     for epoch, first, last in verified.ranges[:RANGES]:
-        yield "whole", f"{first} to {last}" + (f" (epoch {epoch})" if verified.epoch > 1 else "")
+        yield (
+            "unproven" if is_stranger else "whole",
+            f"{first} to {last}" + (f" (epoch {epoch})" if verified.epoch > 1 else ""),
+        )
     if verified.head is not None:
         yield "head", f"{verified.head.seq}:{verified.head.hash}"
     for note in verified.notes:

@@ -36,7 +36,8 @@ class ConfigCheck(msgspec.Struct):
     """A configuration, or Python files: their content, and the findings.
 
     `unread` are files in a folder of hooks that nothing reads.  `dangers` are commands that run a file which an agent
-    can write, and `notes` are hooks that guard nothing and may be meant so: neither is a problem.
+    can write, and `notes` are hooks that guard nothing and may be meant so, or a
+    password that goes unencrypted: neither is a problem.
     """
 
     what: str
@@ -172,7 +173,8 @@ async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list
                     for hook in hooks
                     for text in list_unknown_tools(hook, catalogue.get(hook.event))
                 ]
-                check.notes = [*parts.files.active.unread.notes, *unknown_tools]
+                of_fleet = [Diagnostic(options.config, 0, text) for text in parts.fleet.warnings]
+                check.notes = [*parts.files.active.unread.notes, *unknown_tools, *of_fleet]
                 if (parts.state.state.settings.fleet or {}).get("when_stale") == "deny":
                     from hooklatch.cli.fleet.timestamp import NEEDS_TIMER
 

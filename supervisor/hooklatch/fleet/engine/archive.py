@@ -9,8 +9,10 @@
 | `keys/<version>` | the key set |
 | `bundles/<sha256>` | the bundle |
 | `logs/<host>/<epoch>/<last seq>-<first seq>-<ms by the engine>` | a batch |
+| the same and `.signature` | the host's signature of the batch, if it has one |
 | `logs/<host>/<epoch>.json` | `ArchivedLog`, written again after each batch |
 | `reports/<host>.json`, `facts.json` | the report, and the engine's facts, when the archive was last written |
+| `events.json` | the events of enrolment, likewise |
 
 Numbers in names have leading zeros, so a listing is in order.
 """
@@ -44,6 +46,7 @@ __all__ = ["ArchiveEngine", "ArchiveWriter", "ArchivedLog", "opens_archive"]
 
 T = TypeVar("T")
 BATCH = re.compile(r"(\d{20})-(\d{20})-(\d{1,20})")
+SIGNATURE = ".signature"
 EPOCH = re.compile(r"\d{1,19}")
 
 
@@ -153,6 +156,16 @@ class ArchiveEngine:
         for name in self._list("reports"):
             yield self._read_json(StoredReport, "reports", name)
 
+    async def newest_report(self, host: str) -> StoredReport | None:
+        return next(iter([report async for report in self.reports() if report.host == host]), None)
+
+    async def events(self) -> Sequence[bytes]:
+        has_events = "events.json" in self._list()
+        return [text.encode() for text in self._read_json(list[str], "events.json")] if has_events else []
+
+    async def registered_key(self, host: str, slot: str) -> str:
+        return ""  # the events have it
+
     async def fullness(self) -> float | None:
         return None
 
@@ -185,6 +198,21 @@ class ArchiveEngine:
     async def report(self, host: str, data: bytes) -> None:
         self._refuse()
 
+    async def add_event(self, data: bytes) -> None:
+        self._refuse()
+
+    async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
+        self._refuse()
+
+    async def dismiss(self, host: str) -> None:
+        self._refuse()
+
+    async def redeem(self, host: str) -> str | None:
+        self._refuse()
+
+    async def register_key(self, host: str, slot: str, key: str) -> str:
+        self._refuse()
+
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def _list(self, *parts: str) -> list[str]:
@@ -202,7 +230,11 @@ class ArchiveEngine:
         return self._places[host, epoch]
 
     def _read_batch(self, host: str, epoch: int, place: BatchPlace) -> RecordBatch:
-        return RecordBatch(place.first, place.last, self._read("logs", host, str(epoch), place.name), place.at)
+        parts = ("logs", host, str(epoch), place.name)
+        signed = (*parts[:-1], f"{place.name}{SIGNATURE}")
+        has_signature = os.path.lexists(os.path.join(self.folder, *signed))
+        signature = self._read(*signed).decode("ascii", "replace") if has_signature else ""
+        return RecordBatch(place.first, place.last, self._read(*parts), place.at, signature)
 
     def _read_json(self, shape: type[T], *parts: str) -> T:
         try:
@@ -253,6 +285,8 @@ class ArchiveWriter(ArchiveEngine):
         places = self._list_batches(host, epoch)
         for batch in batches:
             place = BatchPlace(batch.last, batch.first, batch.at)
+            if batch.signature:
+                self.put(batch.signature.encode(), "logs", host, str(epoch), f"{place.name}{SIGNATURE}")
             self.put(batch.data, "logs", host, str(epoch), place.name)
             places.append(place)
         # What a process that was killed here had added is counted with the next batches.

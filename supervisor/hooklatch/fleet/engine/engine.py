@@ -66,13 +66,14 @@ class BehindError(EngineRefusedError):
 class RecordBatch(msgspec.Struct, frozen=True):
     """Entries of one host: all from `first` to `last` that were to be shipped, as the bytes that were given.
 
-    `at` is when the engine took it, in ms since the epoch by its clock.
+    `at` is when the engine took it, in ms since the epoch by its clock.  `signature` is the host's, if it signs.
     """
 
     first: int
     last: int
     data: bytes
     at: int = 0
+    signature: str = ""
 
 
 class LogFacts(msgspec.Struct, frozen=True):
@@ -229,6 +230,41 @@ class Engine(Protocol):
 
     async def fullness(self) -> float | None:
         """Return which share of the engine's memory is taken; None if it has no limit, or we may not know."""
+        ...
+
+    async def events(self) -> Sequence[bytes]:
+        """Return the events of hosts' enrolment, in order."""
+        ...
+
+    async def add_event(self, data: bytes) -> None:
+        """Append an event of a host's enrolment.  Hosts have no right to do this."""
+        ...
+
+    async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
+        """Make a host's user with its password, and one that may take a word once, within so many seconds.
+
+        Only an administrator of users has the right to this, and to the next.
+        """
+        ...
+
+    async def dismiss(self, host: str) -> None:
+        """Remove a host's users, and end their connections."""
+        ...
+
+    async def redeem(self, host: str) -> str | None:
+        """Take the word that a host was invited with; None if it was taken, or its time is over."""
+        ...
+
+    async def register_key(self, host: str, slot: str, key: str) -> str:
+        """Register a host's public key, unless one is; return the one that is."""
+        ...
+
+    async def registered_key(self, host: str, slot: str) -> str:
+        """Return a host's public key as it was registered, empty if none was."""
+        ...
+
+    async def newest_report(self, host: str) -> StoredReport | None:
+        """Return one host's last report; None if there is none.  A host may read its own."""
         ...
 
     async def facts(self) -> dict[str, str]:

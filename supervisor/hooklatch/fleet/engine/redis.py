@@ -9,8 +9,11 @@ Knows keys and commands, not policy and record.  All keys begin with `hooklatch:
 | `keys` | stream, ids `<version>-0` | `d` a key set | publishers: XADD |
 | `bundle:<sha256>` | string | the bundle | publishers: SETNX, so none is ever replaced |
 | `log:<host>:epochs` | set | the epochs that there are | that host: SADD |
-| `log:<host>:<epoch>` | stream, ids `<last seq>-0` | `f` first seq, `a` ms by the engine, `d` data | that host: XADD |
+| `log:<host>:<epoch>` | stream, ids `<last seq>-0` | `f` first seq, `a` ms by it, `d` data, `s` signature | it: XADD |
 | `trimmed:<host>` | hash, by epoch | what an operator removed, and why | operators: HSET |
+| `token:<host>` | string | the word that a token is exchanged for, for an hour | who makes users: SET |
+| `key:<host>:<slot>` | string | the public key of a host that joined | that host: SETNX |
+| `events` | stream | `d` the enrolment or retirement of a host | operators: XADD |
 | `host:<host>` | stream of one entry, id by the engine's clock | `d` the report | that host: XADD |
 
 The versions are numbered from 1 without a gap and are never trimmed, so their count is the number of the newest.
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import trio
@@ -51,6 +54,7 @@ from hooklatch.fleet.engine.redis_answers import (
     read_stream_info,
 )
 from hooklatch.fleet.engine.redis_connections import RedisCommand, RedisConnection, RedisPool, make_tls_context
+from hooklatch.fleet.engine.rights import list_host_rights, list_join_rights
 from hooklatch.fleet.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
@@ -96,6 +100,7 @@ class RedisEngine:
         self._pool = pool
         self._address = address
         self._prefix = f"hooklatch:{fleet}:"
+        self._fleet = fleet
         self._waiting = trio.Lock()  # held while the main connection waits
         self._end_known_on: RedisConnection | None = None  # the connection on which a log's end was read or written
         self._may_ask_info = True
@@ -234,7 +239,8 @@ class RedisEngine:
                 f"the connection to {self._address} was lost: the end of the log of {host} has to be read again"
             )
         self._end_known_on = connection
-        entry = (f"{batch.last}-0", "f", batch.first, "a", self._pool.now(), "d", batch.data)
+        signed = ("s", batch.signature) if batch.signature else ()
+        entry = (f"{batch.last}-0", "f", batch.first, "a", self._pool.now(), "d", batch.data, *signed)
         if (host, epoch) in self._begun:
             commands = [RedisCommand("XADD", "NOMKSTREAM", *entry, key=key)]
         else:
@@ -319,18 +325,59 @@ class RedisEngine:
     async def report(self, host: str, data: bytes) -> None:
         await self._ask("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host_key(host))
 
+    async def events(self) -> Sequence[bytes]:
+        entries = read_entries(await self._ask("XRANGE", "-", "+", key=self._key("events")))
+        return [fields.get(b"d", b"") for _, fields in entries]
+
+    async def add_event(self, data: bytes) -> None:
+        await self._ask("XADD", "*", "d", data, key=self._key("events"))
+
+    async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
+        token = self._key("token", validate_host_name(host))
+        await self._ask("ACL SETUSER", f"host-{host}", *list_host_rights(self._fleet, host, password))
+        await self._ask("ACL SETUSER", f"join-{host}", *list_join_rights(self._fleet, host, secret))
+        await self._ask("SET", word, "EX", seconds, key=token)
+        await self._keep_users()
+
+    async def dismiss(self, host: str) -> None:
+        await self._ask("ACL DELUSER", f"host-{validate_host_name(host)}", f"join-{host}")
+        await self._keep_users()
+
+    async def _keep_users(self) -> None:
+        with suppress(EngineRefusedError):  # a server without a file of users forgets them with its end
+            await self._ask("ACL SAVE")
+
+    async def redeem(self, host: str) -> str | None:
+        word = await self._ask("GETDEL", key=self._key("token", validate_host_name(host)))
+        return None if word is None else word.decode("ascii", "replace")
+
+    async def register_key(self, host: str, slot: str, key: str) -> str:
+        await self._ask("SETNX", key, key=self._key("key", validate_host_name(host), slot))
+        return await self.registered_key(host, slot)
+
+    async def registered_key(self, host: str, slot: str) -> str:
+        key = await self._ask("GET", key=self._key("key", validate_host_name(host), slot))
+        return "" if key is None else key.decode("ascii", "replace")
+
     async def reports(self) -> AsyncIterator[StoredReport]:
         seen_hosts = set[str]()
         async for names in self._scan_streams(self._key("host", "")):
             hosts = [name for name in names if NAME.fullmatch(name) and name not in seen_hosts]
             seen_hosts |= set(hosts)
-            for host, entries in zip(hosts, await self._newest_reports(hosts), strict=True):
-                for (at, _), fields in read_entries(entries):
-                    yield StoredReport(host, fields.get(b"d", b""), at)
+            for report in await self._newest_reports(hosts):
+                yield report
 
-    async def _newest_reports(self, hosts: Sequence[str]) -> list[Any]:
+    async def newest_report(self, host: str) -> StoredReport | None:
+        return next(iter(await self._newest_reports([host])), None)
+
+    async def _newest_reports(self, hosts: Sequence[str]) -> list[StoredReport]:
         commands = [RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=self._host_key(host)) for host in hosts]
-        return await self._execute(*commands) if commands else []
+        answers = await self._execute(*commands) if commands else []
+        return [
+            StoredReport(host, fields.get(b"d", b""), at)
+            for host, entries in zip(hosts, answers, strict=True)
+            for (at, _), fields in read_entries(entries)
+        ]
 
     async def _scan_streams(self, prefix: str) -> AsyncIterator[list[str]]:
         """Yield the rest of each stream's key after a prefix, some keys at a time, and perhaps a key twice.

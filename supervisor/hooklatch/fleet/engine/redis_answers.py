@@ -19,18 +19,24 @@ __all__ = [
     "read_stream_info", "format_redis_word",
 ]  # fmt: skip
 
+MAX_SIGNATURE = 200
 WRITTEN = re.compile(rb"[0-9]{1,18}")
 Entry = tuple[tuple[int, int], dict[bytes, bytes]]  # of a stream: its id, and its fields
 StoredEntry = tuple[bytes, list[bytes]]
 SHAPES: dict[str, Any] = {
+    "ACL DELUSER": int,
+    "ACL SAVE": bytes,
+    "ACL SETUSER": bytes,
     "CONFIG GET": dict[bytes, bytes],
     "GET": bytes | None,
+    "GETDEL": bytes | None,
     "HELLO": dict[bytes, Any],
     "HGETALL": dict[bytes, bytes],
     "HSET": int,
     "INFO": bytes,
     "SADD": int,
     "SCAN": tuple[bytes, list[bytes]],
+    "SET": bytes,
     "SETNX": int,
     "SMEMBERS": set[bytes],
     "TIME": tuple[bytes, bytes],
@@ -132,5 +138,6 @@ def read_batches(entries: Sequence[StoredEntry]) -> list[RecordBatch]:
     for (last, _), fields in read_entries(entries):
         first, at = (fields.get(name, b"") for name in (b"f", b"a"))
         first_seq, taken = int(first) if is_written(first) else last, int(at) if is_written(at) else 0
-        batches.append(RecordBatch(first_seq, last, fields.get(b"d", b""), taken))
+        signature = fields.get(b"s", b"")[:MAX_SIGNATURE].decode("ascii", "replace")
+        batches.append(RecordBatch(first_seq, last, fields.get(b"d", b""), taken, signature))
     return batches

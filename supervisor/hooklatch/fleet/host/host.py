@@ -25,7 +25,7 @@ from hooklatch.fleet.host.fleet_layer import FleetLayer, PolicyVersions
 from hooklatch.fleet.host.trust import FleetTrust
 from hooklatch.fleet.manifests import BundleVersion
 from hooklatch.fleet.reports import EngineFault
-from hooklatch.fleet.settings import read_settings
+from hooklatch.fleet.settings import describe_open_password, read_settings
 from hooklatch.fleet.timestamps import format_moment
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
@@ -156,6 +156,13 @@ class FleetHost(PolicyContribution):
         engine = f"the fleet's engine: {self._engine.text}" if self._engine is not None else None
         texts = (engine, contact.denial or contact.problem, fault, self.trust.fault, self._unreadable)
         return [*self._faults, *(text for text in texts if text is not None)]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what deserves a look."""
+        settings = self.layer.settings
+        text = describe_open_password(settings) if settings is not None else None
+        return [text] if text is not None else []
 
     def status(self) -> FleetStatus | None:
         settings, contact = self.layer.settings, self.contact

@@ -20,6 +20,7 @@ from functools import partial
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError
+from hooklatch.fleet.identity import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.link.known import ENGINE, LinkState
 from hooklatch.fleet.link.outgoing import ShippingReader
@@ -45,7 +46,8 @@ LONGEST_FAILURE = 30.0  # seconds until a task that failed by a fault of its own
 class Link:
     """A host's link.  `open_engine` opens the engine anew; `record` is the folder of the daemon's record.
 
-    A change is reported soon; a host without changes reports each `report_every` seconds.
+    With an `identity` it signs what it reports and ships.  A change is reported soon; a host without changes reports
+    each `report_every` seconds.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Link:
         daemon: DaemonSocket,
         record: str,
         *,
+        identity: HostIdentity | None = None,
         report_every: float = EVERY,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
@@ -62,7 +65,9 @@ class Link:
         self._open_engine = open_engine
         self._reconnect = settings.reconnect
         self._clock = now
-        self._reporter = HostReporter(settings.host, Gauge(record, self.state), self.state, every=report_every, now=now)
+        self._reporter = HostReporter(
+            settings.host, Gauge(record, self.state), self.state, identity=identity, every=report_every, now=now
+        )
         self._policy = PolicyFollower(
             daemon, self.state, reconnect=settings.reconnect, contact=settings.max_staleness / 4, now=now,
             before_wait=self._reporter.report_when_due,
@@ -70,7 +75,7 @@ class Link:
         self._daemon = daemon
         self._record = record
         self._reader = ShippingReader(record, settings.host, settings.fields)
-        self._shipper = RecordShipper(settings.host, self._reader, self.state, now=now)
+        self._shipper = RecordShipper(settings.host, self._reader, self.state, identity=identity, now=now)
         self._notifier = ShippingNotifier(daemon, self.state)
 
     async def run(self) -> None:

@@ -15,11 +15,12 @@ import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
+from hooklatch.fleet.identity import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket
 from hooklatch.fleet.link.known import REPORT, LinkState
 from hooklatch.fleet.link.waiting import Backoff, await_answer
-from hooklatch.fleet.manifests import DEFAULT_POLICY
-from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, encode_report
+from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
+from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, encode_report, read_report
 from hooklatch.record.storage.lines import read_entries_of_kind
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, find_newest_link
 from hooklatch.record.storage.segments import list_segments
@@ -114,8 +115,14 @@ def find_leaving(folder: str) -> int | None:
 class HostReporter:
     """The reporter of one host; it outlives connections to the engine.  `reported` is what the engine took last."""
 
-    def __init__(self, host: str, gauge: Gauge, state: LinkState, *, every: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self, host: str, gauge: Gauge, state: LinkState, *, identity: HostIdentity | None, every: float,
+        now: Callable[[], float],
+    ) -> None:  # fmt: skip
         self.reported: HostReport | None = None
+        self._identity = identity
+        self._sent = b""
+        self._seen_at = 0  # when the engine took a report of this process that was seen there again
         self._host = host
         self._gauge = gauge
         self._state = state
@@ -163,16 +170,40 @@ class HostReporter:
         """Report; return whether the engine took it."""
         report, now = await self._measure(), self._clock()
         timed = self._state.make_report(now, time.time())
-        data = encode_report(msgspec.structs.replace(report, stale_s=timed.stale_s, clock=timed.clock))
+        timed = msgspec.structs.replace(report, stale_s=timed.stale_s, clock=timed.clock)
+        data = self._identity.sign_report(timed) if self._identity is not None else encode_report(timed)
         try:
+            await self._look_for_others(engine)
             await await_answer(engine.report(self._host, data))
         except EngineRefusedError as error:
             self._state.set_fault(REPORT, f"the engine does not take this host's report: {error}")
             return False
-        self.reported, self._reported_at = report, now
+        self.reported, self._reported_at, self._sent = report, now, data
         self._pauses.reset()
         self._state.set_fault(REPORT, None)
         return True
+
+    async def _look_for_others(self, engine: Engine) -> None:
+        """Find that another process reports as this host: a copy of this machine, or whoever has its password."""
+        if not self._sent or (stored := await await_answer(engine.newest_report(self._host))) is None:
+            return
+        if stored.data == self._sent:
+            self._seen_at = stored.at
+        # An older one is of an engine that was restored from a copy.
+        if self._identity is None or stored.data == self._sent or stored.at <= self._seen_at:
+            return
+        try:
+            other = read_report(stored.data, self._host)
+        except FleetError as error:
+            self._state.add_finding(f"another process reports as this host: {error}")
+            return
+        if other.instance == self._identity.instance:  # of this process: a reply was lost
+            return
+        if other.key == self._identity.key:
+            whose = "two machines have this host's name and its key: one is a copy of the other"
+        else:
+            whose = "two machines have this host's name, or another process has its password for the engine"
+        self._state.add_finding(f"{whose} (instances {self._identity.instance} and {other.instance[:16] or 'unknown'})")
 
 
 class ShippingNotifier:

@@ -16,6 +16,7 @@ import trio
 from hooklatch.errors import explain_error
 from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LostError, RecordBatch
+from hooklatch.fleet.identity import HostIdentity
 from hooklatch.fleet.link.known import RECORD, SHIPPING, LinkState
 from hooklatch.fleet.link.outgoing import ENOUGH, Resume, ShippedHead, ShippingReader, Waiting
 from hooklatch.fleet.link.waiting import Backoff, await_answer
@@ -64,8 +65,12 @@ class Schedule:
 class RecordShipper:
     """The shipper of one host's record; it outlives connections to the engine."""
 
-    def __init__(self, host: str, reader: ShippingReader, state: LinkState, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self, host: str, reader: ShippingReader, state: LinkState, *, identity: HostIdentity | None,
+        now: Callable[[], float],
+    ) -> None:  # fmt: skip
         self._host = host
+        self._identity = identity
         self._reader = reader
         self._state = state
         self._clock = now
@@ -161,12 +166,13 @@ class RecordShipper:
 
     async def _append(self, engine: Engine, epoch: int, packed: PackedBatch) -> None:
         """Append a batch, with retries while the engine refuses; the rest waits in the record."""
+        batch = RecordBatch(packed.first, packed.last, packed.data)
+        if self._identity is not None:
+            batch = self._identity.sign_batch(epoch, batch)
         while True:
             try:
                 await self._check_room(engine)
-                await await_answer(
-                    engine.append(self._host, epoch, RecordBatch(packed.first, packed.last, packed.data))
-                )
+                await await_answer(engine.append(self._host, epoch, batch))
             except EngineRefusedError as error:
                 self._state.set_fault(SHIPPING, f"the engine takes no records: {error}")
                 await trio.sleep(self._pauses.next())

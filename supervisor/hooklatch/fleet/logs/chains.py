@@ -10,7 +10,7 @@ record is a witness for the fields that the engine shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +27,10 @@ from hooklatch.record.storage.reading import read_forwards
 from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
 from hooklatch.record.verify import verify_record
 
-__all__ = ["LocalComparison", "LocalReport", "DOES_NOT_PROVE", "PROVES", "FleetVerified", "HostCheck", "HostVerified"]
+__all__ = [
+    "LocalComparison", "LocalReport", "DOES_NOT_PROVE", "PROVES", "FleetVerified", "HostCheck", "HostVerified",
+    "ShippedByHost",
+]  # fmt: skip
 
 MAX_DIFFERENCES = 100  # differences to name
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -121,6 +124,7 @@ def format_local_value(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
+SAMPLED = 256  # one entry of so many is kept, to know a record again under another name
 MAX_FINDINGS = 1000  # findings of a host; the rest is counted
 SETTLED = 60_000  # ms between a batch and a report after which the report must include the batch
 PROVES = (
@@ -132,14 +136,15 @@ DOES_NOT_PROVE = (
     " fleet verify compares each shipped record with the local one",
     "that all was shipped: a host that is silent, or whose link was stopped, ships nothing.  fleet status names it",
     "what a host decided without recording it: its hooks and its daemon are the host's own",
-    "that it was that host which shipped them: every process with its credentials for the engine can",
+    "that it was that host which shipped them, unless it was enrolled: every process with its credentials can",
 )
 
 
 class HostVerified(msgspec.Struct):
     """The result of the check of one host; `ok`: nothing is wrong with its record.
 
-    `ranges` are unbroken runs of each epoch.  `whole` records had nothing left out.
+    `ranges` are unbroken runs of each epoch.  `whole` records had nothing left out.  `proven`: the host was enrolled,
+    and its key has signed all of it.
     """
 
     host: str
@@ -154,6 +159,7 @@ class HostVerified(msgspec.Struct):
     notes: list[str] = []
     local: LocalReport | None = None
     ok: bool = False
+    proven: bool = False
 
 
 class FleetVerified(msgspec.Struct, frozen=True):
@@ -165,26 +171,90 @@ class FleetVerified(msgspec.Struct, frozen=True):
     does_not_prove: tuple[str, ...]
 
 
+class ShippedByHost:
+    """Some entries of the hosts that were checked before, by number and hash: enough to know a record again.
+
+    `ends` are the first and the last one of each epoch.
+    """
+
+    def __init__(self) -> None:
+        self.samples: dict[tuple[int, str], str] = {}
+        self.ends: list[tuple[int, str, str]] = []  # number, hash and host
+
+
 class HostCheck:
     """The check of one host: it takes all of its batches, then the report, and returns the findings."""
 
     def __init__(self, host: str) -> None:
+        self.host = host
         self._log = HostLog(host)
-        self._host = host
         self._trimmed: Mapping[int, TrimNote] = {}
         self._skipped: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and number of the segment's record
         self._retired: dict[int, list[RetiredEntry]] = {}
         self._arrivals: list[tuple[int, int, int]] = []  # at, epoch and last number of each batch
         self._verified = HostVerified(host)
+        self._unsigned: dict[int, int] = {}  # the first number for which no later signature vouches, by epoch
 
     def add_finding(self, what: str, text: str, epoch: int | None = None, seq: int | None = None) -> None:
-        self._keep_finding(LogFinding(self._host, what, text, epoch, seq))
+        self._keep_finding(LogFinding(self.host, what, text, epoch, seq))
 
     def _keep_finding(self, finding: LogFinding) -> None:
         if len(self._verified.findings) < MAX_FINDINGS:
             self._verified.findings.append(finding)
         else:
             self._verified.omitted += 1
+
+    def is_within(self, max_bytes: int | None) -> bool:
+        """Return whether the host's log has not cost more than its share yet."""
+        return max_bytes is None or self._log.read_bytes <= max_bytes
+
+    def check_name(self, shipped: ShippedByHost, find_new_name: Callable[[str], str]) -> None:
+        """Find the hosts that have shipped this host's record too, of those before, and add this one.
+
+        By `find_new_name` it is on record that a host was renamed.
+        """
+        others: dict[str, int] = {}
+        seen_records = self._log.seen_records.values()
+        for seq, hash_, host in shipped.ends:
+            if any(seen.hash_of(seq) == hash_ for seen in seen_records):
+                others[host] = max(seq, others.get(host, 0))
+        for seen in seen_records:
+            first: ChainPosition | None = None
+            last: ChainPosition | None = None
+            for place in seen:
+                first, last = first or place, place
+                if place.seq % SAMPLED == 0:
+                    owner = shipped.samples.setdefault((place.seq, place.hash), self.host)
+                    if owner != self.host:
+                        others[owner] = max(place.seq, others.get(owner, 0))
+            shipped.ends += [(place.seq, place.hash, self.host) for place in (first, last) if place is not None]
+        for host, seq in sorted(others.items()):
+            if self.host == find_new_name(host) or host == find_new_name(self.host):
+                self._verified.notes.append(f"through record {seq} it is the record of {host} too: it was renamed")
+                continue
+            text = f"its record is that of {host}, as far as record {seq} shows: the host was renamed, or its record"
+            self.add_finding("name", f"{text} was copied, and what both have shipped counts twice", None, seq)
+
+    def check_signature(self, epoch: int, batch: RecordBatch, *, is_good: bool, is_demanded: bool) -> None:
+        """Take what came of a batch's signature.  A good one vouches for all entries of its epoch before it.
+
+        A batch without one is a finding only if its host has a key that signs, and no later batch vouches for it.
+        """
+        if is_good:
+            self._unsigned.pop(epoch, None)
+        elif batch.signature:
+            text = (
+                f"the batch up to record {batch.last} (epoch {epoch}) is signed by another key than that of this host"
+            )
+            self.add_finding("signature", text, epoch, batch.last)
+        elif is_demanded:
+            self._unsigned.setdefault(epoch, batch.first)
+
+    def check_vouched(self) -> None:
+        """Find the entries for which no signature vouches, once all batches are taken."""
+        for epoch, first in self._unsigned.items():
+            text = f"the records from {first} on (epoch {epoch}) are not signed by the key of this host"
+            self.add_finding("signature", text, epoch, first)
 
     def take(self, epoch: int, batch: RecordBatch) -> ReceivedBatch:
         """Take a batch, and return it as it was read."""
@@ -235,7 +305,7 @@ class HostCheck:
         if removed > 0:
             which = f"{removed} of the batches of epoch {epoch}"
             text = f"{which} were removed from the engine, and no operator's note says so"
-            self.add_finding("engine", f"{text}: every process with the credentials of {self._host} can do that", epoch)
+            self.add_finding("engine", f"{text}: every process with the credentials of {self.host} can do that", epoch)
         if facts.batches > read:
             text = f"the engine has {facts.batches} batches of epoch {epoch}, of which only {read} can be reached"
             self.add_finding("engine", f"{text}: another process than a link wrote to the log", epoch)
@@ -338,35 +408,35 @@ class HostCheck:
         if removed:
             which = f"{format_count(len(removed), 'record')} from {removed[0]} on"
             text += (
-                f"; {which} were shipped once and are not in the new one: the record on {self._host} was truncated,"
+                f"; {which} were shipped once and are not in the new one: the record on {self.host} was truncated,"
                 " rewritten or removed.  This log still has them"
             )
         self.add_finding("anew", text, epoch, removed[0] if removed else None)
 
     def _check_report(self, report: HostReport) -> None:
         for text in report.findings:
-            self.add_finding("told", f"{self._host} says: {text}")
+            self.add_finding("told", f"{self.host} says: {text}")
         if report.lost:
             self.add_finding(
-                "lost", f"{self._host} says that {report.lost} records were removed before they were shipped"
+                "lost", f"{self.host} says that {report.lost} records were removed before they were shipped"
             )
         epoch, head = self._verified.epoch, self._verified.head
         if report.epoch > epoch or (head is None and report.shipped):
-            text = f"{self._host} was told that records through {report.shipped} of epoch {report.epoch} are here"
+            text = f"{self.host} was told that records through {report.shipped} of epoch {report.epoch} are here"
             self.add_finding(
                 "engine", f"{text}; the engine has none of that epoch: it lost what it had taken", report.epoch
             )
         elif report.epoch == epoch and head is not None and report.shipped > head.seq:
-            text = f"{self._host} was told that records through {report.shipped} are here, and the last is {head.seq}"
+            text = f"{self.host} was told that records through {report.shipped} are here, and the last is {head.seq}"
             self.add_finding("engine", f"{text}: the engine lost what it had taken", epoch, head.seq + 1)
         if report.record is None:
             return
         if report.record.seq < report.shipped:
-            text = f"the record of {self._host} ends at {report.record.seq}, and {report.shipped} were shipped"
+            text = f"the record of {self.host} ends at {report.record.seq}, and {report.shipped} were shipped"
             self.add_finding("report", f"{text}: it went back", epoch, report.record.seq)
         known_hash = self._log.seen_records.get(report.epoch, SeenRecords()).hash_of(report.record.seq)
         if known_hash is not None and not agree_on_hash(known_hash, report.record.hash):
-            text = f"{self._host} says that its record {report.record.seq} is not the one that it shipped"
+            text = f"{self.host} says that its record {report.record.seq} is not the one that it shipped"
             self.add_finding("report", text, report.epoch, report.record.seq)
 
     def check_arrivals(self, report: HostReport, at: int) -> None:
@@ -375,7 +445,7 @@ class HostCheck:
             return
         for arrived, epoch, last in self._arrivals:
             if epoch == report.epoch and arrived + SETTLED < at and last > report.record.seq:
-                text = f"{self._host} says that its record ends at {report.record.seq}, and it had shipped {last}"
+                text = f"{self.host} says that its record ends at {report.record.seq}, and it had shipped {last}"
                 self.add_finding("report", f"{text}: it went back", epoch, report.record.seq)
                 return
 

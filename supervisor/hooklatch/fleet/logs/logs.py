@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.status_answers import RecordLine
-from hooklatch.fleet.batches import BatchError, ShippedRecord, unpack_batch
+from hooklatch.fleet.batches import MAX_DATA, BatchError, ShippedRecord, read_batch_lines, split_batch_lines
 from hooklatch.fleet.engine.engine import RecordBatch
 
 __all__ = [
@@ -101,6 +101,10 @@ class LogFinding(msgspec.Struct, frozen=True):
     lost        the host removed records before they were shipped, and says so
     anew        the host's record began anew: it was truncated, rewritten or removed
     engine      the engine has less than the host was told that it has
+    much        the log has more than is read of one host beside others
+    name        another host has shipped the same record
+    signature   the host's key has not signed it
+    identity    the host was never enrolled, or was retired
     time        a batch, or the report, cannot have arrived when it says
     report      the host's report cannot be read, or contradicts its log
     told        the host itself reports something wrong
@@ -150,20 +154,27 @@ class ReceivedBatch(msgspec.Struct, frozen=True):
 
 
 class HostLog:
-    """The part of one host's log that was read so far.  `seen_records` has the entries of each epoch."""
+    """The part of one host's log that was read so far: `read_bytes`, unpacked.
+
+    `seen_records` has the entries of each epoch.
+    """
 
     def __init__(self, host: str) -> None:
         self.host = host
         self.seen_records: dict[int, SeenRecords] = {}
         self.repeated = 0  # records that came again
+        self.read_bytes = 0
         self._conflicts: set[tuple[int, int, str]] = set()
 
     def take(self, epoch: int, batch: RecordBatch) -> ReceivedBatch:
         """Return a batch with those of its entries that were not known yet."""
         batch = msgspec.structs.replace(batch, at=min(batch.at, LATEST))
         try:
-            records = unpack_batch(batch.data, host=self.host, epoch=epoch, first=batch.first, last=batch.last)
+            lines = split_batch_lines(batch.data)
+            self.read_bytes += sum(map(len, lines))
+            records = read_batch_lines(lines, host=self.host, epoch=epoch, first=batch.first, last=batch.last)
         except BatchError as error:
+            self.read_bytes += min(MAX_DATA, len(batch.data))
             text = (
                 f"the batch of records {batch.first} to {batch.last} of {self.host} (epoch {epoch}) cannot be read:"
                 f" {error}; they are still in the record on {self.host}, unless retention has removed them"

@@ -7,7 +7,7 @@ cannot miss a batch: each look asks every log for the batches after the number t
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import aclosing
 from itertools import groupby
 from operator import itemgetter
@@ -15,20 +15,60 @@ from operator import itemgetter
 import msgspec
 import trio
 
-from hooklatch.fleet.engine.engine import Engine, RecordBatch
+from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch, StoredReport
 from hooklatch.fleet.logs.logs import HostLog, LogFinding, ReceivedBatch
 
-__all__ = ["FleetReader", "LogKey", "list_logs"]
+__all__ = ["MAX_BYTES", "FleetReader", "LogKey", "describe_rest", "limit_epochs", "list_logs", "list_reports"]
 
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
 AFTER_ALL = 2**64  # above each number that a host can append
 LogKey = tuple[str, int]  # a host and an epoch
+# Of each host, where it was not named: one host must not cost the readers of all hosts more than this.
+MAX_EPOCHS = 64
+MAX_BYTES = 4 * 2**30  # unpacked: some weeks of a busy host
 
 
 async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> list[LogKey]:
-    """Return the logs that the engine has, by host and epoch; all hosts', or only those of some."""
-    return sorted([key async for key in engine.logs() if hosts is None or key[0] in hosts])
+    """Return the logs that the engine has, by host and epoch; all hosts', or only those of some.
+
+    A host may not see which logs there are, and sees its own by the list of epochs that it keeps itself.
+    """
+    try:
+        return sorted([key async for key in engine.logs() if hosts is None or key[0] in hosts])
+    except EngineRefusedError:
+        if hosts is None:
+            raise
+        return sorted([(host, epoch) for host in hosts for epoch in await engine.epochs(host)])
+
+
+async def list_reports(engine: Engine, hosts: Collection[str] | None = None) -> list[StoredReport]:
+    """Return the last reports of all hosts, or of some; a host sees its own."""
+    try:
+        return [report async for report in engine.reports() if hosts is None or report.host in hosts]
+    except EngineRefusedError:
+        if hosts is None:
+            raise
+        return [report for host in hosts if (report := await engine.newest_report(host)) is not None]
+
+
+def limit_epochs(logs: Iterable[LogKey]) -> tuple[list[LogKey], list[LogFinding]]:
+    """Return as many logs of each host as are read beside those of others, and a finding for each host with more."""
+    kept: list[LogKey] = []
+    findings: list[LogFinding] = []
+    for host, keys in groupby(logs, itemgetter(0)):
+        own = list(keys)
+        if len(own) > MAX_EPOCHS:
+            what = f"the log of {host} has {len(own)} epochs, of which {MAX_EPOCHS} are read"
+            findings.append(LogFinding(host, "much", f"{what}; {describe_rest(host)}"))
+            own = own[: MAX_EPOCHS // 2] + own[-MAX_EPOCHS // 2 :]
+        kept += own
+    return kept, findings
+
+
+def describe_rest(host: str) -> str:
+    """Return how to read all of a host's log, and who may have written so much."""
+    return f"to read all, name it: --host {host}. Every process with its credentials can write that much"
 
 
 class FleetReader:
@@ -41,6 +81,7 @@ class FleetReader:
         self._positions: dict[LogKey, int] = {}
         self._listed: list[LogKey] = []
         self._listed_until = 0.0
+        self._excess: set[LogFinding] = set()  # that was told
 
     async def mark_end(self) -> None:
         """Have `new` begin with batches that arrive from now on."""
@@ -78,9 +119,12 @@ class FleetReader:
             f"the log of {host} (epoch {epoch}) was read through {position}, and the engine has no more than"
             f" {facts.last}: it was emptied or restored from an older copy, and is read anew"
         )
+        return await self._make_finding(LogFinding(host, "engine", text, epoch, position))
+
+    async def _make_finding(self, finding: LogFinding) -> ReceivedBatch:
+        """Return a finding as a batch without entries that has arrived now."""
         now = int((await self._engine.facts())["clock"])
-        finding = LogFinding(host, "engine", text, epoch, position)
-        return ReceivedBatch(host, epoch, RecordBatch(0, 0, b"", now), (), (finding,))
+        return ReceivedBatch(finding.host, finding.epoch or 0, RecordBatch(0, 0, b"", now), (), (finding,))
 
     def forwards(self) -> AsyncGenerator[ReceivedBatch]:
         """Yield all batches, oldest first."""
@@ -95,6 +139,12 @@ class FleetReader:
     ) -> AsyncGenerator[ReceivedBatch]:
         """Yield the batches of some logs, or of all, each from its position on."""
         keys = await list_logs(self._engine, self._hosts) if keys is None else keys
+        if self._hosts is None:
+            keys, findings = limit_epochs(keys)
+            for finding in findings:
+                if finding not in self._excess:
+                    self._excess.add(finding)
+                    yield await self._make_finding(finding)
         keys = keys[::-1] if is_backward else keys
         logs_by_host = {host: list(logs) for host, logs in groupby(keys, itemgetter(0))}
         heap: list[tuple[int, int, LogCursor]] = []
@@ -105,9 +155,15 @@ class FleetReader:
             if await cursor.advance():
                 heap.append((cursor.rank, number, cursor))
         heapq.heapify(heap)
+        sizes = {host: log.read_bytes for host, log in self._logs.items()}
         while heap:
             _, number, cursor = heap[0]
             log = self._logs.setdefault(cursor.host, HostLog(cursor.host))
+            if self._hosts is None and log.read_bytes - sizes.get(cursor.host, 0) > MAX_BYTES:
+                what = f"the log of {cursor.host} has more than {MAX_BYTES >> 30} GiB, and the rest is not read now"
+                yield await self._make_finding(LogFinding(cursor.host, "much", f"{what}; {describe_rest(cursor.host)}"))
+                heapq.heappop(heap)
+                continue
             arrival = log.take(cursor.epoch, cursor.batch)
             key = (cursor.host, cursor.epoch)
             self._positions[key] = max(self._positions.get(key, 0), cursor.batch.last)

@@ -8,6 +8,7 @@ import msgspec
 
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import StoredReport
+from hooklatch.fleet.enrolment import NOBODY, Enrolments
 from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
 from hooklatch.fleet.reports import (
     LEFT,
@@ -31,7 +32,8 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `seen_s` is the age of its report, None if it has none, or one from the future.  `stale_s` are the seconds since the
     host was last at the engine's head.  `policies` has the versions of each policy; `wanted` and `applied` are the
-    newest.  `behind` is how many versions it has not read.
+    newest.  `behind` is how many versions it has not read.  `proven`: the host was enrolled, and its key has signed its
+    report.
     """
 
     host: str
@@ -54,16 +56,21 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     skew_s: float = 0.0
     link: str = ""
     wrong: tuple[str, ...] = ()
+    proven: bool = False
 
 
 class FleetHosts(msgspec.Struct, frozen=True):
-    """`fleet status`: hosts that are silent first, then those with something wrong; `ok` if there is none."""
+    """`fleet status`: hosts that are silent first, then those with something wrong; `ok` if there is none.
+
+    `retired` are the hosts that were retired and have not reported since, which do not count.
+    """
 
     fleet: str
     newest: int
     engine: dict[str, str]
     ok: bool
     hosts: list[HostStatus]
+    retired: list[str] = []
 
 
 def list_host_statuses(
@@ -73,8 +80,12 @@ def list_host_statuses(
     newest: int,
     now: int,
     silent_after: float | None = None,
+    fleet: str = "",
+    enrolments: Enrolments = NOBODY,
 ) -> list[HostStatus]:
     """Return each host's status: silent ones first, then those with something wrong, each group by name.
+
+    Hosts that are retired and have not reported since are left out.
 
     `newest` is the fleet's newest version.  `now` is the engine's time in ms since the epoch, and is compared with
     times of the engine's clock only.  A host is silent after `silent_after` seconds without a report, or by default
@@ -85,10 +96,16 @@ def list_host_statuses(
         epochs[host] = max(epoch, epochs.get(host, 0))
     statuses: dict[str, HostStatus] = {}
     for report in reports:
-        statuses[report.host] = find_host_status(report, epochs.get(report.host, 0), newest, now, silent_after)
+        status = find_host_status(report, epochs.pop(report.host, 0), newest, now, silent_after)
+        faults = enrolments.list_faults(fleet, report)
+        if not faults and enrolments.find_retirement(report.host) is not None:
+            continue
+        is_proven = not faults and enrolments.find_key(report.host) is not None
+        statuses[report.host] = msgspec.structs.replace(status, wrong=(*status.wrong, *faults), proven=is_proven)
     for host, epoch in epochs.items():
-        if host not in statuses:
-            problems = ("it has a log and no report: its link has never reported, or its report was removed",)
+        if enrolments.find_retirement(host) is None:
+            problem = "it has a log and no report: its link has never reported, or its report was removed"
+            problems = (problem, *enrolments.list_strangers(host))
             statuses[host] = HostStatus(host=host, is_silent=True, epoch=epoch, behind=newest, wrong=problems)
     return sorted(statuses.values(), key=lambda status: (not status.is_silent, not status.wrong, status.host))
 

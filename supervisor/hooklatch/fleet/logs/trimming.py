@@ -16,6 +16,8 @@ from msgspec import Meta
 
 from hooklatch.fleet.batches import BatchError, ShippedRecord, unpack_batch
 from hooklatch.fleet.engine.engine import Engine, RecordBatch
+from hooklatch.fleet.logs.logs import LogFinding
+from hooklatch.fleet.logs.reading import limit_epochs, list_logs
 from hooklatch.fleet.manifests import FleetError, Sha256, decode_document
 from hooklatch.fleet.reports import read_report
 
@@ -83,18 +85,23 @@ def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
 
 
 async def trim_hosts(
-    engine: Engine, hosts: Iterable[str], *, older: float, by: str, reason: str, is_dry: bool = False
-) -> tuple[list[TrimmedHost], list[str]]:
+    engine: Engine, hosts: Iterable[str], *, older: float, by: str, reason: str, is_dry: bool = False,
+    are_named: bool = True,
+) -> tuple[list[TrimmedHost], list[str]]:  # fmt: skip
     """Remove batches that arrived more than `older` seconds ago, by the engine's clock.
+
+    Without `are_named`, one host with very many epochs must not stop the trimming of the others.
 
     Return the notes and a text for each log that was kept though it is old enough.
     """
     now = int((await engine.facts())["clock"])
     chosen_hosts = set(hosts)
-    logs = sorted([log async for log in engine.logs() if log[0] in chosen_hosts])
+    logs, excess = await list_logs(engine, chosen_hosts), list[LogFinding]()
+    if not are_named:
+        logs, excess = limit_epochs(logs)
     ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await list_reported_epochs(engine)
     written_notes: list[TrimmedHost] = []
-    kept_texts: list[str] = []
+    kept_texts = [finding.text for finding in excess]
     for host, epoch in logs:
         batches = await list_bare_batches(engine, host, epoch)
         cut = count_older(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)

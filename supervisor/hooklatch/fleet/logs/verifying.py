@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
-from hooklatch.fleet.engine.engine import Engine, StoredReport
-from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison
-from hooklatch.fleet.logs.reading import list_logs
+from hooklatch.fleet.engine.engine import Engine, RecordBatch, StoredReport
+from hooklatch.fleet.enrolment import Enrolments, describe_retirement, read_enrolments
+from hooklatch.fleet.identity import is_batch_signed
+from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison, ShippedByHost
+from hooklatch.fleet.logs.logs import LogFinding
+from hooklatch.fleet.logs.reading import MAX_BYTES, describe_rest, limit_epochs, list_logs, list_reports
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.reports import HostReport, describe_false_time, read_report
+from hooklatch.fleet.signing import KeyFormatError, read_public
 from hooklatch.record.findings import ChainWitness
 
 __all__ = ["verify_hosts"]
@@ -21,6 +26,7 @@ async def verify_hosts(
     engine: Engine,
     hosts: Collection[str] | None = None,
     *,
+    fleet: str = "",
     local: tuple[str, str] | None = None,
     witnesses: Sequence[ChainWitness] = (),
 ) -> list[HostVerified]:
@@ -33,34 +39,85 @@ async def verify_hosts(
         NoRecordError: there is no record in the folder.
     """
     # Reports first: a host reports a batch only after the engine took it, so a log that is read later has it.
-    reports = {report.host: report async for report in engine.reports() if hosts is None or report.host in hosts}
-    logs = await list_logs(engine, hosts)
-    names = sorted({*reports, *(host for host, _ in logs)})
-    epochs = {host: [epoch for log_host, epoch in logs if log_host == host] for host in names}
+    reports = {report.host: report for report in await list_reports(engine, hosts)}
+    logs, excess = await list_logs(engine, hosts), list[LogFinding]()
+    if hosts is None:
+        logs, excess = limit_epochs(logs)
+    enrolments = await read_enrolments(engine)
+    checks = {host: HostCheck(host) for host in sorted({*reports, *(host for host, _ in logs)})}
+    epochs: dict[str, list[int]] = {host: [] for host in checks}
+    for host, epoch in logs:
+        epochs[host].append(epoch)
+    for finding in excess:
+        checks[finding.host].add_finding(finding.what, finding.text)
+    shipped = ShippedByHost()
     return [
         await verify_host(
-            engine, host, epochs[host], reports.get(host),
+            engine, check, epochs[host], reports.get(host), shipped, HostSignatures(fleet, host, enrolments),
+            max_bytes=MAX_BYTES if hosts is None else None,
             folder=local[1] if local is not None and local[0] == host else None, witnesses=witnesses,
         )
-        for host in names
+        for host, check in checks.items()
     ]  # fmt: skip
+
+
+class HostSignatures:
+    """The check of a host's signatures: with the key that it was enrolled with, or else with the one that it names."""
+
+    def __init__(self, fleet: str, host: str, enrolments: Enrolments) -> None:
+        self._fleet = fleet
+        self._host = host
+        self._enrolments = enrolments
+        self._key = enrolments.find_key(host)
+        self.is_enrolled = self._key is not None
+        self.notes: list[str] = []
+
+    def take_report(self, check: HostCheck, host_report: HostReport | None, report: StoredReport | None) -> None:
+        """Check the report, and whose key it names."""
+        retired = self._enrolments.find_retirement(self._host)
+        faults = self._enrolments.list_strangers(self._host)
+        if report is not None:
+            faults = self._enrolments.list_faults(self._fleet, report)
+        for fault in faults:
+            check.add_finding("identity", fault)
+        if retired is not None:
+            self.notes.append(describe_retirement(retired))
+        elif not faults and not self.is_enrolled:
+            self.notes.append("nobody has proven who it is: it was never enrolled (hooklatch fleet enroll)")
+        if self._key is None and host_report is not None and host_report.key:
+            with suppress(KeyFormatError):  # which is a fault of the report
+                self._key = read_public(host_report.key)
+
+    def find_new_name(self, host: str) -> str:
+        """Return the name that another host, which was retired, has now."""
+        retired = self._enrolments.find_retirement(host)
+        return retired.to if retired is not None else ""
+
+    def take_batch(self, check: HostCheck, epoch: int, batch: RecordBatch) -> None:
+        """Check a batch."""
+        is_good = self._key is not None and is_batch_signed(self._fleet, self._host, epoch, batch, self._key)
+        check.check_signature(epoch, batch, is_good=is_good, is_demanded=self.is_enrolled)
 
 
 async def verify_host(
     engine: Engine,
-    host: str,
+    check: HostCheck,
     epochs: Sequence[int],
     report: StoredReport | None,
+    shipped: ShippedByHost,
+    signatures: HostSignatures,
     *,
+    max_bytes: int | None,
     folder: str | None,
     witnesses: Sequence[ChainWitness],
 ) -> HostVerified:
-    check = HostCheck(host)
+    host = check.host
     host_report: HostReport | None = None
     try:
         host_report = read_report(report.data, host) if report is not None else None
     except FleetError as error:
         check.add_finding("report", str(error))
+    signatures.take_report(check, host_report, report)
     # Usually the newest epoch; an earlier one where another machine used this host's name for a while.
     current = host_report.epoch if host_report is not None and host_report.epoch in epochs else max(epochs, default=0)
     notes = await engine.notes(host)
@@ -68,9 +125,10 @@ async def verify_host(
     comparison = LocalComparison(folder) if folder is not None else None
     for epoch in epochs:
         after = 0
-        while batches := await engine.batches(host, epoch, after, limit=AT_ONCE):
+        while check.is_within(max_bytes) and (batches := await engine.batches(host, epoch, after, limit=AT_ONCE)):
             for batch in batches:
                 arrival = check.take(epoch, batch)
+                signatures.take_batch(check, epoch, batch)
                 if comparison is not None:
                     comparison.take(arrival.entries, is_current=epoch == current)
             after = batches[-1].last
@@ -80,6 +138,10 @@ async def verify_host(
     except FleetError as error:
         check.add_finding("engine", str(error))
     was_trimmed = notes_after != notes
+    if not check.is_within(max_bytes):  # what follows would compare with a part of the log only
+        what = f"the log of {host} has more than {MAX_BYTES >> 30} GiB, and the rest was not read"
+        check.add_finding("much", f"{what}; {describe_rest(host)}")
+        facts, host_report = {}, None
     for epoch, log_facts in facts.items():
         if log_facts is not None and not was_trimmed:
             check.check_engine(epoch, log_facts)
@@ -89,7 +151,11 @@ async def verify_host(
         check.add_finding("time", false_time)
     if host_report is not None and report is not None:
         check.check_arrivals(host_report, min(report.at, now))
+    check.check_vouched()
+    check.check_name(shipped, signatures.find_new_name)
     verified = check.end(host_report, witnesses)
+    verified.notes += signatures.notes
+    verified.proven = verified.ok and signatures.is_enrolled
     if was_trimmed:
         verified.notes.append("an operator trimmed this log in the meantime, so batches were not counted: verify again")
     if report is None:

@@ -59,7 +59,6 @@ class CanaryComparison(msgspec.Struct, frozen=True, kw_only=True):
     Of the hosts that should have it, `missing` do not yet, `silent` have not reported since the step began, `absent`
     had not for a while before, `refusing` report why they refuse, and the daemons of `unreachable` give no answer.
     `broken` are hosts that have it, on which most gates deny because of that, and did not before.
-    `eligible` is how many hosts have the labels, in the rollout or not.
     """
 
     canary: tuple[str, ...]
@@ -72,7 +71,6 @@ class CanaryComparison(msgspec.Struct, frozen=True, kw_only=True):
     refusing: tuple[tuple[str, str], ...] = ()
     unreachable: tuple[str, ...] = ()
     broken: tuple[tuple[str, GateCounts], ...] = ()
-    eligible: int = 0
 
     @property
     def included(self) -> int:
@@ -92,9 +90,7 @@ def compare_hosts(
     canary, baseline, missing = dict[str, GateCounts](), dict[str, GateCounts](), list[str]()
     refusing, unreachable = list[tuple[str, str]](), list[str]()
     unheard: dict[bool, list[str]] = {True: [], False: []}  # by whether the host is silent, or else absent
-    eligible = 0
     for host, report in sorted(now.items()):
-        eligible += set(manifest.rollout.labels) <= set(report.labels)
         is_included = manifest.rollout.includes(host, report.labels)
         if is_included and (host in silent or host in absent):
             unheard[host in silent].append(host)
@@ -120,7 +116,6 @@ def compare_hosts(
         refusing=tuple(refusing),
         unreachable=tuple(unreachable),
         broken=tuple((host, gates) for host, gates in canary.items() if is_broken(gates, before.get(host))),
-        eligible=eligible,
     )
 
 

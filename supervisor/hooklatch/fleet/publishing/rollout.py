@@ -2,17 +2,22 @@
 
 Each step is a version of its own, signed by the publisher that drives the rollout.  Without that process no version
 widens.  A stopped rollout stays where it is, and only a rollback takes it back.
+
+A step is a share of the hosts that report, in the order of their places by name, and of at least one host: by a plain
+share of all places most small steps of a small fleet would have none, and a version would be everywhere before it was
+somewhere.  The version names the place after the last of them, so each host still judges by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 import trio
 
+from hooklatch.core.text import format_count
 from hooklatch.fleet.engine.engine import UnreachableError
-from hooklatch.fleet.manifests import FleetError, Manifest
+from hooklatch.fleet.manifests import BUCKETS, FleetError, Manifest, find_bucket
 from hooklatch.fleet.publishing.hold import (
     CanaryComparison,
     RolloutAction,
@@ -27,7 +32,7 @@ from hooklatch.fleet.publishing.versions import VersionDraft, format_percent, fo
 from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.signing import PrivateKey
 
-__all__ = ["RolloutPace", "Rollout", "StoppedError"]
+__all__ = ["RolloutPace", "Rollout", "StoppedError", "find_cut", "list_present_hosts"]
 
 SHORTEST, LONGEST = 0.05, 2.0  # seconds between two looks at the reports
 ABSENT_MS = 300_000  # behind the newest report, by the engine's clock: a host that was asleep says nothing of a version
@@ -79,16 +84,23 @@ class Rollout:
             LostRaceError: another publisher pushed in the meantime.
         """
         self._before = {host: received.report for host, received in (await self._publisher.hosts()).items()}
-        for number, percent in enumerate(self._pace.steps):
-            plan = first
-            if self.at is not None:
-                plan = plan_wider_rollout(self._publisher.history, self.at.version, percent)
+        labels = first.rollout.labels
+        for percent in self._pace.steps:
             reports_before = await self._publisher.hosts()
-            if self.at is not None:
+            hosts = list_present_hosts(reports_before, labels)
+            cut = find_cut(hosts, percent)
+            if self.at is None:
+                plan = msgspec.structs.replace(first, rollout=msgspec.structs.replace(first.rollout, percent=cut))
+            elif cut <= self.at.rollout.percent:
+                continue  # these hosts have it already
+            else:
                 await self._check_alone(self.at, reports_before)
+                plan = plan_wider_rollout(self._publisher.history, self.at.version, cut)
             self.at = await self._publisher.commit(plan, self._key, publisher=self._by, message=self._message)
-            self._notify(f"version {self.at.version} is out at {format_percent(percent)}")
-            await self._await_step(self.at, reports_before, is_last=number == len(self._pace.steps) - 1)
+            count = sum(self.at.rollout.includes(host, labels) for host in hosts)
+            share = f", {count} of {format_count(len(hosts), 'host')} that report" if hosts else ""
+            self._notify(f"version {self.at.version} is out at {format_percent(cut)}{share}")
+            await self._await_step(self.at, reports_before)
         assert self.at is not None
         return self.at
 
@@ -100,7 +112,7 @@ class Rollout:
                 winner, f"this rollout ends at version {at.version}, {format_percent(at.rollout.percent)}"
             )
 
-    async def _await_step(self, at: Manifest, reports_before: dict[str, ReceivedReport], *, is_last: bool) -> None:
+    async def _await_step(self, at: Manifest, reports_before: dict[str, ReceivedReport]) -> None:
         began = trio.current_time()
         judgement = RolloutJudgement(RolloutAction.WAIT, "no host has reported")
         reported_reason = ""
@@ -113,8 +125,6 @@ class Rollout:
                 judgement = RolloutJudgement(RolloutAction.WAIT, f"the reports cannot be read: {error}")
             else:
                 self.seen = self._compare(at, reports_before, reports)
-                if self._may_skip(at, self.seen, is_last=is_last):
-                    return
                 judgement = judge_rollout(self.seen, self._pace.bound)
             elapsed = trio.current_time() - began
             if judgement.action is RolloutAction.STOP:
@@ -140,13 +150,6 @@ class Rollout:
         host_reports = {host: received.report for host, received in reports.items()}
         return compare_hosts(at, self._before, host_reports, silent=quiet_hosts - absent, absent=absent)
 
-    def _may_skip(self, at: Manifest, seen: CanaryComparison, *, is_last: bool) -> bool:
-        """Return whether no reporting host is in this step, so that only a wider step can show anything."""
-        if is_last or seen.included or seen.silent or not seen.eligible:
-            return False
-        self._notify(f"no host that reports is among these {format_percent(at.rollout.percent)}; going on")
-        return True
-
     def _report(self, at: Manifest, judgement: RolloutJudgement) -> None:
         assert self.seen is not None
         self._notify(f"at {format_percent(at.rollout.percent)}: {judgement.reason}")
@@ -165,6 +168,27 @@ class Rollout:
             f" not widen any more; to take it back, run: {format_rollback(at.policy)}; to go on all the same: hooklatch"
             f" fleet rollout {at.version} --percent N"
         )
+
+
+def list_present_hosts(reports: Mapping[str, ReceivedReport], labels: Collection[str]) -> list[str]:
+    """Return the hosts with these labels that have reported lately."""
+    since = max((received.at for received in reports.values()), default=0) - ABSENT_MS
+    return [
+        host
+        for host, received in reports.items()
+        if received.at >= since and set(labels) <= set(received.report.labels)
+    ]
+
+
+def find_cut(hosts: Collection[str], percent: float) -> float:
+    """Return the percentage of all places that has this share of some hosts, and one of them at least.
+
+    Without hosts it is the share itself.
+    """
+    places = sorted(map(find_bucket, hosts))
+    if percent == 100 or not places:
+        return percent
+    return (places[max(1, int(round(len(places) * percent / 100, 6))) - 1] + 1) * 100 / BUCKETS
 
 
 def is_incomplete(seen: CanaryComparison) -> bool:

@@ -301,6 +301,11 @@ class Contribution:
         """Return what is wrong, and what to do; each makes the daemon red."""
         return []
 
+    @property
+    def warnings(self) -> list[str]:
+        """Return what deserves a look; each makes the daemon yellow."""
+        return []
+
     def take(self, settings: Settings) -> None:
         """Apply new settings."""
 
@@ -417,6 +422,10 @@ class ContributionSlot(Generic[P]):
         if self._fault is not None:
             return [self._fault]
         return self._loaded.problems if self._loaded is not None else []
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._loaded.warnings if self._loaded is not None else []
 
     def status(self) -> FleetStatus | None:
         return self._loaded.status() if self._loaded is not None else None

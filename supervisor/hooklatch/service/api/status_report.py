@@ -293,6 +293,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             files=list(map(str, self.files.active.unread.warnings)) if is_admin else [],
             notes=[*map(str, self.files.active.unread.notes), *self._unknown_tools()] if is_admin else [],
             version=versions,
+            fleet=self.fleet.warnings if is_admin else [],
         )
         return health_warnings(inputs)
 
