@@ -101,7 +101,8 @@ def read_copies(fleet: str, folders: Sequence[str]) -> list[SignedManifest]:
     if not kept:
         raise NoCopyError(
             f"there is no copy of the versions of the fleet {fleet!r} in {' or '.join(folders)}; run it on the machine"
-            " of a publisher, or with --from DIR, a copy of the folder ~/.local/state/hooklatch/fleet of any host"
+            " of a publisher, or with --from DIR: a copy of any host's folder ~/.local/state/hooklatch/fleet, or the"
+            " fleet's in an archive"
         )
     return list(kept.values())
 
