@@ -65,7 +65,7 @@ class GateCounts(msgspec.Struct, frozen=True):
 
 
 class EngineFault(msgspec.Struct, frozen=True):
-    """What a link finds wrong with the engine: it is away, refuses, or its versions are not those of before."""
+    """A fault that a link finds in the engine: it is away, refuses, or its versions are not those of before."""
 
     kind: EngineFaultKind
     text: Annotated[str, Meta(max_length=2000)]

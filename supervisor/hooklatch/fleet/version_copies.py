@@ -49,7 +49,7 @@ def keep_key_sets(folder: str, stored: Iterable[bytes]) -> None:
 
 def add_lines(folder: str, name: str, new: Iterable[bytes]) -> None:
     path = os.path.join(folder, name)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_folder(folder)
     is_new = not os.path.lexists(path)
     with os.fdopen(
         open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW), "rb+", buffering=0
@@ -72,6 +72,11 @@ def add_lines(folder: str, name: str, new: Iterable[bytes]) -> None:
 def write_whole(file: FileIO, data: bytes) -> None:
     while data:
         data = data[file.write(data) :]
+
+
+def make_folder(folder: str) -> None:
+    for path in (os.path.dirname(folder), folder):  # `makedirs` gives the mode to the last one alone
+        os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def read_kept_versions(folder: str) -> list[SignedManifest]:
@@ -128,7 +133,7 @@ def keep_bundle(folder: str, digest: str, data: bytes) -> None:
     """
     path = os.path.join(folder, f"{digest}.json")
     if not os.path.lexists(path):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         replace_file(path, data, temporary=f"{path}.{os.getpid()}.new")
         bundles = [entry for entry in os.scandir(folder) if entry.name.endswith(".json")]
         for entry in sorted(bundles, key=lambda entry: -entry.stat().st_mtime)[MOST_BUNDLES:]:

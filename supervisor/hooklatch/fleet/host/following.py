@@ -129,7 +129,7 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
     """Return the policy file once these manifests are read too; runs in a thread, since signatures take time.
 
     They follow the head, or begin with version 1 again and go further: so a history that gives up lost versions is
-    read.  What was read in a history that ends below the floor binds nobody.
+    read.  A head in a history that ends below the floor does not bind.
     """
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
     head, policies, known = policy.head, dict(policy.policies), [policy.floor]
@@ -160,7 +160,7 @@ def is_own(settings: FleetSettings, kept: KeptPolicy) -> bool:
 
 
 def describe_lost_floor(policy: PolicyFile) -> str | None:
-    """Return why nothing is applied while the versions that were read end before one that was in force."""
+    """Return why nothing is applied while the versions that were read end before one that was active."""
     if not 0 < policy.head.version < policy.floor.version:
         return None
     return (

@@ -162,7 +162,7 @@ class PolicyFollower:
     async def _offer_history(self, engine: Engine, answer: FollowAnswer, signed: SignedFacts) -> FollowAnswer | None:
         """Offer the daemon the whole history if that gives up what the daemon has read; None if it is not taken.
 
-        Also where the daemon has read another one than that which was in force there, and which may be back now.
+        Also where the daemon has read another one than that which was active there, and which may be back now.
         """
         versions = await await_answer(engine.versions(0, limit=PAGE))
         if not versions:

@@ -215,7 +215,8 @@ class VersionHistory(msgspec.Struct, frozen=True):
         """Return whether a version, or the next one to be written, gives up one that was read."""
         if self.gives_up is not None and (seen.version < self.gives_up.version or seen == self.gives_up):
             return True
-        return any(one.is_believed and one.manifest.releases(seen, self.head.version) for one in self.entries)
+        believed = (entry.manifest for entry in self.entries if entry.is_believed)
+        return any(manifest.releases(seen, self.head.version) for manifest in believed)
 
     def give_up(self, version: int, seen: PolicyHead, of_hosts: Iterable[PolicyHead]) -> VersionHistory:
         """Return the history whose next versions give up a lost one, by the head that this machine or a host has seen.
