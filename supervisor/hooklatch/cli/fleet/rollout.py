@@ -283,7 +283,7 @@ def confirm_unbelieved(arguments: argparse.Namespace, fleet_access: access.Engin
         return False
     if not arguments.json:
         say_file_changes(changes)
-    what = f"hosts do not believe {describe_unbelieved([entry])}; against {name}, {format_count(len(changes), 'file')}"
+    what = f"{describe_unbelieved([entry])}: against {name}, {format_count(len(changes), 'file')}"
     output.print_error(f"{what} would change")
     if arguments.resign == arguments.version:
         return True
