@@ -380,7 +380,7 @@ def test_ctrl_c_leaves_a_rollout_where_it_is_and_says_where(bench: Bench) -> Non
         push.signal(signal.SIGINT)
         code, _, said = push.end()
 
-    assert code == 130
+    assert code == 130, said
     assert "Traceback" not in said
     assert "interrupted: version 1 stays at 1 %; to go on, run: hooklatch fleet rollout 1 --steps" in said
     assert bench.run("rollout", "1", "--percent", "100").code == 0

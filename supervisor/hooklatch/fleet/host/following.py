@@ -186,6 +186,11 @@ def list_foreign_policies(settings: FleetSettings | None, policy: PolicyFile) ->
                 f"the active version {payload.version} is signed by the key {kept.applied.key}, which [fleet] keys does"
                 " not list any more; it stays active until a newer version is applied"
             )
+        elif not payload.rollout.includes(settings.host, settings.labels):
+            yield (
+                f"the active version {payload.version} of the policy {name!r} is not for this host any more, by labels;"
+                " it stays active until a newer one is for it, or the host leaves the fleet"
+            )
 
 
 def find_applied_version(envelope: SignedManifest | None) -> BundleVersion | None:

@@ -390,10 +390,8 @@ def describe_unbelieved(entries: Sequence[StoredVersion]) -> str:
     """Return which versions these are, and that their key is not believed."""
     numbers = [str(entry.manifest.version) for entry in entries]
     shown = ", ".join(numbers[:SHOWN]) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
-    return (
-        f"version{'s' * (len(numbers) > 1)} {shown} of the key {entries[0].envelope.key}, which is neither in [fleet]"
-        " keys here nor your own"
-    )
+    which = f"version{'s' * (len(numbers) > 1)} {shown} of the key {entries[0].envelope.key}"
+    return f"{which}, which hosts do not believe, by the fleet's key set, or else by [fleet] keys here and your own key"
 
 
 def plan_rollback(
