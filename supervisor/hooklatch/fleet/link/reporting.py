@@ -184,7 +184,7 @@ class HostReporter:
         return True
 
     async def _look_for_others(self, engine: Engine) -> None:
-        """Find that another process reports as this host: a copy of this machine, or whoever has its password."""
+        """Find that another process reports as this host: a copy of this machine, or a thief of its password."""
         if not self._sent or (stored := await await_answer(engine.newest_report(self._host))) is None:
             return
         if stored.data == self._sent:
