@@ -29,7 +29,7 @@ def test_a_fleet_in_order_is_green(fleet: FleetCommands) -> None:
     first = found["hosts"][0]
     assert (first["labels"], first["health"], first["unshipped"], first["wrong"]) == (["ci"], "ready", 0, [])
     assert first["record"]["seq"] == len(lines(fleet.record("build-1")))
-    assert 0 <= first["seen_s"] < 60
+    assert first["seen_s"] >= 0
     assert found["engine"]["appendfsync"] == "always"
 
 

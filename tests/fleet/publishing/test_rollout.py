@@ -273,7 +273,7 @@ async def test_a_version_of_another_policy_meanwhile_does_not_end_it(stage: Stag
         nursery.start_soon(push_beside)
         last = await stage.roll_out()
 
-    assert (last.policy, await stage.percents()) == ("default", [20, 60, 100])
+    assert (last.policy, await stage.percents()) == ("default", [FIRST, SECOND, 100])
 
 
 async def test_whoever_is_cancelled_leaves_it_where_it_is(stage: Stage) -> None:
