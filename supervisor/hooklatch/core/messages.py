@@ -32,7 +32,9 @@ Cause = Literal[
 Mismatch = Literal["overruled", "unasked", "altered"]
 # Causes that may pass: the fault is temporary, not the hook's or the request's.
 HealthWord = Literal["ready", "red", "draining"]
-EngineFaultKind = Literal["away", "refused", "empty", "behind", "rewritten"]  # of a fleet's engine, by a link's word
+EngineFaultKind = Literal[
+    "away", "refused", "empty", "behind", "rewritten", "shared"
+]  # of a fleet's engine, by a link's word
 FindingReason = Literal[
     "parts",
     "zygote",

@@ -3,8 +3,8 @@
     enrolled(host, key)  ─▶  readers believe what that key has signed, and nothing else under that name
     retired(host)        ─▶  its log stays; that it reports again is a finding
 
-Only operators may write events.  Until a host is enrolled in a fleet, nobody has proven who any of its hosts is; from
-then on a name that was never enrolled is a finding.
+Only operators may write events.  Until a host is enrolled in a fleet, none of its hosts is proven to be the one that
+it says; from then on a name that was never enrolled is a finding.
 """
 
 from __future__ import annotations
@@ -20,14 +20,22 @@ from hooklatch.fleet.manifests import FleetError, Name, decode_document
 from hooklatch.fleet.reports import read_report
 from hooklatch.fleet.signing import KeyFormatError, PublicKey, read_public
 
-__all__ = ["NOBODY", "Enrolments", "HostEvent", "describe_retirement", "encode_event", "read_enrolments", "read_events"]
+__all__ = [
+    "NOBODY",
+    "Enrolments",
+    "EnrolmentEvent",
+    "describe_retirement",
+    "encode_event",
+    "read_enrolments",
+    "read_events",
+]
 
 NOT_YET = "it was enrolled and has not joined yet, so who reports in its name is another process"
 NEVER = "nobody has proven that this is a host of the fleet: it was never enrolled, and others are"
 
 
-class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator did with a host, at a time in ms by the engine's clock.
+class EnrolmentEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The enrolment or the retirement of a host by an operator, at a time in ms by the engine's clock.
 
     `key` is the public key that a host was enrolled with, or that it has registered at `slot` when it joined, if it
     has.  A host that was renamed is retired, and `to` is its new name.
@@ -46,11 +54,11 @@ class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
 class Enrolments:
     """The newest event of each host."""
 
-    def __init__(self, events: Iterable[HostEvent] = ()) -> None:
+    def __init__(self, events: Iterable[EnrolmentEvent] = ()) -> None:
         self._events = {event.host: event for event in events}
         self.is_used = any(event.event == "enrolled" for event in self._events.values())
 
-    def find_retirement(self, host: str) -> HostEvent | None:
+    def find_retirement(self, host: str) -> EnrolmentEvent | None:
         """Return the event of a host that is retired."""
         event = self._events.get(host)
         return event if event is not None and event.event == "retired" else None
@@ -92,12 +100,12 @@ class Enrolments:
 NOBODY = Enrolments()
 
 
-def describe_retirement(event: HostEvent) -> str:
+def describe_retirement(event: EnrolmentEvent) -> str:
     to = f", and is called {event.to} now" if event.to else ""
     return f"it was retired by {event.by or 'an operator'}: {event.reason}{to}"
 
 
-def encode_event(event: HostEvent) -> bytes:
+def encode_event(event: EnrolmentEvent) -> bytes:
     """Return an event as it is stored."""
     return msgspec.json.encode(event)
 
@@ -112,11 +120,11 @@ async def read_enrolments(engine: Engine, *, is_required: bool = False) -> Enrol
         return NOBODY
 
 
-async def read_events(engine: Engine) -> list[HostEvent]:
+async def read_events(engine: Engine) -> list[EnrolmentEvent]:
     """Return the events, with the keys that hosts have registered."""
-    events: list[HostEvent] = []
+    events: list[EnrolmentEvent] = []
     for text in await engine.events():
-        event = decode_document(text, HostEvent, "an event of a host's enrolment")
+        event = decode_document(text, EnrolmentEvent, "an event of a host's enrolment")
         if event.slot and not event.key:
             event = msgspec.structs.replace(event, key=await engine.registered_key(event.host, event.slot))
         events.append(event)

@@ -24,7 +24,7 @@ MAX_TOKEN = 64 * 1024
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host needs to join.  `slot` is where it registers its key, and `ca` the text of certificates."""
+    """All that a host needs to join.  `slot` is where it registers its key, and `ca` the text of certificates."""
 
     url: str
     fleet: Name

@@ -65,7 +65,9 @@ class GateCounts(msgspec.Struct, frozen=True):
 
 
 class EngineFault(msgspec.Struct, frozen=True):
-    """A fault that a link finds in the engine: it is away, refuses, or its versions are not those of before."""
+    """A fault that a link finds in the engine: it is away, refuses, its versions are not those of before, or it shows
+    that another machine reports as this host.
+    """
 
     kind: EngineFaultKind
     text: Annotated[str, Meta(max_length=2000)]

@@ -31,7 +31,9 @@ async def test_two_machines_under_one_name_are_told_on_both_and_in_the_report(
         findings = [link.state.make_report(0, 0).findings for link in (one, other)]
         await until(lambda: all("two machines have this host's name" in str(told(link)) for link in (one, other)))
         report = await engine.newest_report(HOST)
+        faults = [link.state.engine_fault for link in (one, other)]  # which the daemon of each hears
 
+    assert [fault.kind for fault in faults if fault is not None] == ["shared", "shared"]
     assert findings == [(), ()]
     assert report is not None
     expected = "its key: one is a copy of the other" if has_same_key else "another process has its password"

@@ -11,7 +11,7 @@ from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, read_url
-from hooklatch.fleet.enrolment import HostEvent, encode_event, read_enrolments
+from hooklatch.fleet.enrolment import EnrolmentEvent, encode_event, read_enrolments
 from hooklatch.fleet.joining import JoinToken, encode_token, find_user, send_invitation
 from hooklatch.fleet.manifests import NAME
 from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, read_public
@@ -19,7 +19,7 @@ from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, read_public
 __all__ = ["add_enroll", "add_retire"]
 
 
-class EnrolOutput(HostEvent, frozen=True, kw_only=True):
+class EnrolOutput(EnrolmentEvent, frozen=True, kw_only=True):
     """`fleet enroll`: the event, and the token for the host, empty where its key was given."""
 
     token: str = ""
@@ -47,7 +47,7 @@ def add_enroll(parser: Parser) -> None:
 def add_retire(parser: Parser) -> None:
     example = 'hooklatch fleet retire build-7 --reason "sold"'
     parser.runs(run_retire, example=example, exits=access.EXITS)
-    parser.prints("fleet.enrolment:HostEvent")
+    parser.prints("fleet.enrolment:EnrolmentEvent")
     parser.add_argument("host", metavar="HOST", type=parse_host, help="the host that is no more; its log stays")
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it is kept, and fleet verify shows it")
     parser.add_argument("--renamed-to", metavar="HOST", type=parse_host, help="the name that it has now")
@@ -119,7 +119,7 @@ def run_retire(arguments: argparse.Namespace) -> int:
     """Take a host's users away, and put on record that it is no more."""
     fleet_access = access.read_engine_access(arguments)
 
-    async def work(engine: Engine) -> tuple[HostEvent, str]:
+    async def work(engine: Engine) -> tuple[EnrolmentEvent, str]:
         try:
             await engine.dismiss(arguments.host)
             problem = ""
@@ -143,10 +143,10 @@ def run_retire(arguments: argparse.Namespace) -> int:
 async def add_event(
     engine: Engine, arguments: argparse.Namespace, kind: Literal["enrolled", "retired"], *,
     key: str = "", to: str = "", slot: str = "",
-) -> HostEvent:  # fmt: skip
+) -> EnrolmentEvent:  # fmt: skip
     """Append an event of a host, and return it."""
     await read_enrolments(engine, is_required=True)  # one that cannot be read must not be built upon
-    event = HostEvent(
+    event = EnrolmentEvent(
         event=kind, host=arguments.host, at=int((await engine.facts())["clock"]), by=access.find_publisher_name(),
         reason=arguments.reason, key=key, to=to, slot=slot,
     )  # fmt: skip

@@ -21,6 +21,7 @@ MAX_FINDINGS = 20  # the newest are kept
 MAX_TEXT = 400  # characters of a text in a report
 ENGINE, DAEMON, POLICY, BUNDLE = "engine", "daemon", "policy", "bundle"
 SHIPPING, RECORD, REPORT, FLEET = "shipping", "record", "report", "fleet"
+NAME = "name"  # of this host, under which another machine reports
 SIGNED = "signed"  # timestamp and key sets
 
 
@@ -54,7 +55,7 @@ class LinkState:
     @property
     def engine_fault(self) -> EngineFault | None:
         """Return what is wrong with the engine."""
-        for part in (ENGINE, POLICY, FLEET):
+        for part in (ENGINE, POLICY, NAME, FLEET):
             if part in self._faults and (kind := self._kinds.get(part)):
                 return msgspec.convert({"kind": kind, "text": self._faults[part][: 2 * MAX_TEXT]}, EngineFault)
         return None

@@ -14,10 +14,10 @@ from contextlib import suppress
 import msgspec
 import trio
 
-from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
+from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, StoredReport
 from hooklatch.fleet.identity import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket
-from hooklatch.fleet.link.known import REPORT, LinkState
+from hooklatch.fleet.link.known import NAME, REPORT, LinkState
 from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
 from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, encode_report, read_report
@@ -184,26 +184,29 @@ class HostReporter:
         return True
 
     async def _look_for_others(self, engine: Engine) -> None:
-        """Find that another process reports as this host: a copy of this machine, or whoever has its password."""
+        """Find that another process reports as this host: a copy of this machine, or a thief of its password."""
         if not self._sent or (stored := await await_answer(engine.newest_report(self._host))) is None:
             return
         if stored.data == self._sent:
             self._seen_at = stored.at
         # An older one is of an engine that was restored from a copy.
-        if self._identity is None or stored.data == self._sent or stored.at <= self._seen_at:
-            return
+        elif self._identity is not None and stored.at > self._seen_at:
+            text = self._describe_other(stored, self._identity)
+            if text is not None:
+                self._state.add_finding(text)
+                self._state.set_fault(NAME, text, "shared")
+
+    def _describe_other(self, stored: StoredReport, identity: HostIdentity) -> str | None:
         try:
             other = read_report(stored.data, self._host)
         except FleetError as error:
-            self._state.add_finding(f"another process reports as this host: {error}")
-            return
-        if other.instance == self._identity.instance:  # of this process: a reply was lost
-            return
-        if other.key == self._identity.key:
+            return f"another process reports as this host: {error}"
+        if other.instance == identity.instance:  # of this process: a reply was lost
+            return None
+        whose = "two machines have this host's name, or another process has its password for the engine"
+        if other.key == identity.key:
             whose = "two machines have this host's name and its key: one is a copy of the other"
-        else:
-            whose = "two machines have this host's name, or another process has its password for the engine"
-        self._state.add_finding(f"{whose} (instances {self._identity.instance} and {other.instance[:16] or 'unknown'})")
+        return f"{whose} (instances {identity.instance} and {other.instance[:16] or 'unknown'})"
 
 
 class ShippingNotifier:
