@@ -311,3 +311,42 @@ def test_the_kinds_of_a_fires_calls_are_counted() -> None:
     kinds = json.loads((BENCH / "results" / "profile_fire_kinds_quick.json").read_bytes())["kinds"]
     assert {"system calls", "encoding", "hashing, searching", "trio", "ours: processes"} <= set(kinds)
     assert kinds["system calls"]["calls"] >= 4, "a request, a call, an answer and a decision"
+
+
+@pytest.mark.slow
+@needs_redis
+def test_idle_hosts_are_counted_at_the_engine() -> None:
+    """Slow: it starts an engine."""
+    done = run("fleet", "--idle", "20", "--quick")
+
+    assert done.returncode == 0, done.stderr
+    row = json.loads((BENCH / "results" / "fleet_idle_quick.json").read_bytes())["row"]
+    assert (row["hosts"], row["connections"], row["push_to_fetched"]["count"]) == (20, 20, 20)
+    assert {"commands_a_second", "bytes_a_second", "engine_share_of_a_core", "engine_memory_bytes"} <= set(row)
+
+
+FAULT = """
+import sys, tempfile
+from pathlib import Path
+from fleet_engine import run_server
+from fleet_hosts import Publisher, running_hosts
+from hooklatch.fleet.signing import make_key
+key = make_key()
+with tempfile.TemporaryDirectory(prefix="hl-") as folder, run_server(Path(folder)) as server:
+    with running_hosts(Path(folder) / "hosts", server, 1, key.public.text) as hosts:
+        hosts.applied(Publisher(server.url, key).push()[0])
+        getattr(hosts, sys.argv[1])[0].kill()
+        hosts.applied(2)
+"""
+
+
+@pytest.mark.slow
+@needs_redis
+@pytest.mark.parametrize("part", ["links", "daemons"])
+def test_a_fault_of_a_simulated_host_ends_the_benchmark_of_a_fleet(part: str) -> None:
+    """Slow: it starts an engine, a daemon and a link."""
+    command = [sys.executable, "-c", FAULT, part]
+    done = subprocess.run(command, cwd=BENCH, capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == 1
+    assert "RuntimeError: a process of " in done.stderr or "BrokenPipeError" in done.stderr

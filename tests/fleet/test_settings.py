@@ -48,14 +48,15 @@ def test_a_host_is_called_as_its_machine() -> None:
 
 def test_each_key_has_its_place() -> None:
     keys = (
+        'log_url = "rediss://logs:6379"\n'
         'user = "h1"\npassword_file = "engine.password"\nca = "/etc/ca.pem"\nhost = "h1"\nlabels = ["ci", "eu", "ci"]\n'
         'max_staleness = "15m"\nwhen_stale = "deny"\nwhen_none = "serve"\nfields = ["event", "verdict"]\n'
         'keep_unshipped_mib = 0.5\nreconnect = "2s"\n'
     )
 
     assert read(TABLE + keys) == FleetSettings(
-        "acme", "rediss://engine:6379", "h1", (KEY,), "h1", "/h/engine.password", "/etc/ca.pem", ("ci", "eu"),
-        900.0, "deny", "serve", ("event", "verdict"), 2**19, 2.0,
+        "acme", "rediss://engine:6379", "h1", (KEY,), "rediss://logs:6379", "h1", "/h/engine.password", "/etc/ca.pem",
+        ("ci", "eu"), 900.0, "deny", "serve", ("event", "verdict"), 2**19, 2.0,
     )  # fmt: skip
 
 
@@ -81,6 +82,7 @@ def test_a_password_that_leaves_the_machine_unencrypted_is_told(url: str, is_ope
 @table(
     ("keys", "told"),
     [
+        ('log_url = "logs"', ":5: log_url: 'logs' is not a URL of an engine"),
         ('hsot = "h1"', ":5: [fleet] has no key 'hsot'; did you mean 'host'?"),
         ('host = "a b"', ":5: host is a name: at most 63 letters,"),
         ('labels = ["a/b"]', ":5: labels is a list of names, each at most 63 letters,"),

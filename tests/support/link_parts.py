@@ -230,8 +230,10 @@ async def linked(
     identity: HostIdentity | None = None,
 ) -> AsyncGenerator[Link]:
     """Run a link in this process."""
+    log_url = settings.log_url
     link = Link(
-        settings, opened or (lambda: open_engine(settings.url, FLEET)), daemon, str(record), identity=identity,
+        settings, opened or (lambda: open_engine(settings.url, FLEET)), daemon, str(record),
+        open_logs=(lambda: open_engine(log_url, FLEET)) if log_url is not None else None, identity=identity,
         report_every=0.5,
     )  # fmt: skip
     async with trio.open_nursery() as nursery:

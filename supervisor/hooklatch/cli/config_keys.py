@@ -104,6 +104,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
     "FleetTable": {
         "name": "The name of the fleet.",
         "url": "The URL of its engine, without a password.",
+        "log_url": "That of the engine for records and reports (default: the same).",
         "keys": "The public keys whose signatures are trusted.",
         "user": "The engine's user for this host.",
         "password_file": "A file with the password, relative to this one (mode 600).",

@@ -337,7 +337,7 @@ class PolicyStatus(TypedDict):
 
 
 class EngineFaultStatus(TypedDict):
-    """What this host's link has found wrong with the engine."""
+    """The fault that this host's link has found in the engine."""
 
     kind: EngineFaultKind
     text: str

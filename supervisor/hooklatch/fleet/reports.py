@@ -65,8 +65,8 @@ class GateCounts(msgspec.Struct, frozen=True):
 
 
 class EngineFault(msgspec.Struct, frozen=True):
-    """What a link finds wrong with the engine: it is away, refuses, its versions are not those of before, or it
-    shows that another machine reports as this host.
+    """A fault that a link finds in the engine: it is away, refuses, its versions are not those of before, or it shows
+    that another machine reports as this host.
     """
 
     kind: EngineFaultKind

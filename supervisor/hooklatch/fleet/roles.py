@@ -118,7 +118,7 @@ class KeySet(
     tag_field="kind",
     tag="keys",
 ):
-    """What each key may sign: `root` the next key set, `timestamp` timestamps, `policies` the versions of a policy.
+    """The keys of each role: `root` sign the next key set, `timestamp` timestamps, `policies` the versions of a policy.
 
     `policies` are by name, and `OTHERS` are those without a name there.  `previous` is the `digest` of the key set
     before, empty in the first.
@@ -184,7 +184,7 @@ def read_key_set(data: bytes, fleet: str) -> KeySet:
 def follow_key_set(data: bytes, fleet: str, before: KeySet | None, anchors: Iterable[PublicKey]) -> KeySet:
     """Return the key set that follows one; the first must be signed by one of the `anchors`.
 
-    That it has expired is no error, since a newer one may follow  (5.3.6).
+    One that has expired is taken, since a newer one may follow.  (5.3.6)
 
     Raises:
         FleetError: it does not follow, or not enough keys have signed it.

@@ -84,6 +84,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     url: str
     host: str
     keys: tuple[str, ...]
+    log_url: str | None = None
     user: str | None = None
     password_file: str | None = None
     ca: str | None = None
@@ -103,6 +104,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=PATTERN, extra=NAMED, examples=["acme"])]
     url: Annotated[str, Meta(min_length=1, examples=["rediss://engine.example:6379"])]
     keys: Annotated[tuple[Text, ...], Meta(examples=[["ed25519:…"]], extra={"is": "a list of public keys"})]
+    log_url: Text | None = None
     user: Text | None = None
     password_file: FilePath | None = None
     ca: FilePath | None = None
@@ -118,10 +120,11 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reconnect: Duration = "500ms"
 
     def __post_init__(self) -> None:
-        try:
-            read_url(self.url)
-        except AddressError as error:
-            raise InvalidTableError(f"url: {error}", ("url",)) from None
+        for key in ("url", "log_url"):
+            try:
+                read_url(getattr(self, key) or self.url)
+            except AddressError as error:
+                raise InvalidTableError(f"{key}: {error}", (key,)) from None
         check_keys(self.keys)
         for key in ("max_staleness", "reconnect"):
             try:
@@ -147,6 +150,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return FleetSettings(
             name=self.name,
             url=self.url,
+            log_url=self.log_url,
             host=self.host or machine,
             keys=tuple(key.strip() for key in self.keys),
             user=self.user,

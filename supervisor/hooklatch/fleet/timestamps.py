@@ -25,7 +25,7 @@ SKEW = 300.0  # seconds by which a signer's clock may be ahead of a host's
 class Timestamp(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="timestamp"
 ):
-    """At `issued`, `version` was the newest one, with this digest of its envelope; nobody may rely on it after
+    """At `issued`, `version` was the newest one, with this digest of its envelope; it may not be relied upon after
     `expires`.
     """
 
@@ -61,7 +61,7 @@ def sign_timestamp(fleet: str, head: PolicyHead, key: PrivateKey, *, at: float, 
 def read_timestamp(data: bytes, fleet: str, role: Role, seen: Timestamp | None, now: float) -> Timestamp:
     """Return a timestamp that may follow the newest one that was seen, which may be the same one again.
 
-    That it has expired is no error, only that it is old: see `lasts`.
+    One that has expired is taken, and does not count as contact: see `lasts`.
 
     Raises:
         FleetError: it is not one of this role, not after `seen`, or not of a time that can be.

@@ -5,7 +5,8 @@
     FOLDER/SHA256.json      bundles, byte for byte
 
 Each host has one in STATE/fleet, with the bundles that are active or wanted there; each publisher's machine has one
-with the bundles that it has pushed or read.  Nothing in a copy is believed: who reads it verifies it.
+with the bundles that it has pushed or read.  A fleet's folder in an archive is read too.  Nothing in a copy is
+believed: who reads it verifies it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 VERSIONS, KEY_SETS = COPIES = "versions.jsonl", "key-sets.jsonl"
+IN_ARCHIVE = {VERSIONS: "policy", KEY_SETS: "keys"}  # folders of the same, one in each file
 MOST_BUNDLES = 200  # that a publisher's machine keeps, the newest ones
 
 
@@ -47,7 +49,7 @@ def keep_key_sets(folder: str, stored: Iterable[bytes]) -> None:
 
 def add_lines(folder: str, name: str, new: Iterable[bytes]) -> None:
     path = os.path.join(folder, name)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_folder(folder)
     is_new = not os.path.lexists(path)
     with os.fdopen(
         open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW), "rb+", buffering=0
@@ -72,6 +74,11 @@ def write_whole(file: FileIO, data: bytes) -> None:
         data = data[file.write(data) :]
 
 
+def make_folder(folder: str) -> None:
+    for path in (os.path.dirname(folder), folder):  # `makedirs` gives the mode to the last one alone
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+
 def read_kept_versions(folder: str) -> list[SignedManifest]:
     """Return the versions of a copy, those of which the manifest can be read; none if there is no copy.
 
@@ -92,11 +99,13 @@ def read_kept_key_sets(folder: str) -> list[bytes]:
 
 
 def read_lines(folder: str, name: str) -> list[bytes]:
-    try:
-        with open_regular_file(os.path.join(folder, name)) as file:
-            return file.read().splitlines()
-    except FileNotFoundError:
-        return []
+    lines: list[bytes] = []
+    archived = os.path.join(folder, IN_ARCHIVE[name])
+    names = sorted(os.listdir(archived)) if os.path.isdir(archived) else []
+    for path in (os.path.join(folder, name), *(os.path.join(archived, each) for each in names)):
+        with suppress(FileNotFoundError), open_regular_file(path) as file:
+            lines += file.read().splitlines()
+    return lines
 
 
 def find_following(head: PolicyHead, kept: Iterable[SignedManifest]) -> list[SignedManifest]:
@@ -124,7 +133,7 @@ def keep_bundle(folder: str, digest: str, data: bytes) -> None:
     """
     path = os.path.join(folder, f"{digest}.json")
     if not os.path.lexists(path):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         replace_file(path, data, temporary=f"{path}.{os.getpid()}.new")
         bundles = [entry for entry in os.scandir(folder) if entry.name.endswith(".json")]
         for entry in sorted(bundles, key=lambda entry: -entry.stat().st_mtime)[MOST_BUNDLES:]:
@@ -133,7 +142,7 @@ def keep_bundle(folder: str, digest: str, data: bytes) -> None:
 
 def read_kept_bundle(folders: Sequence[str], digest: str) -> bytes | None:
     """Return a bundle from the first of these copies that has it."""
-    for folder in folders:
-        with suppress(OSError), open_regular_file(os.path.join(folder, f"{digest}.json")) as file:
+    for path in (os.path.join(folder, name) for folder in folders for name in (f"{digest}.json", f"bundles/{digest}")):
+        with suppress(OSError), open_regular_file(path) as file:
             return file.read(MAX_BUNDLE + 1)
     return None

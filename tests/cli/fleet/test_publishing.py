@@ -380,7 +380,7 @@ def test_ctrl_c_leaves_a_rollout_where_it_is_and_says_where(bench: Bench) -> Non
         push.signal(signal.SIGINT)
         code, _, said = push.end()
 
-    assert code == 130
+    assert code == 130, said
     assert "Traceback" not in said
     assert "interrupted: version 1 stays at 1 %; to go on, run: hooklatch fleet rollout 1 --steps" in said
     assert bench.run("rollout", "1", "--percent", "100").code == 0
@@ -399,18 +399,22 @@ def test_an_engine_that_was_restored_from_a_backup_takes_no_push_and_says_what_t
     text = refused(bench, "push", str(bench.hooks), code=65)
 
     assert "newest version is 1, but this machine has read version 2: versions were lost" in text
-    assert "remove " in text
+    assert "hooklatch fleet restore" in text
     listed = bench.json("history", code=1)
     assert "versions were lost" in listed["findings"][0]
+    assert "hooklatch fleet restore" in listed["findings"][1]
     assert listed["versions"][0]["version"] == 1
+    assert bench.json("restore")["versions"] == [2]
+    assert bench.json("history")["findings"] == []
 
 
 def test_the_memory_of_what_was_seen_is_the_users_alone(bench: Bench) -> None:
     bench.push()
 
-    seen = list((bench.place.folder / ".local/state/hooklatch/fleet-seen").iterdir())
+    folder = bench.place.folder / ".local/state/hooklatch/fleet-seen"
+    seen = [folder, *folder.rglob("*")]
 
-    assert [oct(os.stat(path).st_mode & 0o777) for path in (*seen, seen[0].parent)] == ["0o600", "0o700"]
+    assert {(path.is_dir(), oct(os.stat(path).st_mode & 0o777)) for path in seen} == {(False, "0o600"), (True, "0o700")}
 
 
 def test_a_table_that_another_user_could_have_written_names_no_engine(place: Place) -> None:

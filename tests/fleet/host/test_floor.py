@@ -13,6 +13,7 @@ import pytest
 
 from hooklatch.fleet.manifests import PolicyHead
 from hooklatch.fleet.signing import make_key
+from hooklatch.metrics import measure_daemon
 from support.daemons import Client, Daemon, RpcFailure
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
@@ -208,3 +209,31 @@ async def test_a_history_that_gave_up_versions_brings_no_host_back_once_it_has_g
         await reset(daemon)
         assert "version 6 was in force here" in (await follow(link, *anew.versions))["problem"]
         assert await decided(daemon) == "fleet/no-bash: later"
+
+
+async def test_status_health_and_metrics_say_at_once_what_the_link_finds_wrong_with_the_engine(tmp_path: Path) -> None:
+    publisher = fleet_of()
+
+    def faults_of(daemon: Daemon) -> dict[str, float]:
+        families = {family.name: family for family in measure_daemon(daemon.parts.status)}
+        samples = families["hooklatch_fleet_engine_fault"].samples
+        return {sample.labels["kind"]: sample.value for sample in samples}
+
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await bring_all(link, publisher)
+        assert await health(daemon) == "ready"
+        fault = {"kind": "behind", "text": "it lost version 2"}
+        assert (await link.call("fleet_follow", engine=fault))["engine"] == fault
+
+        async with daemon.administrator() as admin:
+            status = await admin.call("status")
+        assert status["fleet"]["engine"] == fault
+        assert "the fleet's engine: it lost version 2" in status["fleet"]["problems"]
+        assert await health(daemon) == "red"
+        assert {kind for kind, value in faults_of(daemon).items() if value} == {"behind"}
+        with pytest.raises(RpcFailure):
+            await link.call("fleet_follow", engine={"kind": "odd", "text": ""})
+        assert (await link.call("fleet_follow"))["engine"] == fault  # until the link says otherwise
+        assert (await link.call("fleet_follow", engine=None))["engine"] is None
+        assert await health(daemon) == "ready"
+        assert not any(faults_of(daemon).values())

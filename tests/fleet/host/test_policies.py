@@ -186,8 +186,10 @@ async def test_what_was_kept_before_there_were_several_is_the_default_policy(tmp
         await bring(link, publisher.publish(denies("Bash")))
     path = tmp_path / "state" / "fleet" / "policy.json"
     kept = json.loads(path.read_text())
-    path.write_text(json.dumps({**kept, **kept.pop("policies")["default"], "version": 1}))
+    floor = kept.pop("floor")
+    path.write_text(json.dumps({**kept, **kept.pop("policies")["default"], "version": 1, "may_go_back": False}))
 
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
         assert await decided(daemon) == "fleet/no-bash: no"
+        assert (await link.call("fleet_follow"))["floor"] == floor
         assert numbers(await link.call("fleet_follow", manifests=[])) == {"default": 1}

@@ -224,51 +224,6 @@ async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
     assert daemon.contacts - contacts <= 1
 
 
-async def test_a_history_that_gives_up_what_was_read_is_offered_whole_and_another_is_not(
-    redis: RedisServer, engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
-) -> None:
-    anew = Publisher(publisher.key)
-    for text in ("one", "two"):
-        await publisher.push(engine, text)
-    lost = publisher.head
-    async with run_link(max_staleness=0.4) as link:
-        await until(lambda: daemon.applied is not None and daemon.applied.version == 2)
-        redis.command("FLUSHALL")
-        await until(lambda: daemon.engine is not None and daemon.engine.kind == "behind")
-        for text in ("another one", "another two", "another three"):
-            await anew.push(engine, text)
-        await until(lambda: daemon.engine is not None and daemon.engine.kind == "rewritten")
-        assert "hooklatch fleet history" in daemon.engine.text
-        assert daemon.refusals == []
-        await anew.push(engine, "anew", gives_up=lost)
-        await until(lambda: daemon.applied is not None and daemon.applied.version == 4)
-        await until(lambda: daemon.engine is None and "policy" not in link.state.faults)
-
-    assert [fault.kind if fault is not None else None for fault in daemon.engine_faults] == [
-        "behind",
-        "rewritten",
-        None,
-    ]
-
-
-async def test_an_engine_that_is_away_or_refuses_is_told_to_the_daemon_also_when_it_never_was_there(
-    redis: RedisServer, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
-) -> None:
-    redis.kill()
-    async with run_link():
-        await until(lambda: daemon.engine is not None)
-        assert daemon.engine is not None
-        assert daemon.engine.kind == "away"
-        daemon.engine = None
-        daemon.restart()  # another one, which has to be told too
-        await until(lambda: daemon.engine is not None)
-        redis.start()
-        async with open_engine(redis.url, FLEET) as engine:
-            await until(lambda: daemon.engine is not None and daemon.engine.kind == "empty")
-            await publisher.push(engine, "one")
-            await until(lambda: daemon.engine is None)
-
-
 async def test_a_daemon_that_restarts_is_followed_and_told_again(
     engine: Engine, record: WrittenRecord, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
 ) -> None:

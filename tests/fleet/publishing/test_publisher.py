@@ -9,6 +9,7 @@ import re
 import time
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from hooklatch.fleet.publishing.publisher import (
 )
 from hooklatch.fleet.publishing.versions import HistoryError, NoVersionError, VersionDraft, encode_envelope
 from hooklatch.fleet.reports import encode_report
-from hooklatch.fleet.roles import Role
+from hooklatch.fleet.roles import KeySet, Role, RoleKeys, sign_document
+from hooklatch.fleet.signing import Purpose
 from hooklatch.fleet.timestamps import LONGEST, read_timestamp, sign_timestamp
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
@@ -375,3 +377,27 @@ async def test_an_engine_that_takes_no_timestamp_has_the_version_all_the_same(en
     (note,) = publisher.notes
     assert "hosts take version 1 and are not in contact: it has no right to XADD" in note
     assert "hooklatch fleet timestamp --key FILE" in note
+
+
+async def test_an_engine_that_hides_a_rotation_has_no_key_believed_again(engine: Engine, tmp_path: Path) -> None:
+    """The key that was taken away is in the first key set, and the engine shows that one alone."""
+    role = RoleKeys((KEY.public.text,))
+    fields: dict[str, Any] = {"fleet": FLEET, "expires": datetime(2040, 1, 1, tzinfo=UTC), "root": role}
+    both = RoleKeys((KEY.public.text, OTHER_KEY.public.text))
+    first = KeySet(version=1, timestamp=role, policies={"*": both}, **fields)
+    second = KeySet(version=2, previous=first.digest, timestamp=role, policies={"*": role}, **fields)
+    memory = LastSeenHead(str(tmp_path), FLEET, "redis://engine")
+    publisher = publisher_at(engine, memory=memory)
+    for key_set in (first, second):
+        await publisher.put_key_set(sign_document(key_set, Purpose.KEYS, KEY))
+
+    class Hiding:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine, name)
+
+        async def key_sets(self, after: int) -> Any:
+            return (await engine.key_sets(after))[: max(0, 1 - after)]
+
+    await publisher_at(engine, memory=memory).read()
+    with pytest.raises(HistoryError, match=r"newest key set is 1, and this machine has seen key set 2"):
+        await publisher_at(Hiding(), memory=memory).read()

@@ -15,8 +15,10 @@ import msgspec
 import pytest
 
 from hooklatch.fleet.bundles import Bundle, encode_bundle
+from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.logs.archiving import archive_fleet
 from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutTarget, SignedManifest
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.publishing.restoring import NoCopyError, RestoreReport, restore_versions
@@ -93,6 +95,15 @@ async def test_everything_comes_back_byte_for_byte_and_twice_is_once(
         assert again == RestoreReport(3, [], 0, [], [])
         assert (await at(engine, memory).read()) == pushed
         assert (await push(at(engine, memory), "four")).version == 4
+
+
+async def test_an_archive_is_a_copy_too(shared_redis: RedisServer, memory: LastSeenHead, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    async with anew(shared_redis) as engine:
+        await push(at(engine), "one")
+        await archive_fleet(engine, ArchiveWriter(str(archive), FLEET), [])
+    async with anew(shared_redis) as engine:
+        assert await restore(engine, str(archive / FLEET)) == RestoreReport(1, [1], 1, [], [])
 
 
 async def test_another_version_of_that_number_is_left_and_named(

@@ -401,9 +401,8 @@ def test_what_a_rollback_passes_over_is_named_with_its_key() -> None:
 
     assert isinstance(back, VersionDraft)
     assert back.same_as == 2
-    assert list_passed_over(history, "default", 2, 4) == [
-        f"passed over version 3 of the key {OTHER_KEY.public.id}, which is neither in [fleet] keys here nor your own"
-    ]
+    (text,) = list_passed_over(history, "default", 2, 4)
+    assert text.startswith(f"passed over version 3 of the key {OTHER_KEY.public.id}, which hosts do not believe")
 
 
 def test_a_history_of_nothing_that_is_believed_has_nothing_to_go_back_to() -> None:

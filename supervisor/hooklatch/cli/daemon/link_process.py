@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 
 import msgspec
 import trio
@@ -56,20 +57,21 @@ def check_link_settings(settings: FleetSettings) -> None:
         read_password(settings.password_file)
     except EngineRefusedError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
-    try:
-        open_engine_connection(settings)
-    except EngineRefusedError as error:
-        raise CommandError(Exit.BAD_DATA, f"[fleet] url: {error}") from None
+    for key in ("url", "log_url"):
+        try:
+            open_engine_connection(settings, getattr(settings, key) or settings.url)
+        except EngineRefusedError as error:
+            raise CommandError(Exit.BAD_DATA, f"[fleet] {key}: {error}") from None
 
 
-def open_engine_connection(settings: FleetSettings) -> AbstractAsyncContextManager[Engine]:
-    """Return a connection to the engine, to be entered; the password is read anew each time.
+def open_engine_connection(settings: FleetSettings, url: str) -> AbstractAsyncContextManager[Engine]:
+    """Return a connection to the engine with this URL, to be entered; the password is read anew each time.
 
     Raises:
         EngineRefusedError: the URL is invalid, or the password cannot be read.
     """
     return open_engine(
-        add_user(settings.url, settings.user),
+        add_user(url, settings.user),
         settings.name,
         password=read_password(settings.password_file),
         ca=settings.ca,
@@ -140,9 +142,9 @@ class LinkProcess:
     async def _run_link(self, settings: FleetSettings) -> None:
         daemon = DaemonSocket(self._paths.folders, self._paths.daemon_uid)
         identity = await in_thread(self._load_identity, settings)
-        self._link = Link(
-            settings, lambda: open_engine_connection(settings), daemon, self._paths.record, identity=identity
-        )
+        opens = partial(open_engine_connection, settings, settings.url)
+        opens_logs = partial(open_engine_connection, settings, settings.log_url) if settings.log_url else None
+        self._link = Link(settings, opens, daemon, self._paths.record, identity=identity, open_logs=opens_logs)
         try:
             await self._link.run()
         finally:

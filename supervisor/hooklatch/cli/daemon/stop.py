@@ -197,7 +197,7 @@ def run_state_accept(arguments: argparse.Namespace) -> int:
 
 
 def add_reset(parser: Parser) -> None:
-    example = 'hooklatch fleet reset --reason "the engine was set up anew on Monday"'
+    example = 'hooklatch fleet reset --reason "the disk lost the policy on Monday"'
     parser.runs(run_fleet_reset, example=example, exits=(Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
     parser.prints("core.status_answers:FleetReportAnswer")
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")

@@ -31,7 +31,7 @@ from hooklatch.fleet.engine.engine import (
     UnreachableError,
     add_user,
 )
-from hooklatch.fleet.engine.opening import open_engine, read_password
+from hooklatch.fleet.engine.opening import open_engine, open_engines, read_password
 from hooklatch.fleet.logs.logs import ReceivedBatch
 from hooklatch.fleet.logs.reading import FleetReader
 from hooklatch.fleet.manifests import NAME, FleetError
@@ -70,6 +70,7 @@ class EngineAccess(msgspec.Struct, frozen=True):
     """
 
     url: str
+    log_url: str | None
     fleet: str
     password: str | None
     ca: str | None
@@ -92,6 +93,7 @@ def add_access(parser: Parser, *, with_keys: bool = False) -> None:
     engine = parser.add_argument_group("the engine (else that of [fleet] in the file of hooks)")
     for name, metavar, text in (
         ("--to", "URL", "redis://HOST[:PORT][/DB], rediss://, redis+unix:///PATH, or file:///PATH of an archive"),
+        ("--log-to", "URL", "that of the engine with logs and reports, if it is another"),
         ("--fleet", "NAME", "the fleet's name"),
         ("--user", "NAME", "the engine's user"),
         ("--password-file", "FILE", "with the engine's password (else HOOKLATCH_FLEET_PASSWORD)"),
@@ -135,12 +137,17 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
         raise CommandError(
             Exit.USAGE, f"{fleet!r} cannot be a fleet's name: letters, digits, '.', '_', '-', at most 63"
         )
+    if arguments.log_to and not arguments.to:
+        raise CommandError(Exit.USAGE, "--log-to goes with --to: name both engines, or none")
     # A password belongs to the engine that it is for: with another --to, those of [fleet] are not sent there.
     own = settings if settings is not None and not arguments.to else None
+    log_url = arguments.log_to or (own.log_url if own is not None else None)
+    user = arguments.user or (own.user if own is not None else None)
     try:
-        url = add_user(url, arguments.user or (own.user if own is not None else None))
+        url, log_url = add_user(url, user), add_user(log_url, user) if log_url else None
         password = read_password(arguments.password_file or (own.password_file if own is not None else None))
-        open_engine(url, fleet)  # not entered: an invalid address is reported before anything takes time
+        for address in (url, log_url or url):
+            open_engine(address, fleet)  # not entered: an invalid address is reported before anything takes time
     except AddressError as error:
         raise CommandError(Exit.USAGE if arguments.to else Exit.BAD_DATA, str(error)) from None
     except EngineError as error:
@@ -156,7 +163,7 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
             f" list {key.public.text} there first, here and on each host"
         )
     return EngineAccess(
-        url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys=listed | own_key,
+        url, log_url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys=listed | own_key,
         trusted=trusted, anchors=listed or own_key | trusted, key=key, unlisted=unlisted,
     )  # fmt: skip
 
@@ -216,8 +223,9 @@ def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]
     """Open the engine, do the work there, and return its result."""
 
     async def run_connected() -> T:
-        opened = open_engine(access.url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT)
-        async with opened as engine:
+        async with open_engines(
+            access.url, access.log_url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT
+        ) as engine:
             return await work(engine)
 
     try:

@@ -155,9 +155,15 @@ def run_fleet_diff(arguments: argparse.Namespace) -> int:
     return Exit.FINDINGS if files or suspendable else Exit.OK
 
 
-def say_file_changes(changes: Iterable[FileChange]) -> None:
+def say_file_changes(changes: Iterable[FileChange], *, is_error: bool = False) -> None:
+    """Print the files that differ; to standard error where standard output is for a program."""
     for change in changes:
-        output.say_diff(change.diff or (f"{change.what}: {change.name} (not text, or long)",))
+        lines = change.diff or (f"{change.what}: {change.name} (not text, or long)",)
+        if is_error:
+            for line in lines:
+                output.print_error(line)
+        else:
+            output.say_diff(lines)
 
 
 def choose_sides(words: list[str], history: VersionHistory, policy: str | None) -> tuple[str, str]:

@@ -143,7 +143,8 @@ def run_with_key_sets(fleet_access: access.EngineAccess, work: Callable[[Publish
     """Open the engine, verify the key sets, and do the work: the versions are not needed, nor the keys of all."""
 
     async def run_verified(engine: Engine) -> T:
-        publisher = Publisher(engine, fleet_access.fleet, fleet_access.keys, anchors=fleet_access.anchors)
+        memory = access.open_seen_heads(fleet_access)
+        publisher = Publisher(engine, fleet_access.fleet, fleet_access.keys, memory, anchors=fleet_access.anchors)
         await publisher.read_key_sets()
         return await work(publisher)
 

@@ -25,7 +25,7 @@ def add_restore(parser: Parser) -> None:
     parser.prints("fleet.publishing.restoring:RestoreReport")
     parser.add_argument(
         "--from", metavar="DIR", action="append", default=[], dest="folders",
-        help="from a copy of a host's folder STATE/fleet, not from what this machine keeps; may be repeated",
+        help="a copy of a host's folder STATE/fleet, or ARCHIVE/FLEET, not what this machine keeps; may be repeated",
     )  # fmt: skip
     access.add_access(parser, with_keys=True)
 

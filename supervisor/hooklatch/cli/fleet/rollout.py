@@ -281,9 +281,8 @@ def confirm_unbelieved(arguments: argparse.Namespace, fleet_access: access.Engin
     entry, name, changes = access.run_publisher(fleet_access, compare, gives_up=arguments.give_up)
     if entry.is_believed:
         return False
-    if not arguments.json:
-        say_file_changes(changes)
-    what = f"hosts do not believe {describe_unbelieved([entry])}; against {name}, {format_count(len(changes), 'file')}"
+    say_file_changes(changes, is_error=arguments.json)
+    what = f"{describe_unbelieved([entry])}: against {name}, {format_count(len(changes), 'file')}"
     output.print_error(f"{what} would change")
     if arguments.resign == arguments.version:
         return True

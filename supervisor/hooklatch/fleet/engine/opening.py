@@ -9,7 +9,10 @@ The engine's module is imported when it is opened, so that its library need not 
 from __future__ import annotations
 
 import os
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from typing import Any, cast
 
 from hooklatch.errors import format_install_command
 from hooklatch.fleet.engine.engine import (
@@ -23,10 +26,14 @@ from hooklatch.fleet.engine.engine import (
     redact_url,
 )
 
-__all__ = ["PASSWORD", "open_engine", "read_password"]
+__all__ = ["PASSWORD", "open_engine", "open_engines", "read_password"]
 
 SCHEMES = ("redis", "rediss", "redis+unix")
 PASSWORD = "HOOKLATCH_FLEET_PASSWORD"
+OF_POLICY = frozenset({
+    "wait", "versions", "newest_version", "commit", "bundle", "put_bundle", "timestamp", "put_timestamp", "key_sets",
+    "put_key_set",
+})  # fmt: skip
 MAX_PASSWORD = 4096  # bytes of its file: a longer one is not a password file
 
 
@@ -58,6 +65,42 @@ def open_engine(
             f"the package {error.name} is not installed: {format_install_command('hooklatch[fleet]')}"
         ) from None
     return opens(address, fleet, password=password, ca=ca, timeout=timeout)
+
+
+class SplitEngine:
+    """An engine of versions and what proves them, and another for all else: logs and reports."""
+
+    def __init__(self, policy: Engine, logs: Engine) -> None:
+        self._policy = policy
+        self._logs = logs
+
+    async def invite(self, *_: object) -> None:
+        """Refuse: a token leads to one engine."""
+        raise EngineRefusedError("a fleet with log_url has two engines: add the host's user to the users' file of each")
+
+    async def dismiss(self, host: str) -> None:
+        """Take a host's user from both."""
+        await self._policy.dismiss(host)
+        await self._logs.dismiss(host)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy if name in OF_POLICY else self._logs, name)
+
+
+@asynccontextmanager
+async def open_engines(
+    url: str,
+    log_url: str | None,
+    fleet: str,
+    *,
+    password: str | None = None,
+    ca: str | None = None,
+    timeout: float = 5.0,
+) -> AsyncGenerator[Engine]:
+    """Open the engine of a fleet, or both as one where logs and reports are in another; the errors are the same."""
+    opens = partial(open_engine, fleet=fleet, password=password, ca=ca, timeout=timeout)
+    async with opens(url) as engine, opens(log_url or url) if log_url else nullcontext(engine) as logs:
+        yield cast("Engine", SplitEngine(engine, logs)) if log_url else engine
 
 
 def read_password(file: str | None) -> str | None:

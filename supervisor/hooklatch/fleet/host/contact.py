@@ -5,9 +5,9 @@ Knows clocks, the settings and the state file; does not know the engine, nor how
     fresh ── max_staleness after the newest timestamp that was true of this host ──▶ stale ── a newer one ──▶ fresh
                                                               └─ when_stale = "deny": every gate is denied
 
-That the engine has nothing new is no contact: one that stands still says that too.  Contact is a timestamp that the
-publisher has signed and that names the version that this host has, and counts from when it was issued.  A host without
-any policy denies for that alone: see `find_lack` of `FleetContact`.
+That the engine has nothing new does not count as contact: one that stands still says that too.  Contact is a timestamp
+that the publisher has signed and that names the version that this host has, and counts from when it was issued.  A host
+without any policy denies for that alone: see `find_lack` of `FleetContact`.
 A host that was never in contact is stale.
 
 The wall clock jumps.  The clock since the boot does not, but begins anew with each boot.  So within one boot only the
@@ -127,7 +127,7 @@ def compute_seconds_left(
 
 
 class KeptContact(msgspec.Struct, frozen=True):
-    """What the state file keeps of a fleet.
+    """The part of a fleet that the state file keeps.
 
     `seen` is the newest timestamp that was verified, and `contact` the one that was true of this host.  `has_answered`:
     the engine once had nothing after what this host had read, and what it wants of that was active.

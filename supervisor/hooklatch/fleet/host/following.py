@@ -129,7 +129,7 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
     """Return the policy file once these manifests are read too; runs in a thread, since signatures take time.
 
     They follow the head, or begin with version 1 again and go further: so a history that gives up lost versions is
-    read.  What was read in a history that ends below the floor binds nobody.
+    read.  A head in a history that ends below the floor does not bind.
     """
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
     head, policies, known = policy.head, dict(policy.policies), [policy.floor]
@@ -160,7 +160,7 @@ def is_own(settings: FleetSettings, kept: KeptPolicy) -> bool:
 
 
 def describe_lost_floor(policy: PolicyFile) -> str | None:
-    """Return why nothing is applied while the versions that were read end before one that was in force."""
+    """Return why nothing is applied while the versions that were read end before one that was active."""
     if not 0 < policy.head.version < policy.floor.version:
         return None
     return (
@@ -185,6 +185,11 @@ def list_foreign_policies(settings: FleetSettings | None, policy: PolicyFile) ->
             yield (
                 f"the active version {payload.version} is signed by the key {kept.applied.key}, which [fleet] keys does"
                 " not list any more; it stays active until a newer version is applied"
+            )
+        elif not payload.rollout.includes(settings.host, settings.labels):
+            yield (
+                f"the active version {payload.version} of the policy {name!r} is not for this host any more, by labels;"
+                " it stays active until a newer one is for it, or the host leaves the fleet"
             )
 
 

@@ -111,12 +111,19 @@ def read_policy(folder: str) -> PolicyFile | None:
 
 
 def decode_policy(data: bytes) -> PolicyFile:
-    """Return the content of policy.json; in its form 1 there was one policy, whose fields stood beside the others."""
+    """Return the content of policy.json.
+
+    In its form 1 there was one policy, whose fields stood beside the others, and its active version is the floor.
+    """
     fields = msgspec.json.decode(data, type=dict[str, object])
-    if fields.get("version") == 1:
-        kept = {name: fields.pop(name) for name in KeptPolicy.__struct_fields__ if name in fields}
-        fields |= {"version": 2, "policies": {DEFAULT_POLICY: kept}}
-    return msgspec.convert(fields, PolicyFile)
+    if fields.get("version") != 1:
+        return msgspec.convert(fields, PolicyFile)
+    kept = {name: fields.pop(name) for name in KeptPolicy.__struct_fields__ if name in fields}
+    fields.pop("may_go_back", None)
+    policy = msgspec.convert({**fields, "version": 2, "policies": {DEFAULT_POLICY: kept}}, PolicyFile)
+    applied = ((read_payload(envelope), envelope.digest) for envelope in policy.applied)
+    heads = [PolicyHead(read.version, digest) for read, digest in applied if read.fleet == policy.fleet]
+    return msgspec.structs.replace(policy, floor=heads[0]) if heads else policy
 
 
 def write_policy(folder: str, policy: PolicyFile) -> None:

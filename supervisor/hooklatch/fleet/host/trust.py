@@ -1,4 +1,4 @@
-"""Whose signatures this host believes: its fleet's key set, kept in the state file, or without one the listed keys.
+"""The keys that this host believes: those of its fleet's key set, kept in the state file, or without one those listed.
 
 The first key set is signed by a key of [fleet] and binds from then on; each later one follows by its own signatures.
 """
@@ -101,19 +101,19 @@ class FleetTrust:
         self.fault = fault
         if self.key_set is None or self.key_set == before:
             return False
-        with suppress(OSError):  # only a copy, by which an engine could be mended
-            await in_thread(keep_key_sets, os.path.join(os.path.dirname(self._state.path), "fleet"), taken)
         kept = KeptKeySet(settings.name, stored)
         self._state.state.key_set = msgspec.json.encode(kept).decode()
         with trio.CancelScope(shield=True):
             await self._state.store()  # 5.3.8
+        with suppress(OSError):  # only a copy, by which an engine could be mended
+            await in_thread(keep_key_sets, os.path.join(os.path.dirname(self._state.path), "fleet"), taken)
         logger.warning("the fleet's key set is %s now", self.key_set.version)
         self._note("fleet", {"action": "keys", "version": self.key_set.version, "digest": self.key_set.digest})
         return before is None or before.timestamp != self.key_set.timestamp
 
 
 class KeptKeySet(msgspec.Struct, frozen=True):
-    """What the state file keeps: the fleet, and the newest key set as it was stored."""
+    """The fleet, and its newest key set as it was stored."""
 
     fleet: str
     stored: str

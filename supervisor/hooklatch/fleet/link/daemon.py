@@ -44,7 +44,7 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     """The state of the daemon: the versions that it has read, should have and has applied, and why they differ.
 
     `policies` are those of each policy; `wanted` and `applied` the newest of all.
-    `floor` is the newest version that was ever active, `engine` what the daemon was told of the engine last.
+    `floor` is the newest version that was ever active, `engine` the fault that the daemon knows of the engine.
     `stale_s`: seconds since it was last known to be at the engine's head, None if it never was.
     """
 

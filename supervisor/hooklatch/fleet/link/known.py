@@ -20,6 +20,7 @@ logger = logging.getLogger("hooklatch.link")
 MAX_FINDINGS = 20  # the newest are kept
 MAX_TEXT = 400  # characters of a text in a report
 ENGINE, DAEMON, POLICY, BUNDLE = "engine", "daemon", "policy", "bundle"
+LOG_ENGINE = "engine of logs"
 SHIPPING, RECORD, REPORT, FLEET = "shipping", "record", "report", "fleet"
 NAME = "name"  # of this host, under which another machine reports
 SIGNED = "signed"  # timestamp and key sets

@@ -6,23 +6,25 @@
               ├─ telling     what was shipped, to the daemon
               └─ attending   whether the daemon is still there
 
-A failure ends the connection, and each task with the EngineError of that; never the link.
+Where another engine has the logs, shipping and reporting have a session of their own.  A failure ends the connection,
+and each task with the EngineError of that; never the link.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from typing import TypeAlias
 
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError
 from hooklatch.fleet.identity import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonSocket
-from hooklatch.fleet.link.known import ENGINE, LinkState
+from hooklatch.fleet.link.known import ENGINE, LOG_ENGINE, LinkState
 from hooklatch.fleet.link.outgoing import ShippingReader
 from hooklatch.fleet.link.policy import PolicyFollower
 from hooklatch.fleet.link.reporting import EVERY, Gauge, HostReporter, ShippingNotifier, find_leaving
@@ -41,10 +43,14 @@ LOOK = 0.2  # seconds between two looks whether the daemon has left the fleet
 LEAVING = 30.0  # seconds that a daemon without this link may need to record that it has left, as over a restart
 LONGEST_REFUSAL = 5.0  # seconds until an engine that refuses us is asked again
 LONGEST_FAILURE = 30.0  # seconds until a task that failed by a fault of its own is started again
+Opens: TypeAlias = Callable[[], AbstractAsyncContextManager[Engine]]
+Task: TypeAlias = Callable[[Engine], Awaitable[None]]
 
 
 class Link:
-    """A host's link.  `open_engine` opens the engine anew; `record` is the folder of the daemon's record.
+    """A host's link.  `open_engine` opens the engine anew, and `open_logs` that of the logs, if it is another.
+
+    `record` is the folder of the daemon's record.
 
     With an `identity` it signs what it reports and ships.  A change is reported soon; a host without changes reports
     each `report_every` seconds.
@@ -53,16 +59,16 @@ class Link:
     def __init__(
         self,
         settings: FleetSettings,
-        open_engine: Callable[[], AbstractAsyncContextManager[Engine]],
+        open_engine: Opens,
         daemon: DaemonSocket,
         record: str,
         *,
         identity: HostIdentity | None = None,
+        open_logs: Opens | None = None,
         report_every: float = EVERY,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         self.state = LinkState(settings.host, settings.labels, VERSION)
-        self._open_engine = open_engine
         self._reconnect = settings.reconnect
         self._clock = now
         self._reporter = HostReporter(
@@ -70,20 +76,26 @@ class Link:
         )
         self._policy = PolicyFollower(
             daemon, self.state, reconnect=settings.reconnect, contact=settings.max_staleness / 4, now=now,
-            before_wait=self._reporter.report_when_due,
+            before_wait=self._reporter.report_when_due if open_logs is None else None,
         )  # fmt: skip
         self._daemon = daemon
         self._record = record
         self._reader = ShippingReader(record, settings.host, settings.fields)
         self._shipper = RecordShipper(settings.host, self._reader, self.state, identity=identity, now=now)
         self._notifier = ShippingNotifier(daemon, self.state)
+        policy: dict[str, Task] = {"policy": self._policy.run}
+        logs: dict[str, Task] = {"shipping": self._shipper.run, "reporting": self._reporter.run}
+        self._sessions = [(ENGINE, open_engine, policy if open_logs is not None else policy | logs)]
+        if open_logs is not None:
+            self._sessions.append((LOG_ENGINE, open_logs, logs))
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_forever, "telling", self._notifier.run)
             nursery.start_soon(self._run_forever, "attending", self._policy.attend)
-            nursery.start_soon(self._run_forever, "sessions", self._run_sessions)
+            for session in self._sessions:
+                nursery.start_soon(self._run_forever, "sessions", partial(self._run_sessions, *session))
 
     async def leave(self) -> None:
         """Return once the record up to where the daemon left the fleet is shipped, and the last report with it.
@@ -105,37 +117,36 @@ class Link:
     async def _find_leaving(self) -> int | None:
         return None if self._daemon.is_connected() else await in_thread(find_leaving, self._record)
 
-    async def _run_sessions(self) -> None:
+    async def _run_sessions(self, part: str, opens: Opens, tasks: Mapping[str, Task]) -> None:
         pauses = Backoff(self._reconnect)
         refusals = Backoff(max(LONGEST_REFUSAL, self._reconnect), first=self._reconnect)
         while True:
             opened_at = self._clock()
             try:
-                await self._run_session()
+                await self._run_session(part, opens, tasks)
             except EngineRefusedError as error:
-                self.state.set_fault(ENGINE, str(error), "refused")
+                self.state.set_fault(part, str(error), "refused")
                 await trio.sleep(refusals.next())
                 continue
             except EngineError as error:
-                self.state.set_fault(ENGINE, str(error), "away")
+                self.state.set_fault(part, str(error), "away")
             except Exception as error:  # of a library, and of any kind: the next connection may work all the same
                 logger.exception("the connection to the engine failed")
                 self.state.set_fault(
-                    ENGINE, f"the connection to the engine failed: {type(error).__name__}: {error}", "away"
+                    part, f"the connection to the engine failed: {type(error).__name__}: {error}", "away"
                 )
             if self._clock() - opened_at > LONGEST_REFUSAL:
                 pauses.reset()
                 refusals.reset()
             await trio.sleep(pauses.next())
 
-    async def _run_session(self) -> None:
+    async def _run_session(self, part: str, opens: Opens, tasks: Mapping[str, Task]) -> None:
         failures: list[EngineError] = []
         with trio.CancelScope(deadline=trio.current_time() + OPENING) as scope:
-            async with self._open_engine() as engine:
+            async with opens() as engine:
                 scope.deadline = math.inf  # the limit is for opening and closing alone
-                self.state.set_fault(ENGINE, None)
+                self.state.set_fault(part, None)
                 async with trio.open_nursery() as nursery:
-                    tasks = {"policy": self._policy.run, "shipping": self._shipper.run, "reporting": self._reporter.run}
                     for name, task in tasks.items():
                         run = partial(task, engine)
                         nursery.start_soon(self._run_on_connection, name, run, failures, nursery.cancel_scope)

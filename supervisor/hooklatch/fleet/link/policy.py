@@ -76,7 +76,7 @@ class PolicyFollower:
         reconnect: float,
         contact: float,
         now: Callable[[], float],
-        before_wait: Callable[[Engine], Awaitable[None]],
+        before_wait: Callable[[Engine], Awaitable[None]] | None,
     ) -> None:
         self._daemon = daemon
         self._state = state
@@ -154,7 +154,8 @@ class PolicyFollower:
                 answer = await self._send_versions(engine, answer, newer, signed, has_more=len(versions) == PAGE)
             else:
                 answer = await self._report_contact(signed)
-                await self._before_wait(engine)
+                if self._before_wait is not None:
+                    await self._before_wait(engine)
                 answer = await self._await_news(
                     engine, answer, {POLICY_STREAM: answer.head.version, **signed.heads}, self._block
                 )
@@ -162,7 +163,7 @@ class PolicyFollower:
     async def _offer_history(self, engine: Engine, answer: FollowAnswer, signed: SignedFacts) -> FollowAnswer | None:
         """Offer the daemon the whole history if that gives up what the daemon has read; None if it is not taken.
 
-        Also where the daemon has read another one than that which was in force there, and which may be back now.
+        Also where the daemon has read another one than that which was active there, and which may be back now.
         """
         versions = await await_answer(engine.versions(0, limit=PAGE))
         if not versions:

@@ -87,7 +87,7 @@ async def copy_versions(engine: Engine, archive: ArchiveWriter, findings: list[s
     if await archive.newest_version() > after:
         raise HistoryError(
             f"{archive.folder} has more versions than the engine, which has {after}: the engine lost some, so nothing"
-            " more is copied"
+            f" more is copied; put them back: hooklatch fleet restore --from {archive.folder}"
         )
 
 

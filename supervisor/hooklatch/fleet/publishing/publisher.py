@@ -12,7 +12,7 @@ import hashlib
 import os
 import time
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -44,10 +44,10 @@ from hooklatch.fleet.publishing.versions import (
     sign_version,
 )
 from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_report
-from hooklatch.fleet.roles import KeySet, Role, follow_key_set
+from hooklatch.fleet.roles import KeySet, Role, follow_key_set, read_key_set
 from hooklatch.fleet.signing import PrivateKey, PublicKey
 from hooklatch.fleet.timestamps import LONGEST, Timestamp, read_timestamp, sign_timestamp
-from hooklatch.fleet.version_copies import keep_bundle, keep_key_sets, keep_versions
+from hooklatch.fleet.version_copies import keep_bundle, keep_key_sets, keep_versions, read_kept_key_sets
 
 __all__ = [
     "AGREEING", "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
@@ -101,6 +101,15 @@ class LastSeenHead:
                 content = msgspec.json.encode(SeenHeadFile(self._fleet, self._url, history.head))
                 replace_file(self.path, content, temporary=f"{self.path}.{os.getpid()}.new")
 
+    def find_newest_key_set(self) -> int:
+        """Return the version of the newest key set that was seen here, 0 if none was."""
+        newest = 0
+        with self._writing():
+            for data in read_kept_key_sets(self.copy):
+                with suppress(FleetError):  # torn by a crash; it is added again
+                    newest = max(newest, read_key_set(data, self._fleet).version)
+        return newest
+
     def keep_key_sets(self, stored: Iterable[bytes]) -> None:
         """Keep key sets."""
         with self._writing():
@@ -117,7 +126,7 @@ class LastSeenHead:
             yield
         except OSError as error:
             path = error.filename or self.copy
-            raise FleetError(f"{path} cannot be written: {error.strerror}; mend that, and run it again") from None
+            raise FleetError(f"{path} cannot be used: {error.strerror}; mend that, and run it again") from None
 
 
 ATTEMPTS = 5  # to sign a timestamp before others push again
@@ -234,6 +243,13 @@ class Publisher:
                 self._keys = self.key_set.index_policy_keys()
             if self._memory is not None:
                 self._memory.keep_key_sets(texts)
+        newest = self.key_set.version if self.key_set is not None else 0
+        if self._memory is not None and (seen := self._memory.find_newest_key_set()) > newest:
+            # 5.3.5: without it an engine that hides a rotation has keys believed that were taken away.
+            raise HistoryError(
+                f"the engine's newest key set is {newest}, and this machine has seen key set {seen}: it has lost some,"
+                " or withholds them; put them back with: hooklatch fleet restore"
+            )
 
     async def put_key_set(self, data: bytes) -> KeySet:
         """Append a key set, which must follow the newest one.

@@ -1,7 +1,7 @@
 """The return of lost versions and bundles to an engine, from the copies that machines keep of them.
 
 Each byte is verified by the chain and by the listed keys, as hosts do it; nothing is signed, and nothing that the
-engine has is replaced.  So anybody who may write there can do it, and may do it twice.
+engine has is replaced.  So it takes no private key, only the right to write there, and to do it twice is harmless.
 """
 
 from __future__ import annotations
@@ -95,13 +95,15 @@ def read_copies(fleet: str, folders: Sequence[str]) -> list[SignedManifest]:
     kept: dict[str, SignedManifest] = {}
     for folder in folders:
         try:
-            kept |= {one.digest: one for one in read_kept_versions(folder) if read_payload(one).fleet == fleet}
+            found = (of for of in read_kept_versions(folder) if read_payload(of).fleet == fleet)
+            kept |= {envelope.digest: envelope for envelope in found}
         except OSError as error:
             raise FleetError(f"the copy in {folder} cannot be read: {explain_error(error)}") from None
     if not kept:
         raise NoCopyError(
             f"there is no copy of the versions of the fleet {fleet!r} in {' or '.join(folders)}; run it on the machine"
-            " of a publisher, or with --from DIR, a copy of the folder ~/.local/state/hooklatch/fleet of any host"
+            " of a publisher, or with --from DIR: a copy of any host's folder ~/.local/state/hooklatch/fleet, or the"
+            " fleet's in an archive"
         )
     return list(kept.values())
 

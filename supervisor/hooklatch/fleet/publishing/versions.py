@@ -215,7 +215,8 @@ class VersionHistory(msgspec.Struct, frozen=True):
         """Return whether a version, or the next one to be written, gives up one that was read."""
         if self.gives_up is not None and (seen.version < self.gives_up.version or seen == self.gives_up):
             return True
-        return any(one.is_believed and one.manifest.releases(seen, self.head.version) for one in self.entries)
+        believed = (entry.manifest for entry in self.entries if entry.is_believed)
+        return any(manifest.releases(seen, self.head.version) for manifest in believed)
 
     def give_up(self, version: int, seen: PolicyHead, of_hosts: Iterable[PolicyHead]) -> VersionHistory:
         """Return the history whose next versions give up a lost one, by the head that this machine or a host has seen.
@@ -389,10 +390,8 @@ def describe_unbelieved(entries: Sequence[StoredVersion]) -> str:
     """Return which versions these are, and that their key is not believed."""
     numbers = [str(entry.manifest.version) for entry in entries]
     shown = ", ".join(numbers[:SHOWN]) + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
-    return (
-        f"version{'s' * (len(numbers) > 1)} {shown} of the key {entries[0].envelope.key}, which is neither in [fleet]"
-        " keys here nor your own"
-    )
+    which = f"version{'s' * (len(numbers) > 1)} {shown} of the key {entries[0].envelope.key}"
+    return f"{which}, which hosts do not believe, by the fleet's key set, or else by [fleet] keys here and your own key"
 
 
 def plan_rollback(
