@@ -77,6 +77,8 @@ def test_a_password_that_leaves_the_machine_unencrypted_is_told(url: str, is_ope
 
     assert (describe_open_password(settings) is not None) is is_open
     assert describe_open_password(FleetSettings("acme", url, "h1", (KEY,))) is None
+    logs = FleetSettings("acme", "rediss://engine", "h1", (KEY,), password_file="/p", log_url=url)
+    assert (describe_open_password(logs) is not None) is is_open
 
 
 @table(

@@ -52,9 +52,10 @@ class EnrolmentEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Enrolments:
-    """The newest event of each host."""
+    """The newest event of each host.  Hosts may not read them."""
 
-    def __init__(self, events: Iterable[EnrolmentEvent] = ()) -> None:
+    def __init__(self, events: Iterable[EnrolmentEvent] = (), *, is_readable: bool = True) -> None:
+        self.is_readable = is_readable
         self._events = {event.host: event for event in events}
         self.is_used = any(event.event == "enrolled" for event in self._events.values())
 
@@ -117,7 +118,7 @@ async def read_enrolments(engine: Engine, *, is_required: bool = False) -> Enrol
     except EngineRefusedError:
         if is_required:
             raise
-        return NOBODY
+        return Enrolments(is_readable=False)
 
 
 async def read_events(engine: Engine) -> list[EnrolmentEvent]:

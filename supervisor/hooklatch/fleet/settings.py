@@ -186,11 +186,12 @@ def read_settings(kept: dict[str, Any] | None) -> FleetSettings | None:
 
 def describe_open_password(settings: FleetSettings) -> str | None:
     """Return what is wrong with a password that leaves this machine unencrypted; None if none does."""
-    address = read_url(settings.url)
-    if settings.password_file is None or address.scheme != "redis" or LOCAL.fullmatch(address.host):
-        return None
-    what = f"[fleet] url: the password for the engine goes to {address.host} unencrypted, and so does every record"
-    return f"{what}, so whoever is on the way reads them"
+    for url in (settings.url, settings.log_url):
+        address = read_url(url) if url is not None and settings.password_file is not None else None
+        if address is not None and address.scheme == "redis" and not LOCAL.fullmatch(address.host):
+            what = f"[fleet]: the password for the engine goes to {address.host} unencrypted, and so do the records"
+            return f"{what}: a process on the way reads them"
+    return None
 
 
 def check_keys(keys: tuple[str, ...]) -> None:

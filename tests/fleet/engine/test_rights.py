@@ -97,6 +97,7 @@ async def test_a_host_verifies_its_own_log(example: ExampleEngine) -> None:
 
     assert verified.host == "laptop1"
     assert verified.findings[0].what == "report"
+    assert "whether it is enrolled cannot be read with the rights of a host" in verified.notes
 
 
 async def test_a_trimmed_log_of_a_host_still_tells_it_how_far_it_was(example: ExampleEngine) -> None:

@@ -126,6 +126,20 @@ def test_a_guard_is_pushed_denies_and_its_decisions_arrive(redis: RedisServer) -
     assert report.problem is None
 
 
+def test_a_link_signs_with_a_key_of_its_own_which_proves_an_enrolled_host(redis: RedisServer) -> None:
+    with placed(table(redis.url, Publisher())) as place, serving(place), linking(place):
+        place.fire_tool("Bash", command="rm x")
+        hashes = local_hashes(place)
+        until(lambda: set(hashes) <= set(trio.run(shipped_hashes, redis.url)))
+        report = until(lambda: trio.run(report_of, redis.url))
+        assert (place.folder / ".local/state/hooklatch/host.key").stat().st_mode & 0o777 == 0o600
+        assert place.run("fleet", "enroll", HOST, "--host-key", report.key).returncode == 0
+
+        (verified,) = place.json("fleet", "verify")["hosts"]
+
+    assert verified["proven"], verified
+
+
 def test_kills_at_any_moment_lose_and_double_nothing(redis: RedisServer) -> None:
     publisher = Publisher()
     with placed(table(redis.url, publisher)) as place, serving(place):

@@ -83,7 +83,9 @@ class HostSignatures:
         if retired is not None:
             self.notes.append(describe_retirement(retired))
         elif not faults and not self.is_enrolled:
-            self.notes.append("nobody has proven who it is: it was never enrolled (hooklatch fleet enroll)")
+            unreadable = "whether it is enrolled cannot be read with the rights of a host"
+            never = "nobody has proven who it is: it was never enrolled (hooklatch fleet enroll)"
+            self.notes.append(never if self._enrolments.is_readable else unreadable)
         if self._key is None and host_report is not None and host_report.key:
             with suppress(KeyFormatError):  # which is a fault of the report
                 self._key = read_public(host_report.key)
