@@ -54,12 +54,9 @@ class World:
         paths |= {"s": f"{folder}/own/version.py", "p": f"{self.project}/.hooklatch/hooks.d/p.py"}
         self.versions = {name: Versions(name, path) for name, path in paths.items()}
         self.globals = {
-            name: Known(
-                name, self.versions[name], EVENTS.get(name, "pre_tool_use"), match="Count" if name == "c" else None,
-                id=name,
-            )
-            for name in "abntc"
-        }  # fmt: skip
+            name: Known(name, self.versions[name], EVENTS.get(name, "pre_tool_use"), match=match, id=name)
+            for name, match in (*((name, None) for name in "abnt"), ("c", "Count"))
+        }
         self.globals["g"] = Known("g", self.versions["s"], state="gone", id="g")  # an administrator's registration
         self.kept: dict[str, str | None] = {}  # states that were acknowledged as stored, and are not being changed
         self.project_hook = Known("p", self.versions["p"])
@@ -70,9 +67,7 @@ class World:
         self._fired = trio.Event()
         self._locks = {name: trio.Lock() for name in (*self.versions, *self.globals)}
         self._is_trusted = False  # it was, at least once
-        self.agents: list[AgentOfWorld] = []
-        for number in range(4):
-            self.agents.append(AgentOfWorld(self, number))
+        self.agents = [AgentOfWorld(self, number) for number in range(4)]
         self._admin: Client | None = None
         self._open: dict[str, float] = {}  # asks that were announced, and when
         self._heard: dict[str, tuple[object, object]] = {}  # decisions that the administrator was told of
@@ -445,8 +440,7 @@ class World:
 
     async def shift_clock(self) -> None:
         """Move the wall clock while a hook is suspended, which has nothing to do with it."""
-        hook = self.globals[self.random.choice("abgnt")]
-        async with self._locks[hook.name]:
+        async with self._locks[(hook := self.globals[self.random.choice("abgnt")]).name]:
             if hook.state == ACTIVE:
                 await self.change(hook, "suspended")
             self.faults["clock_moved"] += 1
@@ -488,8 +482,7 @@ class World:
 
     async def fire_once(self, do: dict[str, str] | None = None) -> None:
         """Fire once over a connection of its own."""
-        if do is None:
-            do = {"a": "deny"} if self.random.random() < 0.5 else {}
+        do = {"a": "deny"} if do is None and self.random.random() < 0.5 else do or {}
         try:
             async with trio.open_nursery() as nursery:
                 client = Client(self.kernel, self.agent_socket)

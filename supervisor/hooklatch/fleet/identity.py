@@ -18,6 +18,7 @@ import secrets
 import msgspec
 
 from hooklatch.directories import replace_file
+from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
 from hooklatch.fleet.batches import BatchError, find_newest_hash
 from hooklatch.fleet.engine.engine import RecordBatch
@@ -116,6 +117,5 @@ def read_host_key(state: str) -> PrivateKey | None:
     except FileNotFoundError:
         return None
     except (OSError, KeyFormatError) as error:
-        raise FleetError(
-            f"{path}, the key of this host, cannot be read: {error}; restore it, or enroll again"
-        ) from None
+        why = explain_error(error) if isinstance(error, OSError) else error
+        raise FleetError(f"{path}, the key of this host, cannot be read: {why}; restore it, or enroll again") from None

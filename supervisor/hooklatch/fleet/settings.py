@@ -25,6 +25,7 @@ from hooklatch.service.config.settings import MainTable, TableEffect, make_absol
 __all__ = [
     "ALWAYS",
     "DEFAULT_FIELDS",
+    "NEEDS_TIMER",
     "RECORD_FIELDS",
     "TABLE",
     "FleetSettings",
@@ -72,6 +73,11 @@ Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
 Duration: TypeAlias = Annotated[str, Meta(extra={"is": 'a duration like "500ms", "90s", "15m" or "24h"'})]
 WhenUnsure: TypeAlias = Literal["serve", "deny"]
+
+NEEDS_TIMER = (
+    'hosts with when_stale = "deny" deny every gate once the newest timestamp has expired, or is older than their'
+    " max_staleness: between pushes, run from a timer: hooklatch fleet timestamp --key FILE"
+)
 
 
 class FleetSettings(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error
+from hooklatch.files import open_regular_file
 from hooklatch.fleet.engine.engine import EngineError
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.identity import load_host_key
@@ -98,7 +99,8 @@ def write_table(config: str, token: JoinToken) -> None:
     }  # fmt: skip
     before, mode = b"", 0o600
     if os.path.lexists(config):
-        with open(config, "rb") as file:
+        config = os.path.realpath(config)  # a link to a folder of such files stays one
+        with open_regular_file(config) as file:
             before, mode = file.read().rstrip() + b"\n\n", os.fstat(file.fileno()).st_mode & 0o777
     # Strings and lists of strings are the same in JSON and TOML.
     lines = [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items()]

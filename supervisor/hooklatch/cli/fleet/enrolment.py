@@ -10,6 +10,7 @@ import msgspec
 from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
+from hooklatch.errors import explain_error
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, read_url
 from hooklatch.fleet.enrolment import EnrolmentEvent, encode_event, read_enrolments
 from hooklatch.fleet.joining import JoinToken, encode_token, find_user, send_invitation
@@ -111,8 +112,10 @@ def read_certificates(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(Exit.NO_INPUT, f"--ca: {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise CommandError(Exit.NO_INPUT, f"--ca: {path} cannot be read: {explain_error(error)}") from None
+    except UnicodeDecodeError:
+        raise CommandError(Exit.BAD_DATA, f"--ca: {path} holds no certificates: it is not text in UTF-8") from None
 
 
 def run_retire(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -166,7 +165,7 @@ def make_key_set(arguments: argparse.Namespace, before: KeySet | None, fleet: st
         fleet=fleet,
         version=before.version + 1 if before is not None else 1,
         previous=before.digest if before is not None else "",
-        expires=datetime.fromtimestamp(int(time.time()), UTC) + timedelta(seconds=arguments.expires),
+        expires=datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=arguments.expires),
         root=root,
         timestamp=timestamp,
         policies=change_policies(policies, arguments.policy),

@@ -15,7 +15,6 @@ import msgspec
 
 from hooklatch.cli.fleet import access
 from hooklatch.cli.fleet.rollout import add_pace, read_rollout_goal, report_interruption, roll_out
-from hooklatch.cli.fleet.timestamp import NEEDS_TIMER
 from hooklatch.cli.fleet.trial import try_out
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -38,6 +37,7 @@ from hooklatch.fleet.publishing.versions import (
     list_in_force,
 )
 from hooklatch.fleet.reports import HostReport
+from hooklatch.fleet.settings import NEEDS_TIMER
 
 __all__ = ["add_push"]
 

@@ -10,13 +10,9 @@ from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.timestamps import LONGEST, Timestamp, format_moment
 
-__all__ = ["NEEDS_TIMER", "add_timestamp"]
+__all__ = ["add_timestamp"]
 
 DAY = 24 * 3600.0
-NEEDS_TIMER = (
-    'hosts with when_stale = "deny" deny every gate once the newest timestamp has expired, or is older than their'
-    " max_staleness: between pushes, run from a timer: hooklatch fleet timestamp --key FILE"
-)
 
 
 def add_timestamp(parser: Parser) -> None:

@@ -176,7 +176,7 @@ async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list
                 of_fleet = [Diagnostic(options.config, 0, text) for text in parts.fleet.warnings]
                 check.notes = [*parts.files.active.unread.notes, *unknown_tools, *of_fleet]
                 if (parts.state.state.settings.fleet or {}).get("when_stale") == "deny":
-                    from hooklatch.cli.fleet.timestamp import NEEDS_TIMER
+                    from hooklatch.fleet.settings import NEEDS_TIMER
 
                     check.notes.append(Diagnostic(check.what, 0, f"[fleet]: {NEEDS_TIMER}"))
         except StartError as error:
