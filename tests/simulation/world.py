@@ -444,8 +444,16 @@ class World:
             self.judge.blow()
 
     async def shift_clock(self) -> None:
-        self.faults["clock_moved"] += 1
-        self.kernel.skew += self.random.choice((-3600.0, -5.0, 1.0, 3600.0, 86_400.0))
+        """Move the wall clock while a hook is suspended, which has nothing to do with it."""
+        hook = self.globals[self.random.choice("abgnt")]
+        async with self._locks[hook.name]:
+            if hook.state == ACTIVE:
+                await self.change(hook, "suspended")
+            self.faults["clock_moved"] += 1
+            self.kernel.skew += self.random.choice((-3600.0, -5.0, 1.0, 3600.0, 86_400.0))
+            if hook.state == "suspended":
+                await trio.sleep(self.random.random())
+                await self.change(hook, ACTIVE)
 
     async def stall_client(self) -> None:
         client = self.random.choice(self.agents).client

@@ -358,7 +358,7 @@ class FleetVersions(PolicyStatus):
 
 
 class SignedTimestamp(TypedDict):
-    """What a publisher has signed: at `issued`, this version was the newest, and nobody may rely on it after that."""
+    """A publisher's word that at `issued` this version was the newest; it ends at `expires`."""
 
     kind: Literal["timestamp"]
     fleet: str

@@ -29,7 +29,8 @@ async def test_a_history_that_gives_up_what_was_read_is_offered_whole_and_anothe
         for text in ("another one", "another two", "another three"):
             await anew.push(engine, text)
         await until(lambda: daemon.engine is not None and daemon.engine.kind == "rewritten")
-        assert "hooklatch fleet history" in daemon.engine.text
+        texts = [fault.text for fault in daemon.engine_faults if fault is not None]
+        assert "hooklatch fleet history" in texts[-1]
         assert daemon.refusals == []
         await anew.push(engine, "anew", gives_up=lost)
         await until(lambda: daemon.applied is not None and daemon.applied.version == 4)

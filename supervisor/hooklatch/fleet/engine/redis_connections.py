@@ -75,7 +75,8 @@ class UnaskedError(OSError):
 class MonitoredStream(anyio.abc.ByteStream):
     """A stream that notes when a part of it moved last, and takes no more bytes than the answers may have.
 
-    `has_unasked` returns whether a message came that is no answer.  `refusal` is why nothing more is taken.
+    `has_unasked` returns whether a message came that does not answer any command.  `refusal` is why nothing more is
+    taken.
     """
 
     def __init__(self, stream: anyio.abc.ByteStream, has_unasked: Callable[[], bool]) -> None:
@@ -98,7 +99,7 @@ class MonitoredStream(anyio.abc.ByteStream):
         return data
 
     def check_unasked(self) -> None:
-        """Raise UnaskedError if a message came that is no answer."""
+        """Raise UnaskedError if a message came that does not answer any command."""
         if self._has_unasked():
             self.refusal = "it sends messages that nobody asked for"
         if self.refusal is not None:

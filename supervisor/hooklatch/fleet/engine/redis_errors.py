@@ -137,7 +137,7 @@ def explain_not_redis(address: Address, reason: str) -> EngineRefusedError:
 
 
 def explain_unasked(address: Address, command: str, reason: str) -> EngineRefusedError:
-    """Return the error for a server that sends what is no answer to a command."""
+    """Return the error for a server that sends what does not answer any command."""
     return EngineRefusedError(
         f"the connection to {address} was closed during {command}: {reason}; see what runs there, and who writes to it"
     )

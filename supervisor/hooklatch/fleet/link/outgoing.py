@@ -19,7 +19,7 @@ from hooklatch.record.storage.mark import read_anchor
 from hooklatch.record.storage.seeking import RecordCursor, find_newest_link, read_seq
 from hooklatch.record.storage.slots import SlotError
 
-__all__ = ["ENOUGH", "ShippingReader", "LocalRecords", "Resume", "ShippedHead", "Waiting", "compare_records"]
+__all__ = ["ENOUGH", "ShippingReader", "LocalRecords", "Resume", "ShippedHead", "RecordBacklog", "compare_records"]
 
 AFTER_ALL = 2**63  # above each number of an entry
 ENOUGH = 64 * 1024  # bytes that are shipped at once
@@ -79,14 +79,14 @@ class ShippingReader:
         """Return whether something may wait; it is cheap, since it is called often."""
         return self._taken < len(self._lines) or bool(self._unsynced) or self._cursor.has_more()
 
-    def look(self) -> Waiting:
+    def look(self) -> RecordBacklog:
         """Read what follows, up to some bytes, and return what waits to be shipped."""
         while sum(map(len, self._unsynced)) < ENOUGH and (lines := self._cursor.read()):
             self._unsynced += lines
             self._unsynced_since = self._clock()
         lines = [*self._lines[self._taken :], *self._unsynced]
         is_urgent = self.end < AFTER_ALL or any(needle in line for line in lines for needle in URGENT)
-        return Waiting(sum(map(len, lines)), is_urgent)
+        return RecordBacklog(sum(map(len, lines)), is_urgent)
 
     def next(self) -> PackedBatch | None:
         """Return the next batch; None if there is nothing to ship yet."""
@@ -153,8 +153,8 @@ class ShippingReader:
         return LocalRecords(same, following, find_first_valid(cursor, above=0), newest)
 
 
-class Waiting(msgspec.Struct, frozen=True):
-    """What waits to be shipped: how many bytes of the record, and whether a denial or a fault is among them."""
+class RecordBacklog(msgspec.Struct, frozen=True):
+    """The records that wait to be shipped: how many bytes, and whether a denial or a fault is among them."""
 
     size: int = 0
     is_urgent: bool = False

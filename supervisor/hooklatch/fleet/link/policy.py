@@ -277,8 +277,8 @@ class PolicyFollower:
 
         A bundle that it refuses holds up no other.
         """
-        refused = {one: why for one, why in self._refused_bundles.items() if one in answer.outstanding}
-        due = [one for one in answer.outstanding if one not in refused or self._clock() >= refused[one][1]]
+        refused = {bundle: why for bundle, why in self._refused_bundles.items() if bundle in answer.outstanding}
+        due = [bundle for bundle in answer.outstanding if self._clock() >= refused.get(bundle, ("", 0.0))[1]]
         for wanted in due:
             problem = await self._offer_bundle(engine, wanted)
             answer = await self._daemon.follow(None)

@@ -18,7 +18,7 @@ from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LostError, RecordBatch
 from hooklatch.fleet.identity import HostIdentity
 from hooklatch.fleet.link.known import RECORD, SHIPPING, LinkState
-from hooklatch.fleet.link.outgoing import ENOUGH, Resume, ShippedHead, ShippingReader, Waiting
+from hooklatch.fleet.link.outgoing import ENOUGH, RecordBacklog, Resume, ShippedHead, ShippingReader
 from hooklatch.fleet.link.waiting import Backoff, await_answer
 from hooklatch.record.storage.seeking import RecordChangedError
 from hooklatch.threads import in_thread
@@ -32,20 +32,20 @@ GATHER, LONGEST_GATHER = 0.5, 15.0  # seconds for which entries are gathered: fi
 URGENT = 2.0  # seconds, at least, between two batches for what is urgent
 LONGEST = 15.0  # seconds, at maximum, until an engine that refuses, or a record that cannot be read, is tried again
 MEASURE = 10.0  # seconds between two questions how full the engine's memory is
-FULL = 0.9  # of its memory: the rest is for versions and reports, which must find room whatever hosts ship
+FULL = 0.9  # of its memory: the rest is for versions and reports, which must find room however much hosts ship
 NEW_EPOCH = 60.0  # seconds between two new epochs, at least, so that logs do not multiply, even by a fault
 MAX_EPOCHS = 8  # before the newest that are read: enough for two machines that share a name
 
 
 class Schedule:
-    """When what waits is shipped: soon after a quiet time, later where more keeps coming, at once what is urgent."""
+    """The moments of shipping: soon after a quiet time, later where more keeps coming, at once if it is urgent."""
 
     def __init__(self) -> None:
         self._gather = GATHER
         self._shipped_at = -math.inf
         self._since = math.inf  # when something began to wait
 
-    def is_due(self, waiting: Waiting, now: float) -> bool:
+    def is_due(self, waiting: RecordBacklog, now: float) -> bool:
         """Return whether to ship now."""
         if not waiting.size:
             return False
@@ -142,7 +142,7 @@ class RecordShipper:
         check_at, look_at = self._clock() + CHECK, self._clock() + LOOK_AGAIN
         while self._state.loss_count == loss_count:
             began = self._clock()
-            waiting = await in_thread(reader.look) if reader.has_more() else Waiting()
+            waiting = await in_thread(reader.look) if reader.has_more() else RecordBacklog()
             packed = await in_thread(reader.next) if schedule.is_due(waiting, began) else None
             for finding in reader.findings:
                 self._state.add_finding(finding)

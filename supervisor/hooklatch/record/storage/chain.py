@@ -115,9 +115,6 @@ def read_tail(place: SegmentFile, synced: float = math.inf) -> SegmentEnd | None
     """Find the last valid record by reading only the end of the file; None if there is none.
 
     Records after `synced` may have reached the disk in any order before a loss of power: they end where one is missing.
-
-    Raises:
-        OSError: it cannot be read.
     """
     fd = open_regular(place.path)
     try:
@@ -183,11 +180,7 @@ def read_segment_start(place: SegmentFile) -> float | None:
 
 
 def set_aside(place: SegmentFile, end: int) -> str:
-    """Move everything after `end` to a file beside the segment and truncate there; return that file's name.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Move everything after `end` to a file beside the segment and truncate there; return that file's name."""
     fd = open_regular(place.path, os.O_RDWR | os.O_NOFOLLOW)
     try:
         size = os.fstat(fd).st_size

@@ -149,21 +149,13 @@ def read_anchor(folder: str) -> tuple[int, str] | None:
 
 
 class Anchor(SlotFile):
-    """The anchor of a record that is open for writing.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """The anchor of a record that is open for writing.  Its methods raise OSError where it cannot be written."""
 
     def __init__(self, folder: str, seq: int, own: str) -> None:
         super().__init__(anchor_path(folder), encode_anchor(seq, own))
 
     def advance(self, seq: int, own: str) -> None:
-        """Set the anchor and sync it.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Set the anchor and sync it."""
         self.write(encode_anchor(seq, own))
         os.fdatasync(self.fd)
 

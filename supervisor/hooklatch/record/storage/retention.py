@@ -5,6 +5,8 @@ distinguish it from tampering.  Entries that are already missing when retention 
 
 In a fleet, entries that its engine has not acknowledged are kept in spite of the limits, up to a limit of their own.
 Those that are removed nevertheless are counted.
+
+Functions raise OSError where the directory or a segment in it cannot be read or removed.
 """
 
 from __future__ import annotations
@@ -87,11 +89,7 @@ def read_retired(record: dict[str, Any]) -> RetiredEntry | None:
 
 
 def read_segment_header(place: SegmentFile) -> tuple[ChainLink, dict[str, Any]] | None:
-    """Return a segment's first record; None if it has none.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return a segment's first record; None if it has none."""
     with open_regular_file(place.path) as file:
         line = file.readline()
     link = read_link(line)
@@ -111,11 +109,7 @@ def read_skipped_range(header: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def find_missing_beginning(folder: str, mark: HighWaterMark) -> str | None:
-    """Return which records are missing at the beginning, if neither retired nor reported; None if none are.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Return which records are missing at the beginning, if neither retired nor reported; None if none are."""
     segments = list_segments(folder)
     expected = max(mark.kept_seq, mark.reported_seq)
     if not segments or segments[0].first <= expected:
@@ -127,11 +121,7 @@ def find_missing_beginning(folder: str, mark: HighWaterMark) -> str | None:
 
 
 def measure_segments(folder: str) -> dict[SegmentFile, tuple[int, float]]:
-    """Return the size and modification time of each segment, oldest first.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Return the size and modification time of each segment, oldest first."""
     known = ((place, os.stat(place.path)) for place in list_segments(folder))
     return {place: (status.st_size, status.st_mtime) for place, status in known}
 
@@ -148,9 +138,6 @@ def plan_retirement(
 
     `shipped` is the last entry that the fleet's engine has acknowledged.  Until a link reports it (None), far less may
     wait than it seems: then the record may take the space of shipped and waiting entries together.
-
-    Raises:
-        OSError: the directory cannot be read.
     """
     known = [(place, facts) for place, facts in measure_segments(folder).items() if place.first < current.first]
     leftover = [place for place, _ in known if place.first < mark.kept_seq]
@@ -195,11 +182,7 @@ def plan_retirement(
 
 
 def find_unshipped(segments: Sequence[SegmentFile], shipped: int) -> UnshippedRecords | None:
-    """Count the records of some segments after the acknowledged one; None if there are none.
-
-    Raises:
-        OSError: a segment cannot be read.
-    """
+    """Count the records of some segments after the acknowledged one; None if there are none."""
     seqs, size = list[int](), 0
     for place in segments:
         with open_regular_file(place.path) as file:
@@ -212,11 +195,7 @@ def find_unshipped(segments: Sequence[SegmentFile], shipped: int) -> UnshippedRe
 
 
 def count_unshipped(known: Mapping[SegmentFile, tuple[int, float]], shipped: int, newest: int) -> UnshippedRecords:
-    """Count the records after the acknowledged one, and the bytes of the segments that hold them.
-
-    Raises:
-        OSError: a segment cannot be read.
-    """
+    """Count the records after the acknowledged one, and the bytes of the segments that hold them."""
     first = max(shipped + 1, min((place.first for place in known), default=1))
     records = newest + 1 - first - sum(count_skipped_before(place) for place in known if place.first > first)
     ends = [*[place.first - 1 for place in known][1:], newest]
@@ -226,11 +205,7 @@ def count_unshipped(known: Mapping[SegmentFile, tuple[int, float]], shipped: int
 
 @lru_cache(maxsize=1024)
 def count_skipped_before(place: SegmentFile) -> int:
-    """Return how many numbers before a segment were never used; what it declares does not change.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return how many numbers before a segment were never used; what it declares does not change."""
     header = read_segment_header(place)
     skipped = read_skipped_range(header[1]) if header is not None else None
     return skipped[1] - skipped[0] + 1 if skipped is not None else 0
@@ -239,9 +214,6 @@ def count_skipped_before(place: SegmentFile) -> int:
 def count_missing(mark: HighWaterMark, segments: Sequence[SegmentFile]) -> tuple[int, list[str]]:
     """Count the records that are missing between segments, and say where; `find_missing_beginning` covers the
     beginning.
-
-    Raises:
-        OSError: a segment cannot be read.
     """
     lost, holes = 0, list[str]()
     expected, prev = mark.kept_seq, mark.kept_prev
@@ -262,11 +234,7 @@ def count_missing(mark: HighWaterMark, segments: Sequence[SegmentFile]) -> tuple
 
 
 def remove_segments(folder: str, chosen: Sequence[SegmentFile]) -> None:
-    """Remove segments and the torn ends moved out of them, oldest first.
-
-    Raises:
-        OSError: one could not be removed.
-    """
+    """Remove segments and the torn ends moved out of them, oldest first."""
     for place in chosen:
         for name in os.listdir(folder):
             if name.startswith(f"{place.name}.torn-"):
