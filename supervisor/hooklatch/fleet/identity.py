@@ -34,19 +34,19 @@ SIGNED = re.compile(rb'(\{.*),"signature":"([A-Za-z0-9+/=]{1,128})"\}', re.DOTAL
 
 
 class HostIdentity:
-    """The signer of one process of a link."""
+    """The signer of one process of a link; `number` is that of its last report."""
 
     def __init__(self, key: PrivateKey, fleet: str, host: str) -> None:
         self.instance = secrets.token_hex(8)
         self.key = key.public.text
         self._key = key
         self._context = make_context(fleet, host)
-        self._number = 0
+        self.number = 0
 
     def sign_report(self, report: HostReport) -> bytes:
         """Return a report as it is stored: with this host's key, its instance and its number there, and a signature."""
-        self._number += 1
-        data = encode_report(msgspec.structs.replace(report, key=self.key, instance=self.instance, number=self._number))
+        self.number += 1
+        data = encode_report(msgspec.structs.replace(report, key=self.key, instance=self.instance, number=self.number))
         signature = self._key.sign(self._context + data, Purpose.REPORT)
         return data[:-1] + f',"signature":"{signature}"}}'.encode()
 

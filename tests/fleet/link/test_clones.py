@@ -41,7 +41,7 @@ async def test_two_machines_under_one_name_are_told_on_both_and_in_the_report(
 
 
 def has_reported(identity: HostIdentity) -> bool:
-    return identity._number > 3
+    return identity.number > 3
 
 
 def told(link: object) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ class SigningHost:
         self.name = name
         self.key = make_key()
         self.folder = write_record(fleet.record(name))
-        self._at = 0
+        self.shipped = 0
 
     def identity(self, name: str | None = None) -> HostIdentity:
         return HostIdentity(self.key, self.fleet.name, name or self.name)
@@ -42,12 +43,12 @@ class SigningHost:
 
         async def run(engine: Engine) -> None:
             if ships:
-                packed = pack_batch(name, 1, lines(self.folder)[self._at :], DEFAULT_FIELDS)
+                packed = pack_batch(name, 1, lines(self.folder)[self.shipped :], DEFAULT_FIELDS)
                 assert packed is not None
                 await engine.append(
                     name, 1, identity.sign_batch(1, RecordBatch(packed.first, packed.last, packed.data))
                 )
-                self._at = len(lines(self.folder))
+                self.shipped = len(lines(self.folder))
             await tell(engine, name, self.folder)
             report = await engine.newest_report(name)
             assert report is not None
@@ -62,7 +63,7 @@ class SigningHost:
         hosts = {host["host"]: host for host in self.fleet.json("verify", code=code)["hosts"]}
         return [finding["what"] for finding in hosts[name or self.name]["findings"]]
 
-    def status(self, code: int) -> dict[str, object]:
+    def status(self, code: int) -> dict[str, Any]:
         hosts = {host["host"]: host for host in self.fleet.json("status", code=code)["hosts"]}
         return hosts[self.name]
 
@@ -133,13 +134,13 @@ def test_what_the_hosts_key_has_not_signed_is_found(host: SigningHost, is_signed
     else:
 
         async def forge(engine: Engine) -> None:
-            await ship(engine, "a", host.folder, after=host._at)
+            await ship(engine, "a", host.folder, after=host.shipped)
             await tell(engine, "a", host.folder)
 
         host.fleet.do(forge)
 
     assert set(host.findings()) == {"identity", "signature"}
-    (wrong,) = host.status(1)["wrong"]  # type: ignore[misc]
+    (wrong,) = host.status(1)["wrong"]
     assert "its report is not signed by the key" in wrong
 
 
@@ -174,7 +175,7 @@ def test_batches_from_before_the_key_are_vouched_for_by_the_next(host: SigningHo
     host.enroll()
     assert "signature" in host.findings()
 
-    host._at = len(lines(host.folder))
+    host.shipped = len(lines(host.folder))
     write_record(host.folder, 2)
     host.work()
 
@@ -192,7 +193,7 @@ def test_who_is_retired_counts_no_more_and_is_found_if_it_reports(host: SigningH
 
     host.work(ships=False)
 
-    (wrong,) = [text for text in host.status(1)["wrong"] if "retired" in text]  # type: ignore[attr-defined]
+    (wrong,) = [text for text in host.status(1)["wrong"] if "retired" in text]
     assert wrong.endswith("sold, and it has reported since")
     assert host.findings() == ["identity"]
 
@@ -202,7 +203,7 @@ def test_who_was_renamed_on_record_is_no_finding(host: SigningHost) -> None:
     host.enroll()
     host.fleet.json("retire", "a", "--reason", "renamed", "--renamed-to", "b")
     host.fleet.json("enroll", "b", "--host-key", host.key.public.text)
-    host._at = 0
+    host.shipped = 0
     host.work(host.identity("b"), "b")
 
     assert host.findings(code=0) == []
