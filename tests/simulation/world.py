@@ -67,7 +67,9 @@ class World:
         self._fired = trio.Event()
         self._locks = {name: trio.Lock() for name in (*self.versions, *self.globals)}
         self._is_trusted = False  # it was, at least once
-        self.agents = [AgentOfWorld(self, number) for number in range(4)]
+        self.agents: list[AgentOfWorld] = []
+        for number in range(4):
+            self.agents.append(AgentOfWorld(self, number))
         self._admin: Client | None = None
         self._open: dict[str, float] = {}  # asks that were announced, and when
         self._heard: dict[str, tuple[object, object]] = {}  # decisions that the administrator was told of
@@ -406,8 +408,7 @@ class World:
         return [one for one in self.kernel.processes.values() if one.name == name and not one.is_dead]
 
     async def kill(self, name: str) -> None:
-        found = self.of_kind(name)
-        if found:
+        if found := self.of_kind(name):
             self.faults[f"{name}_killed"] += 1
             self.judge.blow()
             self.random.choice(found).end(-9)
@@ -450,8 +451,7 @@ class World:
                 await self.change(hook, ACTIVE)
 
     async def stall_client(self) -> None:
-        client = self.random.choice(self.agents).client
-        if client is not None:
+        if (client := self.random.choice(self.agents).client) is not None:
             self.faults["client_stalled"] += 1
             client.is_stalled = True
             self.judge.blow()
@@ -459,8 +459,7 @@ class World:
             client.is_stalled = False
 
     async def drop_client(self) -> None:
-        client = self.random.choice([*(agent.client for agent in self.agents), self._admin])
-        if client is not None:
+        if (client := self.random.choice([*(agent.client for agent in self.agents), self._admin])) is not None:
             self.faults["client_killed"] += 1
             client.end()
 
