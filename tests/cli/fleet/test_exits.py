@@ -13,7 +13,7 @@ from hooklatch.fleet.signing import NoLibraryError
 def test_each_exit_code_is_of_an_error_that_there_is() -> None:
     names: set[str] = set()
     kinds: list[type[Exception]] = [EngineError, FleetError, NoLibraryError]
-    for module in ("folder", "publisher", "rollout", "versions"):
+    for module in ("folder", "publisher", "restoring", "rollout", "versions"):
         importlib.import_module(f"hooklatch.fleet.publishing.{module}")
     while kinds:
         kind = kinds.pop()

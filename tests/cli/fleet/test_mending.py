@@ -1,4 +1,4 @@
-"""What docs/guides/fleet.md tells an administrator of the engine to type does mend it."""
+"""What docs/reference/fleet.md tells an administrator of the engine to type does mend it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.redis_server import RedisServer, needs_redis
 from support.repository import ROOT
 
 pytestmark = needs_redis
-PAGE = (ROOT / "docs" / "guides" / "fleet.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "fleet.md").read_text()
 
 
 def test_a_version_that_nobody_believes_is_removed_and_publishing_goes_on(

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["FORBIDDEN", "number_of", "write_guards"]
+__all__ = ["FORBIDDEN", "HALVES", "number_of", "write_guards"]
 
+HALVES = ("first", "second")
 FORBIDDEN = "rm everything"  # every version denies it
 NAME = re.compile(r"guard_[a-z]+_(\d+)$")
 GUARD = '''"""The {which} half of guards {number}; a half alone would show."""
@@ -29,7 +30,7 @@ def write_guards(folder: Path, number: int) -> Path:
     """Write the guards of this number into a folder of their own; return it."""
     pushed = folder / f"guards-{number}"
     pushed.mkdir(parents=True)
-    for which in ("first", "second"):
+    for which in HALVES:
         text = GUARD.format(which=which, number=number, forbidden=FORBIDDEN)
         (pushed / f"{which}.py").write_text(text)
     return pushed

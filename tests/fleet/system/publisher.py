@@ -14,7 +14,7 @@ from typing import Any
 
 from fleet.network.server import password_of
 from fleet.network.wires import PUBLISHER, Wires
-from fleet.system.bundles import write_guards
+from fleet.system.bundles import HALVES, write_guards
 from fleet.system.history import Committed, Declined, Pen, now
 
 __all__ = ["Publisher"]
@@ -49,7 +49,11 @@ class Publisher:
         """Begin to push; `end` waits for it."""
         folder = self._folder / f"guards-{number}"
         folder = folder if folder.exists() else write_guards(self._folder, number)
-        return self._popen("fleet", "push", str(folder), "--key", str(self.key), *self._where("publisher"), "--json")
+        # Guards of other numbers have other names, so a push takes away those that are active, whichever they are.
+        others = [f"{which}:guard_{which}_{other}" for which in HALVES for other in range(number)]
+        removes = [word for hook in others for word in ("--removes", hook)]
+        words = ("--key", str(self.key), *self._where("publisher"), *removes, "--json")
+        return self._popen("fleet", "push", str(folder), *words)
 
     def end(self, process: subprocess.Popen[str], number: int, since: int) -> bool:
         """Wait for a push, and write down what it was told."""
