@@ -50,13 +50,13 @@ def test_each_key_has_its_place() -> None:
     keys = (
         'log_url = "rediss://logs:6379"\n'
         'user = "h1"\npassword_file = "engine.password"\nca = "/etc/ca.pem"\nhost = "h1"\nlabels = ["ci", "eu", "ci"]\n'
-        'max_staleness = "15m"\nwhen_stale = "deny"\nwhen_none = "serve"\nfields = ["event", "verdict"]\n'
+        'max_staleness = "15m"\nwhen_stale = "deny"\nwhen_none = "serve"\nimage = "policy"\nfields = ["event", "verdict"]\n'
         'keep_unshipped_mib = 0.5\nreconnect = "2s"\n'
     )
 
     assert read(TABLE + keys) == FleetSettings(
         "acme", "rediss://engine:6379", "h1", (KEY,), "rediss://logs:6379", "h1", "/h/engine.password", "/etc/ca.pem",
-        ("ci", "eu"), 900.0, "deny", "serve", ("event", "verdict"), 2**19, 2.0,
+        ("ci", "eu"), 900.0, "deny", "serve", "/h/policy", ("event", "verdict"), 2**19, 2.0,
     )  # fmt: skip
 
 

@@ -98,6 +98,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     max_staleness: float = 24 * 3600.0
     when_stale: WhenUnsure = "serve"
     when_none: WhenUnsure = "deny"
+    image: str | None = None
     fields: tuple[str, ...] = DEFAULT_FIELDS
     keep_unshipped_bytes: int = 1024 * MIB
     reconnect: float = 0.5
@@ -121,6 +122,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_staleness: Duration = "24h"
     when_stale: WhenUnsure = "serve"
     when_none: WhenUnsure = "deny"
+    image: FilePath | None = None
     fields: tuple[Text, ...] = DEFAULT_FIELDS
     keep_unshipped_mib: Annotated[float, Meta(gt=0, lt=2**40)] = 1024
     reconnect: Duration = "500ms"
@@ -166,6 +168,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             max_staleness=read_duration(self.max_staleness),
             when_stale=self.when_stale,
             when_none=self.when_none,
+            image=absolute(self.image) if self.image is not None else None,
             fields=self.fields,
             keep_unshipped_bytes=int(self.keep_unshipped_mib * MIB),
             reconnect=read_duration(self.reconnect),

@@ -19,18 +19,21 @@ from msgspec import UNSET, Meta, UnsetType
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
+from hooklatch.errors import locate_error
 from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer, PolicyVersions
 from hooklatch.fleet.host.trust import FleetTrust
-from hooklatch.fleet.manifests import BundleVersion
+from hooklatch.fleet.manifests import START, BundleVersion, FleetError
 from hooklatch.fleet.reports import EngineFault
 from hooklatch.fleet.settings import describe_open_password, read_settings
 from hooklatch.fleet.timestamps import format_moment
+from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.service.transport.connection import Connection
+from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import (
@@ -122,7 +125,30 @@ class FleetHost(PolicyContribution):
         self.contact.take(fleet)
 
     async def run(self) -> None:
+        await self._begin_with_image()
         await self.contact.run()
+
+    async def _begin_with_image(self) -> None:
+        """Take the policy that this machine's image carries, if none was proven here, as if a link had brought it."""
+        settings = self.layer.settings
+        if settings is None or (folder := settings.image) is None or self.layer.has_policy:
+            return
+        try:
+            key_sets, kept = await in_thread(lambda: (read_kept_key_sets(folder), read_kept_versions(folder)))
+            texts = [msgspec.json.encode(envelope).decode() for envelope in find_following(START, kept)]
+            if not texts:
+                raise FleetError(
+                    "it has no version of the policy; copy a host's or a publisher's folder, or an archive"
+                )
+            await self._take(FollowParams(texts, keys=[data.decode("utf-8", "replace") for data in key_sets]))
+            for wanted in [of.wanted for of in self.layer.versions.values() if of.wanted != of.applied]:
+                assert wanted is not None
+                data = await in_thread(read_kept_bundle, [folder], wanted.bundle)
+                if data is None:
+                    raise FleetError(f"it does not have the bundle of version {wanted.version}")
+                await self.layer.apply(wanted.version, data, self._daemon.files.apply)
+        except (FleetError, PolicyRejectedError, RpcError, OSError) as error:
+            self._faults.report("image", f"the policy in the image, {folder}, is not active: {locate_error(error)}")
 
     def close(self) -> None:
         self.token.remove()
@@ -278,6 +304,10 @@ class FleetHost(PolicyContribution):
 
     async def _follow(self, connection: Connection, params: FollowParams) -> FleetReportAnswer:
         """Read manifests; return which versions this host has read, should have and has."""
+        await self._take(params)
+        return self._report()
+
+    async def _take(self, params: FollowParams) -> None:
         if params.engine is not UNSET:
             self._engine = params.engine
         if params.manifests is not None:
@@ -300,7 +330,6 @@ class FleetHost(PolicyContribution):
                 is_current=self.layer.is_current,
                 is_end=not params.manifests,
             )
-        return self._report()
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:
         """Activate a version; if anything is wrong with it, the last good one stays active."""
@@ -312,6 +341,7 @@ class FleetHost(PolicyContribution):
             applied = await self.layer.apply(params.version, data, self._daemon.files.apply)
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
+        self._faults.report("image")  # it is needed no more
         # In the background: fires that began under the old version may run its workers for a while yet.
         self._daemon.dispatcher.background.spawn("fleet clean-up", self.clean)
         return {"applied": applied.describe(), "revision": self._daemon.registries.view.revision}
