@@ -50,8 +50,8 @@ def test_each_key_has_its_place() -> None:
     keys = (
         'log_url = "rediss://logs:6379"\n'
         'user = "h1"\npassword_file = "engine.password"\nca = "/etc/ca.pem"\nhost = "h1"\nlabels = ["ci", "eu", "ci"]\n'
-        'max_staleness = "15m"\nwhen_stale = "deny"\nwhen_none = "serve"\nimage = "policy"\nfields = ["event", "verdict"]\n'
-        'keep_unshipped_mib = 0.5\nreconnect = "2s"\n'
+        'max_staleness = "15m"\nwhen_stale = "deny"\nwhen_none = "serve"\nimage = "policy"\n'
+        'fields = ["event", "verdict"]\nkeep_unshipped_mib = 0.5\nreconnect = "2s"\n'
     )
 
     assert read(TABLE + keys) == FleetSettings(
