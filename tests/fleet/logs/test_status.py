@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from hooklatch.fleet.engine.engine import Engine, StoredReport
 from hooklatch.fleet.logs.statuses import list_host_statuses
@@ -15,6 +16,7 @@ from hooklatch.fleet.manifests import PolicyHead
 from hooklatch.fleet.reports import HostReport, encode_report
 from support.records import lines
 from support.redis_server import needs_redis
+from support.repository import ROOT
 from support.shipped import FleetCommands, ship, tell, write_record
 
 pytestmark = [pytest.mark.slow, needs_redis]
@@ -95,3 +97,33 @@ def test_a_host_is_silent_when_three_of_its_reports_have_not_come(every_s: float
     (found,) = list_host_statuses([StoredReport("h1", data, 0)], [], newest=0, now=age_s * 1000)
 
     assert found.is_silent is is_silent
+
+
+def test_the_metrics_of_a_fleet_say_what_its_status_says(fleet: FleetCommands) -> None:
+    done = fleet.run("status", "--prometheus")
+    hosts = fleet.json("status")["hosts"]
+
+    assert done.returncode == 0, done.stderr
+    samples = {
+        (sample.name.removeprefix("hooklatch_fleet_"), sample.labels.get("host")): sample.value
+        for family in text_string_to_metric_families(done.stdout)
+        for sample in family.samples
+    }
+    for host in hosts:
+        assert samples["host_silent", host["host"]] == host["is_silent"]
+        assert samples["host_findings", host["host"]] == len(host["wrong"])
+        assert samples["host_behind_versions", host["host"]] == host["behind"]
+        assert samples["host_seen_seconds", host["host"]] >= 0
+    assert {host for _, host in samples} == {None, *WHO}
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    assert not [name for name, _ in samples if f"`{name}`" not in page]
+
+
+def test_a_host_without_a_report_has_infinite_times(empty: FleetCommands) -> None:
+    empty.do(lambda engine: ship(engine, "a", write_record(empty.record("a"))))
+
+    done = empty.run("status", "--prometheus")
+
+    assert done.returncode == 0, done.stderr
+    assert f'hooklatch_fleet_host_seen_seconds{{fleet="{empty.name}",host="a"}} +Inf' in done.stdout
+    assert f'hooklatch_fleet_host_silent{{fleet="{empty.name}",host="a"}} 1.0' in done.stdout

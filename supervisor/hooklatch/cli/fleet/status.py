@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hooklatch.cli.fleet import access
+from hooklatch.cli.fleet.status_metrics import format_fleet_metrics
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
@@ -29,6 +30,7 @@ def add_status(parser: Parser) -> None:
     access.add_hosts(parser)
     silent = "a host is silent without a report for so long (three of its intervals: 3m)"
     parser.add_argument("--silent", metavar="TIME", type=parse_duration, help=silent)
+    parser.add_argument("--prometheus", action="store_true", help="as metrics in text, for a collector of such files")
     access.add_access(parser)
 
 
@@ -36,7 +38,7 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
     """Print each host, those that are silent first."""
     fleet_access = access.read_engine_access(arguments)
 
-    async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus], list[str]]:
+    async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus], list[str], float | None]:
         hosts = set(await access.select_hosts(engine, arguments.host))
         newest, facts = await engine.newest_version(), await engine.facts()
         reports = [report async for report in engine.reports() if report.host in hosts]
@@ -47,13 +49,17 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
             reports, logs, newest=newest, now=now, silent_after=arguments.silent, fleet=fleet_access.fleet,
             enrolments=enrolments,
         )  # fmt: skip
-        return newest, facts, statuses, sorted(hosts - {status.host for status in statuses})
+        retired = sorted(hosts - {status.host for status in statuses})
+        return newest, facts, statuses, retired, await engine.fullness()
 
-    newest, facts, statuses, retired = access.run_with_engine(fleet_access, work)
+    newest, facts, statuses, retired, fullness = access.run_with_engine(fleet_access, work)
     wrong = sum(1 for status in statuses if status.wrong)
     if arguments.json:
         output.say_json(FleetHosts(fleet_access.fleet, newest, facts, not wrong, statuses, retired))
         return Exit.FINDINGS if wrong else Exit.OK
+    if arguments.prometheus:
+        output.print_line(format_fleet_metrics(fleet_access.fleet, newest, fullness, statuses).rstrip())
+        return Exit.OK  # findings are in the metrics, and the command did what it was asked
     output.say_lines(*list_status_head(fleet_access.fleet, newest, facts, statuses, retired), width=10)
     if statuses:
         output.print_line()
