@@ -58,7 +58,8 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
         output.say_json(FleetHosts(fleet_access.fleet, newest, facts, not wrong, statuses, retired))
         return Exit.FINDINGS if wrong else Exit.OK
     if arguments.prometheus:
-        output.print_line(format_fleet_metrics(fleet_access.fleet, newest, fullness, statuses).rstrip())
+        for line in format_fleet_metrics(fleet_access.fleet, newest, fullness, statuses).splitlines():
+            output.print_line(line)
         return Exit.OK  # findings are in the metrics, and the command did what it was asked
     output.say_lines(*list_status_head(fleet_access.fleet, newest, facts, statuses, retired), width=10)
     if statuses:
