@@ -230,7 +230,7 @@ def play(demo: Demo) -> None:
 
     say("\n2. cleo is cut off, and a stricter policy is pushed:")
     cleo.wire.cut()
-    demo.fleet("push", str(demo.policies / "strict"))
+    demo.fleet("push", str(demo.policies / "strict"), "--removes", "guards:no_force_push")
     demo.wait_until_equal(others, 2)
     demo.fire(PLAIN, {"anna": "deny", "bert": "deny", "cleo": "pass"})
     say("  cleo decides by the version that it has, from its own disk:")

@@ -131,14 +131,14 @@ async def last_of(steps: AsyncIterator[object]) -> EngineError:
 
 
 async def test_a_version_that_spoils_the_log_can_be_taken_back(server: RedisServer) -> None:
-    """As docs/guides/fleet.md says it."""
+    """As docs/reference/fleet.md says it."""
     async with open_engine(server.url, "fleet") as engine:
         await commit(engine)
         server.command("XADD", "hooklatch:fleet:policy", "7-0", "d", "spoils")
         with pytest.raises(BehindError):
             await commit(engine)
 
-        [script] = re.findall(r'redis-cli EVAL "([^"]*)"', (ROOT / "docs" / "guides" / "fleet.md").read_text())
+        [script] = re.findall(r'redis-cli EVAL "([^"]*)"', (ROOT / "docs" / "reference" / "fleet.md").read_text())
         policy = "hooklatch:fleet:policy"
         assert not server.command("EVAL", script, 2, policy, f"{policy}-spoilt", "1-0").startswith(b"-")
 
