@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ class Person:
 
     def answer(self, text: str) -> None:
         os.write(self.own, text.encode() + b"\n")
+
+    def interrupt(self) -> tuple[int, str]:
+        """Press Ctrl-C until it ends: between its question and its read(2) `input` does not see one."""
+        while self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+        return self.end()
 
     def end(self) -> tuple[int, str]:
         try:
@@ -154,8 +163,7 @@ def test_a_person_who_says_no_or_leaves_has_nothing_written(home: Place) -> None
     refused = person.end()
     leaving = Person(home, "setup")
     leaving.read_until("numbers switch, Enter goes on:")
-    os.killpg(leaving.process.pid, signal.SIGINT)
-    interrupted = leaving.end()
+    interrupted = leaving.interrupt()
 
     assert refused[0] == 0
     assert "nothing was written" in refused[1]
