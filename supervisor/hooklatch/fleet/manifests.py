@@ -44,9 +44,8 @@ REWRITTEN = (
     "the history was rewritten, and nothing of it is applied; find out who did it. The publisher's machine says what"
     " was lost, and how to go on for all hosts at once: hooklatch fleet history"
 )
-NAME = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
-)  # of a fleet, policy, host or label; safe in keys, paths and patterns
+# The name of a fleet, policy, host or label: safe in keys, paths and patterns.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z")]
 

@@ -27,7 +27,6 @@ from hooklatch.fleet.signing import NoLibraryError
 __all__ = ["add_join"]
 
 PASSWORD, CA = "fleet.password", "fleet-ca.crt"  # beside the file of hooks
-TIMEOUT = 10.0
 
 
 class JoinOutput(TypedDict):
@@ -80,14 +79,14 @@ async def join(token: JoinToken, folder: str, key: str) -> None:
     if ca is not None:
         replace_file(ca, token.ca.encode())
     url = token.url_as("join")
-    async with open_engine(url, token.fleet, password=token.secret, ca=ca, timeout=TIMEOUT) as engine:
+    async with open_engine(url, token.fleet, password=token.secret, ca=ca, timeout=access.TIMEOUT) as engine:
         word = await engine.redeem(token.host)
     if word is None:
         raise FleetError("the token was used already, or is older than an hour: have another one made (fleet enroll)")
     password = make_password(token.secret, word)
     replace_file(os.path.join(folder, PASSWORD), f"{password}\n".encode())
     url = token.url_as("host")
-    async with open_engine(url, token.fleet, password=password, ca=ca, timeout=TIMEOUT) as engine:
+    async with open_engine(url, token.fleet, password=password, ca=ca, timeout=access.TIMEOUT) as engine:
         await register(engine, token, key)
 
 

@@ -34,6 +34,7 @@ from hooklatch.fleet.publishing.versions import (
     describe_unbelieved,
     format_labels,
     format_policy,
+    format_rollout,
     list_in_force,
 )
 from hooklatch.fleet.reports import HostReport
@@ -249,9 +250,8 @@ def print_push(arguments: argparse.Namespace, candidate: PushCandidate, manifest
     if not is_new:
         output.print_line(f"version {manifest.version} is this already; nothing was written")
         return
-    hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
     files = format_count(len(candidate.folder.bundle.files), "file")
     output.print_line(
-        f"version {manifest.version}{format_policy(manifest.policy)}: {manifest.rollout.percent:g} % of {hosts},"
-        f" {files}, {len(candidate.data)} bytes, bundle {digest[:12]}, {format_count(candidate.tests, 'case')} passed"
+        f"{format_rollout(manifest)}, {files}, {len(candidate.data)} bytes, bundle {digest[:12]},"
+        f" {format_count(candidate.tests, 'case')} passed"
     )

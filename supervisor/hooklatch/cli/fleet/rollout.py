@@ -32,6 +32,7 @@ from hooklatch.fleet.publishing.versions import (
     find_standing_version,
     format_policy,
     format_rollback,
+    format_rollout,
     list_passed_over,
     plan_push,
     plan_rollback,
@@ -248,9 +249,8 @@ def run_fleet_rollback(arguments: argparse.Namespace) -> int:
             await publisher.try_to_stamp(key)
             return plan
         assert plan.same_as is not None
-        await publisher.bundle(
-            history.vouch_for(plan.same_as).manifest
-        )  # no host can apply a version without its bundle
+        # No host can apply a version without its bundle.
+        await publisher.bundle(history.vouch_for(plan.same_as).manifest)
         if source is None:
             for text in list_passed_over(history, policy, plan.same_as, history.head.version + 1):
                 output.print_error(text)
@@ -303,7 +303,5 @@ def print_rollout(arguments: argparse.Namespace, manifest: Manifest) -> None:
     if arguments.json:
         output.say_json(manifest)
         return
-    hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
     bundle = f"that of version {manifest.same_as}" if manifest.same_as is not None else manifest.bundle[:12]
-    version = f"version {manifest.version}{format_policy(manifest.policy)}"
-    output.print_line(f"{version}: {manifest.rollout.percent:g} % of {hosts}, bundle {bundle}")
+    output.print_line(f"{format_rollout(manifest)}, bundle {bundle}")

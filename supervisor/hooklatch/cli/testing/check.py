@@ -36,8 +36,8 @@ class ConfigCheck(msgspec.Struct):
     """A configuration, or Python files: their content, and the findings.
 
     `unread` are files in a folder of hooks that nothing reads.  `dangers` are commands that run a file which an agent
-    can write, and `notes` are hooks that guard nothing and may be meant so, or a
-    password that goes unencrypted: neither is a problem.
+    can write, and `notes` are hooks that guard nothing and may be meant so, or a password that goes unencrypted:
+    neither is a problem.
     """
 
     what: str

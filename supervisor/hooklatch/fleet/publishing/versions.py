@@ -37,8 +37,8 @@ from hooklatch.fleet.signing import PrivateKey, PublicKey, Purpose
 __all__ = [
     "BelievedVersion", "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError",
     "LOST", "VersionDraft", "check_labels", "describe_unbelieved", "encode_envelope",
-    "find_standing_version", "format_labels", "format_percent", "format_policy", "format_rollback", "list_in_force",
-    "list_passed_over", "plan_push", "plan_rollback", "plan_wider_rollout", "sign_version",
+    "find_standing_version", "format_labels", "format_percent", "format_policy", "format_rollback", "format_rollout",
+    "list_in_force", "list_passed_over", "plan_push", "plan_rollback", "plan_wider_rollout", "sign_version",
 ]  # fmt: skip
 
 SHOWN = 5  # versions that a message names
@@ -444,6 +444,13 @@ def format_rollback(policy: str) -> str:
 
 def format_labels(labels: Collection[str]) -> str:
     return f" labelled {' and '.join(labels)}" if labels else ""
+
+
+def format_rollout(manifest: Manifest) -> str:
+    """Return a version and the hosts that it is for, for people."""
+    rollout = manifest.rollout
+    hosts = f"hosts{format_labels(rollout.labels)}" if rollout.labels else "all hosts"
+    return f"version {manifest.version}{format_policy(manifest.policy)}: {format_percent(rollout.percent)} of {hosts}"
 
 
 def format_percent(percent: float) -> str:
