@@ -22,8 +22,8 @@ except ImportError:  # not CPython
     make_scanner = None  # type: ignore[assignment,misc]
 
 __all__ = [
-    "RepeatedKeyError", "serialize_json", "is_all_unicode", "is_list", "is_object", "parse_json", "parse_own_object",
-    "quote", "quote_unicode",
+    "RepeatedKeyError", "as_object", "serialize_json", "is_all_unicode", "is_list", "is_object", "parse_json",
+    "parse_own_object", "quote", "quote_unicode",
 ]  # fmt: skip
 
 _WHITESPACE = " \t\n\r"  # RFC 8259, section 2; str.strip() without arguments would strip more
@@ -39,6 +39,10 @@ class RepeatedKeyError(ValueError):
 
 def is_object(value: object) -> "TypeGuard[dict[str, object]]":
     return isinstance(value, dict)
+
+
+def as_object(value: object) -> "dict[str, Any]":
+    return value if is_object(value) else {}
 
 
 def is_list(value: object) -> "TypeGuard[list[object]]":

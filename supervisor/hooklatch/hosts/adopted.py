@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from hooklatch.core.light_json import as_object
 from hooklatch_worker import Event, Verdict
 from hooklatch_worker.sandbox import children
 
@@ -96,8 +97,8 @@ def read_adopted_answer(hook: AdoptedHook, tool_input: object, stdout: bytes) ->
     document = find_document(text)
     if document is None:
         return Verdict[Any]().deny(f"half an answer of {hook.command[:100]}: {text[:200]}") if text[:1] == "{" else None
-    inner = read_object(document.get("hookSpecificOutput"))
-    nested = read_object(inner.get("decision"))
+    inner = as_object(document.get("hookSpecificOutput"))
+    nested = as_object(inner.get("decision"))
     answer = Verdict[Any]()
     reason = first_text(
         (inner, "permissionDecisionReason"), (document, "permissionDecisionReason"), (nested, "message"),
@@ -117,7 +118,7 @@ def read_adopted_answer(hook: AdoptedHook, tool_input: object, stdout: bytes) ->
     changed = next((cast("dict[str, Any]", change) for change in changes if isinstance(change, dict)), None)
     if changed is not None:
         # Gemini CLI puts a changed input over the old one; the others replace it.
-        kept = read_object(tool_input) if hook.host == "gemini" else {}
+        kept = as_object(tool_input) if hook.host == "gemini" else {}
         answer = answer.amend(tool_input={**kept, **changed})
     if word == "ask":
         answer = answer.ask(reason or f"{hook.command[:100]} asks")
@@ -145,7 +146,3 @@ def find_document(text: str) -> dict[str, Any] | None:
 def first_text(*places: tuple[Mapping[str, Any], str]) -> str:
     found: Iterable[object] = (table.get(key) for table, key in places)
     return next((value for value in found if isinstance(value, str) and value), "")
-
-
-def read_object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

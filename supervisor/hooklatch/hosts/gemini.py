@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from hooklatch.core.light_json import as_object
 from hooklatch.core.messages import FireDecision
 from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text
 from hooklatch.hosts.host import (
@@ -65,8 +66,7 @@ class Gemini(Host):
         return msgspec.structs.replace(fire, after="post_tool_use_failure") if has_failed else fire
 
     def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
-        raw_context = native.document.get("mcp_context")
-        context = cast("dict[str, object]", raw_context) if isinstance(raw_context, dict) else {}
+        context = as_object(native.document.get("mcp_context"))
         if context or tool.name.startswith("mcp_"):
             server, name = context.get("server_name"), context.get("tool_name")
             return msgspec.structs.replace(

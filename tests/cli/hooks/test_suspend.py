@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import pytest
 
@@ -79,11 +78,10 @@ def test_what_the_daemon_does_not_suspend_is_said(
     """A fleet's hooks fire on: who suspends all, and is still refused, must know why."""
     made = {"hook": None, "reason": "restoring", "seconds_left": 60}
 
-    class Daemon:
-        def ask(self, method: str, **params: object) -> dict[str, object]:
-            return {"suspended": made, "warnings": ["fleet/no-read: the fleet's policy does not allow suspending them"]}
+    def answer(arguments: argparse.Namespace, method: str, **params: object) -> dict[str, object]:
+        return {"suspended": made, "warnings": ["fleet/no-read: the fleet's policy does not allow suspending them"]}
 
-    monkeypatch.setattr(suspend, "connect_administrator", lambda arguments: nullcontext(Daemon()))
+    monkeypatch.setattr(suspend, "ask_administrator", answer)
     arguments = argparse.Namespace(id=None, all=True, seconds=60, reason="restoring", json=False)
 
     assert suspend.run_suspend(arguments) == 0

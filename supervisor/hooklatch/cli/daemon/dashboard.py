@@ -18,8 +18,8 @@ from typing import Literal, TypedDict
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_port
-from hooklatch.errors import explain_error, format_install_command
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, make_missing_error, parse_port
+from hooklatch.errors import explain_error
 
 __all__ = ["add_dashboard"]
 
@@ -47,10 +47,7 @@ def run_dashboard(arguments: argparse.Namespace) -> int:
 
         from hooklatch.dashboard import process
     except ImportError as error:
-        missing = (
-            f"{error.name or error} is not installed; it comes with: {format_install_command('hooklatch[dashboard]')}"
-        )
-        raise CommandError(Exit.UNAVAILABLE, missing) from None
+        raise make_missing_error(error.name or error, "dashboard") from None
 
     def list_folders() -> list[str]:
         # Looked up for each connection: a daemon that starts later may use a folder that there is not yet.

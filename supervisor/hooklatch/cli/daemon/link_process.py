@@ -14,8 +14,7 @@ import msgspec
 import trio
 
 from hooklatch.cli.fleet.access import read_fleet
-from hooklatch.cli.terminal.parser import CommandError, Exit
-from hooklatch.errors import format_install_command
+from hooklatch.cli.terminal.parser import CommandError, Exit, make_missing_error
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, add_user
 from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.identity import HostIdentity, load_host_key
@@ -50,9 +49,7 @@ class LinkPaths(msgspec.Struct, frozen=True):
 def check_link_settings(settings: FleetSettings) -> None:
     """Check what a further attempt does not repair."""
     if importlib.util.find_spec(LIBRARY) is None:
-        raise CommandError(
-            Exit.UNAVAILABLE, f"{LIBRARY} is not installed; it comes with: {format_install_command('hooklatch[fleet]')}"
-        )
+        raise make_missing_error(LIBRARY, "fleet")
     try:
         read_password(settings.password_file)
     except EngineRefusedError as error:

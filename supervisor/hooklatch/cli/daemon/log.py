@@ -170,10 +170,9 @@ def verify_log(arguments: argparse.Namespace) -> int:
 
 
 def run_acknowledge(arguments: argparse.Namespace) -> int:
-    from hooklatch.cli.terminal.requests import connect_administrator
+    from hooklatch.cli.terminal.requests import ask_administrator
 
-    with connect_administrator(arguments) as link:
-        result: AcknowledgeAnswer = link.ask("acknowledge", reason=arguments.reason)
+    result: AcknowledgeAnswer = ask_administrator(arguments, "acknowledge", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK

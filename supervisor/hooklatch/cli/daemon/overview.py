@@ -11,7 +11,7 @@ from hooklatch.cli.hosts import install_record
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import Exit
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.requests import ask_administrator
 from hooklatch.core.status_answers import StatusAnswer
 from hooklatch.core.text import format_count
 from hooklatch.errors import HooklatchError
@@ -38,8 +38,7 @@ def run_overview(arguments: argparse.Namespace) -> int:
     status: StatusAnswer | None = None
     problem = None
     try:
-        with connect_administrator(arguments) as link:
-            status = link.ask("status")
+        status = ask_administrator(arguments, "status")
     except HooklatchError as error:
         problem = str(error)
     step = find_next_step(status, agents, has_config=guards > 0 or os.path.lexists(config))

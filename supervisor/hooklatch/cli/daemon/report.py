@@ -11,11 +11,11 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, make_missing_error
 from hooklatch.cli.terminal.records import record_folder
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.requests import ask_administrator
 from hooklatch.core.text import read_duration
-from hooklatch.errors import HooklatchError, format_install_command
+from hooklatch.errors import HooklatchError
 from hooklatch.record.storage.reading import NoRecordError
 
 __all__ = ["add_report"]
@@ -50,8 +50,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         from hooklatch.dashboard.counts import Tally, count_record
         from hooklatch.dashboard.report import render_report
     except ImportError as error:
-        missing = f"{error.name or error} is not installed; it comes with: "
-        raise CommandError(Exit.UNAVAILABLE, missing + format_install_command("hooklatch[dashboard]")) from None
+        raise make_missing_error(error.name or error, "dashboard") from None
     if sys.stdout.isatty():
         raise CommandError(Exit.USAGE, "a report is one HTML file; name it: hooklatch report > report.html")
     now, tally, folder = datetime.now(UTC), Tally(arguments.since), record_folder(arguments)
@@ -70,7 +69,6 @@ def run_report(arguments: argparse.Namespace) -> int:
 def list_hook_names(arguments: argparse.Namespace) -> list[str] | None:
     """Return the names of all hooks that there are now, or None if no daemon says that."""
     try:
-        with connect_administrator(arguments) as link:
-            return [hook["name"] for hook in link.ask("hooks")["hooks"]]
+        return [hook["name"] for hook in ask_administrator(arguments, "hooks")["hooks"]]
     except HooklatchError:
         return None

@@ -26,7 +26,7 @@ from hooklatch.cli.daemon.stop import stop_daemon
 from hooklatch.cli.hooks.status import list_warnings
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, add_log_options
-from hooklatch.cli.terminal.requests import NobodyListensError, connect_administrator
+from hooklatch.cli.terminal.requests import NobodyListensError, ask_administrator
 from hooklatch.core.status_answers import DaemonReady, HealthFinding, StartOptions, StatusAnswer
 from hooklatch.errors import HooklatchError, locate_error
 
@@ -111,8 +111,7 @@ def find_running(arguments: argparse.Namespace, options: dict[str, Any]) -> Stat
     """
     place = argparse.Namespace(**{**vars(arguments), "runtime_dir": options["admin_dir"] or options["runtime_dir"]})
     try:
-        with connect_administrator(place) as link:
-            status: StatusAnswer = link.ask("status")
+        status: StatusAnswer = ask_administrator(place, "status")
     except NobodyListensError as error:
         if error.how == "silent":
             raise
@@ -169,8 +168,7 @@ def add_restart(parser: Parser) -> None:
 
 def run_restart(arguments: argparse.Namespace) -> int:
     """Stop the daemon, and start the one that is installed with the same options."""
-    with connect_administrator(arguments) as link:
-        before: StatusAnswer = link.ask("status")
+    before: StatusAnswer = ask_administrator(arguments, "status")
     start = before["start"]
     if start is None:
         raise CommandError(Exit.NOT_PERMITTED, "this daemon is part of another program; restart that program")
@@ -180,8 +178,7 @@ def run_restart(arguments: argparse.Namespace) -> int:
             after = await_successor(arguments, pid)
         else:
             log = start_daemon({**list_options(start), "is_detached": True}).get("log")
-            with connect_administrator(arguments) as link:
-                after = link.ask("status")
+            after = ask_administrator(arguments, "status")
     except (CommandError, HooklatchError) as error:
         code = error.code if isinstance(error, CommandError) else Exit.UNAVAILABLE
         fault = f"{before['version']} was stopped (pid {pid}), and the next one does not run: {error}"
@@ -211,8 +208,7 @@ def await_successor(arguments: argparse.Namespace, pid: int) -> StatusAnswer:
     with look.Spinner("the service manager starts the next one"):
         while True:
             try:
-                with connect_administrator(arguments) as link:
-                    status: StatusAnswer = link.ask("status")
+                status: StatusAnswer = ask_administrator(arguments, "status")
             except HooklatchError as error:
                 if time.monotonic() >= deadline:
                     raise CommandError(

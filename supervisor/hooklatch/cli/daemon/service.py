@@ -21,7 +21,7 @@ from hooklatch.cli.hosts.programs import LateError, run_host_program, units_fold
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.requests import ask_administrator
 from hooklatch.core.status_answers import StatusAnswer
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, explain_error
 from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
@@ -227,9 +227,8 @@ def install_units(arguments: argparse.Namespace, units: Mapping[str, str]) -> St
 
 def find_status(arguments: argparse.Namespace) -> StatusAnswer | None:
     try:
-        with connect_administrator(arguments) as link:
-            status: StatusAnswer = link.ask("status")
-            return status
+        status: StatusAnswer = ask_administrator(arguments, "status")
+        return status
     except DaemonUnreachableError:
         return None
     except HooklatchError as error:

@@ -12,7 +12,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.look import format_moment, paint_text, terminal_width
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import clip_width, parse_record_time, record_folder
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.requests import ask_administrator
 from hooklatch.core.text import format_count
 from hooklatch.errors import HooklatchError
 from hooklatch.record.storage.reading import MOMENTS, NoRecordError, read_forwards
@@ -64,8 +64,7 @@ def run_stats(arguments: argparse.Namespace) -> int:
 def list_known_hooks(arguments: argparse.Namespace) -> list[str] | None:
     """Return the hooks that the daemon has; None if none is reachable."""
     try:
-        with connect_administrator(arguments) as link:
-            return [hook["name"] for hook in link.ask("hooks")["hooks"] if hook["enabled"]]
+        return [hook["name"] for hook in ask_administrator(arguments, "hooks")["hooks"] if hook["enabled"]]
     except HooklatchError as error:
         output.print_error(f"which hooks were never called is not known: {error}")
         return None

@@ -12,7 +12,7 @@ import time
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
-from hooklatch.cli.terminal.requests import connect_administrator, connect_agent_once
+from hooklatch.cli.terminal.requests import ask_administrator, connect_administrator, connect_agent_once
 from hooklatch.credentials import read_credentials
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
@@ -205,8 +205,7 @@ def add_reset(parser: Parser) -> None:
 
 def run_fleet_reset(arguments: argparse.Namespace) -> int:
     """Have the daemon forget which versions it has read; the active one stays."""
-    with connect_administrator(arguments) as link:
-        result: FleetReportAnswer = link.ask("fleet_reset", reason=arguments.reason)
+    result: FleetReportAnswer = ask_administrator(arguments, "fleet_reset", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK

@@ -19,13 +19,15 @@ import termios
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.look import paint_text, terminal_width
 from hooklatch.cli.terminal.parser import Exit, Parser
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.questions import may_ask
+from hooklatch.cli.terminal.requests import ask_administrator, connect_administrator
 from hooklatch.client.admin import AdminConnection
+from hooklatch.core.light_json import as_object
 from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, format_duration
 from hooklatch.errors import RequestFailedError
 from hooklatch_worker.author.tools import KINDS, UnclearToolError, arguments
@@ -74,7 +76,7 @@ def list_asks(arguments: argparse.Namespace) -> int:
     try:
         if not arguments.follow:
             return print_asks(arguments)
-        if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+        if arguments.json or not may_ask():
             return follow_asks(arguments)
         return follow_at_terminal(arguments)
     except KeyboardInterrupt:
@@ -82,8 +84,7 @@ def list_asks(arguments: argparse.Namespace) -> int:
 
 
 def print_asks(arguments: argparse.Namespace) -> int:
-    with connect_administrator(arguments) as link:
-        result: AsksAnswer = link.ask("asks")
+    result: AsksAnswer = ask_administrator(arguments, "asks")
     if arguments.json:
         output.say_json(result)
         return Exit.OK
@@ -97,10 +98,9 @@ def print_asks(arguments: argparse.Namespace) -> int:
 
 def answer_ask(arguments: argparse.Namespace) -> int:
     by = arguments.by or find_user_name()
-    with connect_administrator(arguments) as link:
-        result: AskAnswer = link.ask(
-            "answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by
-        )
+    result: AskAnswer = ask_administrator(
+        arguments, "answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by
+    )
     if arguments.json:
         output.say_json(result)
     else:
@@ -338,7 +338,7 @@ def list_ask_details(ask: Ask) -> Iterator[tuple[str, object]]:
     """Yield the details of an ask, those that cannot be seen last: the answer is typed below them."""
     for question in ask["questions"]:
         yield "asks", f"{question['hook']}: {question['reason']}"
-    if ask["cwd"] not in (None, read_fields(ask["excerpt"]).get("cwd")):
+    if ask["cwd"] not in (None, as_object(ask["excerpt"]).get("cwd")):
         yield "folder", format_ask_value(ask["cwd"])
     shown = format_ask_json(ask["excerpt"], ask["excerpt_cut"])
     if ask["excerpt"] is not None:
@@ -366,16 +366,12 @@ def format_ask_json(value: object, text: str | None) -> str:
 
 def list_payload_values(payload: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield the fields of a payload, and a tool's input key by key, since that is what is judged."""
-    tool_input = read_fields(payload.get("tool_input"))
-    for key, value in read_fields(payload).items():
+    tool_input = as_object(payload.get("tool_input"))
+    for key, value in as_object(payload).items():
         if key == "tool_input" and tool_input:
             yield from ((f"  {quote_label(name)}", format_ask_value(item)) for name, item in tool_input.items())
         elif not repeats_input(key, value, payload):
             yield quote_label(key), format_ask_value(value)
-
-
-def read_fields(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 def repeats_input(key: str, value: object, payload: dict[str, Any]) -> bool:
@@ -383,7 +379,7 @@ def repeats_input(key: str, value: object, payload: dict[str, Any]) -> bool:
     if key == "tool_kind":
         return isinstance(value, str) and value in KINDS
     try:
-        tool_arguments = arguments(str(payload.get("tool_kind")), read_fields(payload.get("tool_input")))
+        tool_arguments = arguments(str(payload.get("tool_kind")), as_object(payload.get("tool_input")))
     except UnclearToolError:
         return False
     return key == "tool_args" and output.format_json(value) == output.format_json(tool_arguments)

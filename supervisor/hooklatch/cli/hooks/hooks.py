@@ -9,7 +9,7 @@ from shlex import quote
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.requests import ask_administrator, connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.hooks.names import make_hook_id
 from hooklatch.core.text import format_duration, suggest_name
@@ -420,8 +420,7 @@ def run_hooks_add(arguments: argparse.Namespace) -> int:
         "only_judges": arguments.only_judges or None,
     }
     definition = {key: value for key, value in definition.items() if value is not None}
-    with connect_administrator(arguments) as link:
-        result: ChangeAnswer = link.ask("register", hooks=[definition], scope="global")
+    result: ChangeAnswer = ask_administrator(arguments, "register", hooks=[definition], scope="global")
     print_change(arguments, result, f"added {' '.join(filter(None, result.get('ids', [])))}")
     return Exit.OK
 
@@ -471,8 +470,7 @@ def run_hooks_remove(arguments: argparse.Namespace) -> int:
 
 def run_hooks_switch(arguments: argparse.Namespace) -> int:
     method: str = arguments.command
-    with connect_administrator(arguments) as link:
-        result: ChangeAnswer = link.ask(method, id=arguments.id, scope="global")
+    result: ChangeAnswer = ask_administrator(arguments, method, id=arguments.id, scope="global")
     print_change(arguments, result, f"{method}d {arguments.id}")
     return Exit.OK
 
@@ -498,8 +496,7 @@ def add_events(parser: Parser) -> None:
 
 def run_events(arguments: argparse.Namespace) -> int:
     try:
-        with connect_administrator(arguments) as link:
-            known: list[EventStatus] = link.ask("events")["events"]
+        known: list[EventStatus] = ask_administrator(arguments, "events")["events"]
         is_live = True
     except DaemonUnreachableError:
         from hooklatch.core.hooks.catalogue import Catalogue  # which needs more than the standard library

@@ -10,7 +10,7 @@ from shlex import quote
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import Exit, Parser
-from hooklatch.cli.terminal.requests import NobodyListensError, connect_administrator
+from hooklatch.cli.terminal.requests import NobodyListensError, ask_administrator, connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import RequestFailedError
@@ -376,8 +376,7 @@ def add_sessions(parser: Parser) -> None:
 
 def run_sessions(arguments: argparse.Namespace) -> int:
     """List live sessions."""
-    with connect_administrator(arguments) as link:
-        result: SessionsAnswer = link.ask("sessions")
+    result: SessionsAnswer = ask_administrator(arguments, "sessions")
     if arguments.json:
         output.say_json(result)
         return Exit.OK

@@ -14,7 +14,7 @@ import sys
 from hooklatch.cli.hooks.status import format_diagnostic_place, format_suspension
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
-from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.cli.terminal.requests import ask_administrator, connect_administrator
 from hooklatch.core.text import suggest_name
 
 TYPE_CHECKING = False
@@ -53,10 +53,9 @@ def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run_suspend(arguments: argparse.Namespace) -> int:
     reason = arguments.reason if arguments.reason is not None else ask_reason(arguments)
-    with connect_administrator(arguments) as link:
-        result: SuspendAnswer = link.ask(
-            "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=reason
-        )
+    result: SuspendAnswer = ask_administrator(
+        arguments, "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=reason
+    )
     if arguments.json:
         output.say_json(result)
     else:
@@ -78,8 +77,7 @@ def ask_reason(arguments: argparse.Namespace) -> str:
 
 
 def run_resume(arguments: argparse.Namespace) -> int:
-    with connect_administrator(arguments) as link:
-        result: ResumeAnswer = link.ask("resume", id=arguments.id, all=arguments.all)
+    result: ResumeAnswer = ask_administrator(arguments, "resume", id=arguments.id, all=arguments.all)
     if not result["was_suspended"] and arguments.id is not None:
         names = [suspension["hook"] for suspension in result["suspended"] if suspension["hook"]]
         suggestion = suggest_name(arguments.id, names)
@@ -143,8 +141,7 @@ def print_trust(result: TrustAnswer) -> None:
 
 
 def show_list(arguments: argparse.Namespace) -> int:
-    with connect_administrator(arguments) as link:
-        projects: list[ProjectStatus] = link.ask("status")["projects"]
+    projects: list[ProjectStatus] = ask_administrator(arguments, "status")["projects"]
     if arguments.json:
         output.say_json({"projects": projects})
     elif projects:

@@ -24,11 +24,12 @@ from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.entries import InstalledHandler, find_entries, list_flat_handlers, list_handlers
 from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
 from hooklatch.cli.hosts.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
-from hooklatch.cli.hosts.others import Layer, list_other_hooks, read_document, read_documents, read_table
+from hooklatch.cli.hosts.others import Layer, list_other_hooks, read_document, read_documents
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.hosts.text_forms import find_script_entry, is_script
+from hooklatch.core.light_json import as_object
 from hooklatch.entry.building import program_path, read_shipped
 from hooklatch.entry.commands import is_python_form, python_form
 from hooklatch.entry.starting import read_start_environment
@@ -54,8 +55,7 @@ def is_refusal(host: str, exit_code: int, stdout: bytes, stderr: bytes) -> bool:
     document = find_single_document(stdout)
     if document is None:
         return False
-    specific = document.get("hookSpecificOutput")
-    inner = cast("dict[str, Any]", specific) if isinstance(specific, dict) else {}
+    inner = as_object(document.get("hookSpecificOutput"))
     match host:
         case "codex":
             is_strict = document.keys() <= {"hookSpecificOutput", "systemMessage"} and inner.keys() <= CODEX_KEYS
@@ -259,7 +259,7 @@ def find_toml_entries(path: str) -> Iterator[InstalledHandler]:
     """Yield our handlers in a file of TOML; that they cannot be read is found with the other documents."""
     hooks: object = read_document("managed", path).value.get("hooks")
     is_flat = isinstance(hooks, list)
-    found = list_flat_handlers(cast("list[object]", hooks)) if is_flat else list_handlers(read_table(hooks).items())
+    found = list_flat_handlers(cast("list[object]", hooks)) if is_flat else list_handlers(as_object(hooks).items())
     return (each for each in found if each.words)
 
 
@@ -360,10 +360,10 @@ def check_start(check: SettingsFileCheck, commands: Iterable[Sequence[str]]) -> 
 def check_switches(check: SettingsFileCheck, layout: SettingsLayout, text: str) -> None:
     """Report settings in this file that leave hooks out."""
     root = parse_jsonc(text)
-    settings = read_table(root.value if root is not None else None)
+    settings = as_object(root.value if root is not None else None)
     if settings.get("disableAllHooks") is True:
         check.add_finding(f"{check.file} says disableAllHooks: none of its hooks runs", "take that line out")
-    hooks_config = read_table(settings.get("hooksConfig"))
+    hooks_config = as_object(settings.get("hooksConfig"))
     if hooks_config.get("enabled") is False:
         check.add_finding(f"{check.file} turns hooks off (hooksConfig.enabled)", "take that line out")
     disabled = hooks_config.get("disabled")

@@ -16,7 +16,8 @@ from typing import Final
 
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.managed import SECURE_MODS
-from hooklatch.cli.hosts.others import Document, Layer, OtherHook, read_table
+from hooklatch.cli.hosts.others import Document, Layer, OtherHook
+from hooklatch.core.light_json import as_object
 from hooklatch.files import open_regular_file
 from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent
 from hooklatch.hosts.host import Host
@@ -90,7 +91,7 @@ class EffectiveSettings:
     def mods(self) -> str:
         """Return what becomes of Claude Code's mods: "run", "guarded" (its own guard is seated), or "off"."""
         managed = [each for each in self.documents if each.layer == "managed" and each.value]
-        options = [read_table(read_table(read_table(each.value.get("pluginConfigs")).get(SECURE_MODS)).get("options"))
+        options = [as_object(as_object(as_object(each.value.get("pluginConfigs")).get(SECURE_MODS)).get("options"))
                    for each in managed]  # fmt: skip
         if any(each.get("allowManagedModsOnly") not in (None, False) for each in options):
             return "off"
@@ -143,16 +144,16 @@ def judge_switches(settings: EffectiveSettings, own_files: Set[str]) -> Iterator
         is_other = document.path not in own_files
         if is_other and value.get("disableAllHooks") is True and name in ("claude-code", "copilot", "qwen"):
             yield LayerFinding(f"DEAD: {document.path} says disableAllHooks", remedy)
-        if is_other and read_table(value.get("hooksConfig")).get("enabled") is False and name in ("gemini", "qwen"):
+        if is_other and as_object(value.get("hooksConfig")).get("enabled") is False and name in ("gemini", "qwen"):
             yield LayerFinding(f"DEAD: {document.path} turns hooks off (hooksConfig.enabled)", remedy)
-        if name == "codex" and document.is_toml and read_table(value.get("features")).get("hooks") is False:
+        if name == "codex" and document.is_toml and as_object(value.get("features")).get("hooks") is False:
             yield LayerFinding(f"DEAD: {document.path} turns hooks off ([features] hooks)", remedy)
-        hooks = value if document.path.endswith("/hooks.json") else read_table(value.get("hooks"))
+        hooks = value if document.path.endswith("/hooks.json") else as_object(value.get("hooks"))
         if name in OFF and hooks.get(OFF[name]) is True:
             yield LayerFinding(f"DEAD: {document.path} says {OFF[name]}: no hook runs", remedy)
         if name == "droid" and hooks is value and settings.layout.gate in hooks:
             yield LayerFinding(f"DEAD: Droid reads {document.path} and leaves out the hooks of settings.json", remedy)
-        for variable, text in read_table(value.get("env")).items():
+        for variable, text in as_object(value.get("env")).items():
             if name == "claude-code" and is_leaving_out(str(variable), name) and text not in ("", "0", "false"):
                 yield LayerFinding(f"{document.path} sets {variable}, which can leave its entries out", remedy)
 

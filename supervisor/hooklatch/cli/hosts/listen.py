@@ -12,8 +12,7 @@ from typing import Any, Literal, TypedDict
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_port
-from hooklatch.errors import format_install_command
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, make_missing_error, parse_port
 
 __all__ = ["add_listen"]
 
@@ -55,10 +54,7 @@ def run_listen(arguments: argparse.Namespace) -> int:
 
         from hooklatch.entry import listener
     except ImportError as error:
-        missing = (
-            f"{error.name or error} is not installed; it comes with: {format_install_command('hooklatch[listen]')}"
-        )
-        raise CommandError(Exit.UNAVAILABLE, missing) from None
+        raise make_missing_error(error.name or error, "listen") from None
     if arguments.settings:
         if not arguments.port:
             raise CommandError(Exit.USAGE, "--settings needs the --port that they name")

@@ -24,6 +24,7 @@ from hooklatch.cli.hosts.layouts import LAYOUTS, SettingsLayout
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.hosts.text_forms import is_script
+from hooklatch.core.light_json import as_object
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import Host
 from hooklatch.hosts.own_entries import is_entry_alone
@@ -37,7 +38,6 @@ __all__ = [
     "list_unaccepted",
     "read_document",
     "read_documents",
-    "read_table",
 ]
 
 Layer: TypeAlias = Literal["managed", "user", "project", "plugin"]
@@ -210,7 +210,7 @@ def read_document(layer: Layer, path: str) -> Document:
     except (FileError, JsoncError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Document(layer, path, fault=str(error) if isinstance(error, FileError) else f"{path}: {error}")
     value: object = root.value if root is not None else {}
-    return Document(layer, path, cast("dict[str, Any]", value) if isinstance(value, dict) else {})
+    return Document(layer, path, as_object(value))
 
 
 def is_hook_script(path: str) -> bool:
@@ -220,13 +220,13 @@ def is_hook_script(path: str) -> bool:
 
 def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str) -> Iterator[str]:
     """Yield the folders of Claude Code's plugins: enabled ones, those that a variable names, and its own drafts."""
-    enabled = {str(name) for each in documents for name, is_on in read_table(each.value.get("enabledPlugins")).items()
+    enabled = {str(name) for each in documents for name, is_on in as_object(each.value.get("enabledPlugins")).items()
                if is_on is not False}  # fmt: skip
     installed = read_document("plugin", os.path.join(base, "plugins/installed_plugins.json"))
-    for name, places in read_table(installed.value.get("plugins")).items():
+    for name, places in as_object(installed.value.get("plugins")).items():
         for place in cast("list[object]", places) if isinstance(places, list) and name in enabled else ():
-            yield str(read_table(place).get("installPath", ""))
-    variables = [environ.get(PLUGIN_DIRS), *(read_table(each.value.get("env")).get(PLUGIN_DIRS) for each in documents)]
+            yield str(as_object(place).get("installPath", ""))
+    variables = [environ.get(PLUGIN_DIRS), *(as_object(each.value.get("env")).get(PLUGIN_DIRS) for each in documents)]
     for named in variables:
         yield from filter(None, map(str.strip, named.split(os.pathsep) if isinstance(named, str) else ()))
     yield from glob.glob(os.path.join(glob.escape(base), "dev-mods/*/*/"))
@@ -256,7 +256,7 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
         return
     moments = {name for name, spec in host.events.items() if spec.kind == "gate" and spec.patch and spec.after is None}
     for document in documents:
-        for handler in list_handlers(read_table(document.value.get("hooks")).items()):
+        for handler in list_handlers(as_object(document.value.get("hooks")).items()):
             kind = handler.handler.get("type", "command")
             is_waited_for = handler.handler.get("async") is not True and kind not in ONLY_JUDGES
             if handler.event in moments and handler.handler and is_waited_for and not is_entry_alone(handler.handler):
@@ -265,7 +265,7 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
                 yield OtherHook(
                     document.path, document.layer, handler.event, describe(handler.handler), digest, handler
                 )
-        named: object = document.value.get("modules") or read_table(document.value.get("hooks")).get("modules")
+        named: object = document.value.get("modules") or as_object(document.value.get("hooks")).get("modules")
         if modules := cast("list[object]", named) if isinstance(named, list) else []:
             folder = os.path.dirname(document.path)
             root = os.path.dirname(folder) if os.path.basename(folder) in ("hooks", ".claude-plugin") else folder
@@ -340,7 +340,3 @@ def digest_of(identity: object, files: Iterable[str]) -> str:
                 data = f"{error} {status.st_size} {status.st_mtime_ns}".encode()
             digest.update(hashlib.sha256(data or b"").digest())
     return digest.hexdigest()[:16]
-
-
-def read_table(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     Row = tuple[str, str, str]  # a command, its module below `hooklatch.cli`, and its help
 
-__all__ = ["CommandError", "Exit", "PROGRAM", "Parser", "add_log_options", "parse_duration", "parse_port"]
+__all__ = [
+    "CommandError", "Exit", "PROGRAM", "Parser", "add_log_options", "make_missing_error", "parse_duration",
+    "parse_port",
+]  # fmt: skip
 
 
 class Exit(IntEnum):
@@ -323,6 +326,14 @@ def add_log_options(parser: Parser) -> None:
     parser.add_argument(
         "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
     )
+
+
+def make_missing_error(library: object, extra: str) -> CommandError:
+    """Return the error of a command whose library is not installed; it comes with an extra of hooklatch."""
+    from hooklatch.errors import format_install_command
+
+    install = format_install_command(f"hooklatch[{extra}]")
+    return CommandError(Exit.UNAVAILABLE, f"{library} is not installed; it comes with: {install}")
 
 
 def parse_duration(text: str) -> float:

@@ -121,7 +121,7 @@ def read_filters(arguments: argparse.Namespace) -> Filters:
 
 def record_folder(arguments: argparse.Namespace) -> str:
     """Return the folder of the record: the one of --record, of the daemon at --runtime-dir, or the user's own."""
-    from hooklatch.cli.terminal.requests import connect_administrator  # imported here: most have no --runtime-dir
+    from hooklatch.cli.terminal.requests import ask_administrator  # imported here: most have no --runtime-dir
 
     if arguments.record:
         return str(arguments.record)
@@ -129,8 +129,7 @@ def record_folder(arguments: argparse.Namespace) -> str:
     if arguments.runtime_dir is None:
         return folder
     try:
-        with connect_administrator(arguments) as link:
-            return str(link.ask("status")["record"]["folder"])
+        return str(ask_administrator(arguments, "status")["record"]["folder"])
     except HooklatchError as error:  # the record of a daemon that has ended is still to be read
         print_error(f"this is the record in {folder}: {error}")
         return folder

@@ -20,8 +20,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Generator
+    from typing import Any
 
-__all__ = ["NobodyListensError", "find_last_signs", "suggest_waiting", "connect_administrator", "connect_agent_once"]
+__all__ = [
+    "NobodyListensError", "find_last_signs", "suggest_waiting", "ask_administrator", "connect_administrator",
+    "connect_agent_once",
+]  # fmt: skip
 
 LOCKS = "/proc/locks"
 START = "start one with: hooklatch serve --detach"
@@ -120,6 +124,12 @@ def connect_administrator(arguments: argparse.Namespace) -> Generator[AdminConne
     with closing(connect_socket_named(arguments, ADMIN_SOCKET)) as link:
         link.greet("hooklatch command")
         yield link
+
+
+def ask_administrator(arguments: argparse.Namespace, method: str, **params: object) -> Any:
+    """Return the result of one request at the admin socket.  The errors are those of the connection and of `ask`."""
+    with connect_administrator(arguments) as link:
+        return link.ask(method, **params)
 
 
 def connect_socket_named(arguments: argparse.Namespace, name: str) -> AdminConnection:

@@ -14,7 +14,7 @@ import sys
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
-from hooklatch.cli.terminal.requests import connect_administrator, connect_agent_once
+from hooklatch.cli.terminal.requests import ask_administrator, connect_agent_once
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.client.protocol.decision_table import DecisionTable, format_decision_table
 from hooklatch.core.light_json import RepeatedKeyError, is_object, parse_json, serialize_json
@@ -138,8 +138,7 @@ def warn_if_untrusted(arguments: argparse.Namespace) -> None:
         if folder == (folder := os.path.dirname(folder)):
             return
     try:
-        with connect_administrator(arguments) as link:
-            trusted = [project["folder"] for project in link.ask("status")["projects"]]
+        trusted = [project["folder"] for project in ask_administrator(arguments, "status")["projects"]]
     except HooklatchError as error:
         output.print_error(f"whether {hooks} is trusted is not known: {error}")
         return
