@@ -21,12 +21,12 @@ from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hooklatch.cli.schema import TopHook
     from hooklatch.core.answers import HookStatus, ShownHook
-    from hooklatch.core.hooks.registry import HookState
     from hooklatch.core.status_answers import StatusAnswer
 
 __all__ = [
-    "SORTS", "TopBoard", "TopReport", "TopRow", "TopDisplay", "apply_key", "build_board", "order_rows", "build_rows",
+    "SORTS", "TopBoard", "TopReport", "TopDisplay", "apply_key", "build_board", "order_rows", "build_rows",
     "RETRY_INTERVAL", "HookDetail", "TopPoller", "PollFailure", "is_transient", "fetch_top_report",
 ]  # fmt: skip
 
@@ -44,32 +44,11 @@ class TopReport(NamedTuple):
     detail: ShownHook | None = None
 
 
-class TopRow(NamedTuple):
-    """The row of one hook.  A rate is None before the second report, and workers for a hook that a client serves."""
-
-    name: str
-    event: str
-    state: HookState
-    calls: int
-    calls_per_s: float | None
-    p50_ms: float | None
-    p99_ms: float | None
-    failures: Mapping[str, int]
-    workers: int | None = None
-    busy: int | None = None
-    memory_bytes: int | None = None
-    waiting: int | None = None
-
-    @property
-    def failed(self) -> int:
-        return sum(self.failures.values())
-
-
 class TopBoard(NamedTuple):
     """The content of the screen: the last report, its rows in order, fires a second, and why no newer report came."""
 
     report: TopReport
-    rows: Sequence[TopRow]
+    rows: Sequence[TopHook]
     fires_per_s: float | None = None
     fault: str | None = None
 
@@ -85,7 +64,7 @@ class TopDisplay(NamedTuple):
     top: int = 0
 
 
-def build_rows(now: TopReport, before: TopReport | None) -> list[TopRow]:
+def build_rows(now: TopReport, before: TopReport | None) -> list[TopHook]:
     """Return the rows of a report; rates are those since the report before, if that was of the same daemon."""
     earlier: dict[str, HookStatus] = {}
     seconds = now.moment - before.moment if before is not None else 0.0
@@ -94,14 +73,14 @@ def build_rows(now: TopReport, before: TopReport | None) -> list[TopRow]:
     return [build_top_row(hook, earlier.get(hook["name"]), seconds) for hook in now.hooks]
 
 
-def build_top_row(hook: HookStatus, before: HookStatus | None, seconds: float) -> TopRow:
-    timings, load = hook["timings"], hook["load"]
-    return TopRow(
-        hook["name"], hook["event"], hook["state"], timings["count"],
-        compute_rate(timings["count"], before["timings"]["count"] if before is not None else None, seconds),
-        timings["p50_ms"], timings["p99_ms"], timings["failures"],
-        *((load["workers"], load["busy"], load["memory_bytes"], load["waiting"]) if load is not None else ()),
-    )  # fmt: skip
+def build_top_row(hook: HookStatus, before: HookStatus | None, seconds: float) -> TopHook:
+    timings = hook["timings"]
+    rate = compute_rate(timings["count"], before["timings"]["count"] if before is not None else None, seconds)
+    return {
+        "name": hook["name"], "event": hook["event"], "state": hook["state"], "calls": timings["count"],
+        "calls_per_s": rate, "p50_ms": timings["p50_ms"], "p99_ms": timings["p99_ms"],
+        "failures": timings["failures"], "load": hook["load"],
+    }  # fmt: skip
 
 
 def compute_rate(now: int, before: int | None, seconds: float) -> float | None:
@@ -117,25 +96,25 @@ def build_board(now: TopReport, before: TopReport | None, view: TopDisplay) -> T
     return TopBoard(now, order_rows(build_rows(now, before), view), fires)
 
 
-def rank_by_state(row: TopRow) -> tuple[float, ...]:
-    known = STATES.index(row.state) if row.state in STATES else 0
-    return (known, -(row.calls_per_s or 0.0))
+def rank_by_state(row: TopHook) -> tuple[float, ...]:
+    known = STATES.index(row["state"]) if row["state"] in STATES else 0
+    return (known, -(row["calls_per_s"] or 0.0))
 
 
 # From the largest to the smallest, except for names; of equal ones the order is that of firing.
-SORTS: Mapping[str, Callable[[TopRow], Any]] = {
+SORTS: Mapping[str, Callable[[TopHook], Any]] = {
     "state": rank_by_state,
-    "calls/s": lambda row: -(row.calls_per_s or 0.0),
-    "p50": lambda row: -(row.p50_ms or 0.0),
-    "p99": lambda row: -(row.p99_ms or 0.0),
-    "failures": lambda row: -row.failed,
-    "memory": lambda row: -(row.memory_bytes or 0),
-    "queue": lambda row: -(row.waiting or 0),
-    "hook": lambda row: row.name,
+    "calls/s": lambda row: -(row["calls_per_s"] or 0.0),
+    "p50": lambda row: -(row["p50_ms"] or 0.0),
+    "p99": lambda row: -(row["p99_ms"] or 0.0),
+    "failures": lambda row: -sum(row["failures"].values()),
+    "memory": lambda row: -((row["load"] and row["load"]["memory_bytes"]) or 0),
+    "queue": lambda row: -(row["load"]["waiting"] if row["load"] else 0),
+    "hook": lambda row: row["name"],
 }
 
 
-def order_rows(rows: Sequence[TopRow], view: TopDisplay) -> list[TopRow]:
+def order_rows(rows: Sequence[TopHook], view: TopDisplay) -> list[TopHook]:
     """Return rows in the order of a view."""
     ordered = sorted(rows, key=SORTS[view.sort])
     return ordered[::-1] if view.is_reversed else ordered

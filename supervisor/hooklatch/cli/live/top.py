@@ -21,7 +21,6 @@ from hooklatch.cli.live.feed import (
     TopDisplay,
     TopPoller,
     TopReport,
-    TopRow,
     apply_key,
     build_board,
     fetch_top_report,
@@ -34,7 +33,6 @@ from hooklatch.cli.terminal.requests import connect_administrator
 if TYPE_CHECKING:
     from hooklatch.cli.live.raw_terminal import RawTerminal
     from hooklatch.cli.schema import TopHook, TopOutput
-    from hooklatch.core.answers import HookLoad
 
 __all__ = ["add_top"]
 
@@ -86,10 +84,9 @@ def print_once(now: TopReport, before: TopReport, view: TopDisplay, *, is_json: 
     board = build_board(now, before, view)
     status = now.status
     if is_json:
-        loads = {hook["name"]: hook["load"] for hook in now.hooks}
         table: TopOutput = {
             "health": status["health"], "wrong": status["wrong"], "fires_per_s": round_value(board.fires_per_s),
-            "hooks": [describe_row(row, loads[row.name]) for row in board.rows],
+            "hooks": [{**row, "calls_per_s": round_value(row["calls_per_s"])} for row in board.rows],
         }  # fmt: skip
         output.say_json(table)
     else:
@@ -100,20 +97,14 @@ def print_once(now: TopReport, before: TopReport, view: TopDisplay, *, is_json: 
     return Exit.OK
 
 
-def describe_row(row: TopRow, load: HookLoad | None) -> TopHook:
-    return {
-        "name": row.name, "event": row.event, "state": row.state, "calls": row.calls,
-        "calls_per_s": round_value(row.calls_per_s), "p50_ms": row.p50_ms, "p99_ms": row.p99_ms,
-        "failures": dict(row.failures), "load": load,
-    }  # fmt: skip
-
-
-def list_row_cells(row: TopRow) -> tuple[object, ...]:
-    failures = ", ".join(f"{cause} {count}" for cause, count in row.failures.items())
-    memory = row.memory_bytes // 2**20 if row.memory_bytes is not None else None
+def list_row_cells(row: TopHook) -> tuple[object, ...]:
+    failures = ", ".join(f"{cause} {count}" for cause, count in row["failures"].items())
+    load = row["load"]
+    memory = load and load["memory_bytes"]
     return (
-        row.name, row.event, row.calls, round_value(row.calls_per_s), row.p50_ms, row.p99_ms, failures or None,
-        row.workers, row.busy, memory, row.waiting, row.state,
+        row["name"], row["event"], row["calls"], round_value(row["calls_per_s"]), row["p50_ms"], row["p99_ms"],
+        failures or None, load and load["workers"], load and load["busy"],
+        memory if memory is None else memory // 2**20, load and load["waiting"], row["state"],
     )  # fmt: skip
 
 
@@ -166,7 +157,7 @@ class LiveTable:
                 if key == "suspend" or key in ENDING:
                     return key
                 page = measure_page(board, self._view, width, height)
-                view = apply_key(self._view, key, [row.name for row in board.rows], page)
+                view = apply_key(self._view, key, [row["name"] for row in board.rows], page)
                 if view is None:
                     return key
                 self._set_view(clamp_scroll(view, board, width, height), poller)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from rich.cells import cell_len, chop_cells
 
 from hooklatch.cli.hooks.status import find_red_hooks
-from hooklatch.cli.live.feed import TopBoard, TopDisplay, TopRow
+from hooklatch.cli.live.feed import TopBoard, TopDisplay
 from hooklatch.cli.terminal.look import StyledText, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.output import escape_invisible
 from hooklatch.cli.terminal.tables import clip_cell_text, pad_text, wrap_text
 from hooklatch.core.text import format_count, format_duration
 
 if TYPE_CHECKING:
+    from hooklatch.cli.schema import TopHook
     from hooklatch.cli.terminal.look import Meaning
     from hooklatch.core.status_answers import StatusAnswer
 
@@ -147,7 +148,7 @@ def draw_labelled(label: str, text: str, meaning: Meaning, width: int) -> list[L
 def draw_table(board: TopBoard, view: TopDisplay, width: int, room: int) -> list[Line]:
     """Return the titles, and as many rows as fit, with the selected one among them."""
     widths = fit_column_widths(width, board.rows)
-    names = [row.name for row in board.rows]
+    names = [row["name"] for row in board.rows]
     first = find_first_row(names.index(view.selected) if view.selected in names else 0, room - 1, len(names))
     titles: Line = [" " * MARK]
     for column, wide in widths:
@@ -155,7 +156,7 @@ def draw_table(board: TopBoard, view: TopDisplay, width: int, room: int) -> list
         titles += [paint_text(align_text(f"{column.title}{mark}", wide, is_number=column.is_number), "title"), " "]
     lines = [titles]
     for row in board.rows[first : first + max(0, room - 1)]:
-        is_selected = row.name == view.selected
+        is_selected = row["name"] == view.selected
         line: Line = [paint_text(">", "title") if is_selected else " "]
         for column, wide in widths:
             text, meaning = format_cell(row, column.title)
@@ -172,7 +173,7 @@ def find_first_row(selected: int, room: int, count: int) -> int:
     return max(0, min(selected - room // 2, count - room))
 
 
-def fit_column_widths(width: int, rows: Sequence[TopRow]) -> list[tuple[TopColumn, int]]:
+def fit_column_widths(width: int, rows: Sequence[TopHook]) -> list[tuple[TopColumn, int]]:
     """Return the columns that fit, with their widths: those of texts are as wide as their longest cell.
 
     Those of numbers have a fixed width, since numbers change with each report and the columns must not jump.
@@ -206,51 +207,52 @@ def fit_column_widths(width: int, rows: Sequence[TopRow]) -> list[tuple[TopColum
     return [(column, widths[column.title]) for column in columns]
 
 
-def format_cell(row: TopRow, title: str) -> tuple[str, Meaning | None]:
+def format_cell(row: TopHook, title: str) -> tuple[str, Meaning | None]:
+    load = row["load"]
     match title:
         case "HOOK":
-            return row.name.removeprefix("global/"), None
+            return row["name"].removeprefix("global/"), None
         case "EVENT":
-            return row.event, None
+            return row["event"], None
         case "CALLS/S":
-            return format_number(row.calls_per_s), None
+            return format_number(row["calls_per_s"]), None
         case "P50":
-            return format_number(row.p50_ms), None
+            return format_number(row["p50_ms"]), None
         case "P99":
-            return format_number(row.p99_ms), None
+            return format_number(row["p99_ms"]), None
         case "FAILURES":
-            return format_failures(row) or "-", "bad" if row.failures else None
+            return format_failures(row) or "-", "bad" if row["failures"] else None
         case "BUSY":
-            return "-" if row.workers is None else f"{row.busy}/{row.workers}", None
+            return "-" if load is None else f"{load['busy']}/{load['workers']}", None
         case "MEM":
-            return format_size(row.memory_bytes), None
+            return format_size(load and load["memory_bytes"]), None
         case "QUEUE":
-            return "-" if row.waiting is None else str(row.waiting), "warning" if row.waiting else None
+            return "-" if load is None else str(load["waiting"]), "warning" if load and load["waiting"] else None
         case _:
-            return row.state, STATES.get(row.state, "bad")
+            return row["state"], STATES.get(row["state"], "bad")
 
 
-def format_failures(row: TopRow) -> str:
+def format_failures(row: TopHook) -> str:
     """Return the number of failed calls for each cause, the most frequent one first."""
-    ordered = sorted(row.failures.items(), key=lambda item: -item[1])
+    ordered = sorted(row["failures"].items(), key=lambda item: -item[1])
     return ", ".join(f"{cause} {count}" for cause, count in ordered)
 
 
 def draw_hook_page(board: TopBoard, view: TopDisplay, width: int) -> list[Line]:
     """Return the lines about one hook and its last failures."""
     name = str(view.selected)
-    row = next((row for row in board.rows if row.name == name), None)
+    row = next((row for row in board.rows if row["name"] == name), None)
     lines: list[Line] = [[paint_text(name, "title")]]
     if row is None:
         return [*lines, ["this hook was removed; escape goes back"]]
     lines.append(
         [
-            paint_text(row.state, STATES.get(row.state, "bad")),
-            f"  {row.event}  {format_count(row.calls, 'call')}  p50 {format_number(row.p50_ms)} ms  p99 "
-            f"{format_number(row.p99_ms)} ms",
+            paint_text(row["state"], STATES.get(row["state"], "bad")),
+            f"  {row['event']}  {format_count(row['calls'], 'call')}  p50 {format_number(row['p50_ms'])} ms  p99 "
+            f"{format_number(row['p99_ms'])} ms",
         ]
     )
-    if row.failures:
+    if row["failures"]:
         lines.append(["failures ", paint_text(format_failures(row), "bad")])  # fmt: skip
     detail = board.report.detail
     if detail is None or detail["name"] != name:
@@ -280,7 +282,7 @@ def draw_footer(board: TopBoard, view: TopDisplay, room: int) -> Line:
     keys = "enter back" if view.page != "table" else "enter failures  s sort  r reverse  p hold"
     place = ""
     if view.page == "table" and len(board.rows) > room - 1:
-        names = [row.name for row in board.rows]
+        names = [row["name"] for row in board.rows]
         first = find_first_row(names.index(view.selected) if view.selected in names else 0, room - 1, len(names))
         place = f"{first + 1}-{min(first + room - 1, len(names))} of {len(names)}  "
     return [paint_text(f"{place}up/down  {keys}  ? help  q quit", "quiet")]
