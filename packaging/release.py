@@ -33,7 +33,7 @@ CHANGELOG = "CHANGELOG.md"
 UNRELEASED = "## Unreleased"
 PACKAGER = Path("build", "packager")
 PACKAGES = ("hatchling>=1.27,<2", "ziglang==0.17.1")  # the second is a C compiler for every machine, 100 MB to load
-MACHINES = ("x86_64", "aarch64", "")  # "" is any, without the program
+MACHINES = ("x86_64", "aarch64", "x86_64-macos", "aarch64-macos", "")  # "" is any, without the program
 MOST_LINES = 80  # of what a release changes: a reader takes it in before he upgrades
 
 
@@ -171,7 +171,8 @@ def build_system_packages(root: Path, sdist: Path, wheels: Sequence[Path]) -> No
     import system_packages
 
     system_packages.make_formula(sdist, sdist.parent)
-    own = [wheel for wheel in wheels if platform.machine() in wheel.name] or [wheels[-1]]
+    own = [wheel for wheel in wheels if f"linux_2_17_{platform.machine()}." in wheel.name]
+    own += [wheel for wheel in wheels if wheel.stem.endswith("-any")]
     if shutil.which("dpkg-deb") and os.path.exists(f"/usr/bin/{system_packages.PYTHON}"):
         system_packages.make_deb(own[0], sdist.parent)
 

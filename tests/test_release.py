@@ -26,7 +26,10 @@ from test_layout import tracked
 
 CHANGES = "### Added\n\n- A thing.\n"
 NEXT = "99.0.0"
-NATIVE = ("x86_64", "aarch64")  # machines that have a wheel of their own
+NATIVE = ("x86_64", "aarch64")  # machines that have a wheel of their own for Linux
+ENDINGS = {machine: f"musllinux_1_1_{machine}" for machine in NATIVE} | {
+    "any": "any", "x86_64-macos": "macosx_11_0_x86_64", "aarch64-macos": "macosx_11_0_arm64",
+}  # fmt: skip
 GUARD = """from hooklatch import deny, hook
 
 @hook("pre_tool_use", match="shell")
@@ -128,8 +131,11 @@ class Published:
     folder: Path
 
     def wheel(self, machine: str) -> Path:
-        (wheel,) = self.folder.glob(f"*{machine}.whl")
+        (wheel,) = self.folder.glob(f"*{ENDINGS[machine]}.whl")
         return wheel
+
+    def tags(self, machine: str) -> list[str]:
+        return zipfile.ZipFile(self.wheel(machine)).read(f"hooklatch-{VERSION}.dist-info/WHEEL").decode().splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -159,12 +165,14 @@ def published(packager: Path, tmp_path_factory: pytest.TempPathFactory) -> Publi
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # a compiler for two machines is loaded and warmed up
+@pytest.mark.timeout(900)  # a compiler for four machines is loaded and warmed up
 def test_a_release_is_an_sdist_wheels_for_each_machine_and_any_the_schemas_and_the_notes(published: Published) -> None:
     """Slow: it builds them."""
     assert {path.name for path in published.folder.iterdir()} == {
         f"hooklatch-{VERSION}.tar.gz",
         f"hooklatch-{VERSION}-py3-none-any.whl",
+        f"hooklatch-{VERSION}-py3-none-macosx_11_0_arm64.whl",
+        f"hooklatch-{VERSION}-py3-none-macosx_11_0_x86_64.whl",
         f"hooklatch-{VERSION}-py3-none-manylinux_2_17_aarch64.musllinux_1_1_aarch64.whl",
         f"hooklatch-{VERSION}-py3-none-manylinux_2_17_x86_64.musllinux_1_1_x86_64.whl",
         f"hooklatch-{VERSION}-schemas.tar.gz",
@@ -215,13 +223,37 @@ def test_a_wheel_for_a_machine_has_a_static_program_for_it(published: Published,
     program = wheel.read("hooklatch/entry/entry")
     head_offset, head_size, head_count = *struct.unpack_from("<Q", program, 32), *struct.unpack_from("<HH", program, 54)
     kinds = {struct.unpack_from("<I", program, head_offset + head_size * index)[0] for index in range(head_count)}
-    tags = wheel.read(f"hooklatch-{VERSION}.dist-info/WHEEL").decode().splitlines()
+    tags = published.tags(machine)
 
     assert program[:5] == b"\x7fELF\x02"
     assert struct.unpack_from("<H", program, 18) == (number,)
     assert not kinds & {2, 3}, "PT_DYNAMIC, PT_INTERP: it needs libraries of the machine"
     assert {f"Tag: py3-none-{libc}_{machine}" for libc in ("manylinux_2_17", "musllinux_1_1")} < {*tags}
     assert "Root-Is-Purelib: false" in tags
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("machine", "kind"), [("x86_64-macos", 0x0100_0007), ("aarch64-macos", 0x0100_000C)])
+def test_a_wheel_for_a_mac_has_a_program_for_it_and_its_oldest_system(
+    published: Published, machine: str, kind: int
+) -> None:
+    """Slow: it builds one.  The numbers are those of mach/machine.h and mach-o/loader.h."""
+    program = zipfile.ZipFile(published.wheel(machine)).read("hooklatch/entry/entry")
+    magic, cpu, _, filetype, count = struct.unpack_from("<5I", program)
+    commands: list[tuple[int, bytes]] = []
+    offset = 32  # of the first command, behind struct mach_header_64
+    for _ in range(count):
+        command, size = struct.unpack_from("<2I", program, offset)
+        commands.append((command, program[offset : offset + size]))
+        offset += size
+    ((platform, oldest),) = [struct.unpack_from("<2I", data, 8) for command, data in commands if command == 0x32]
+    libraries = [data[24:].rstrip(b"\0") for command, data in commands if command == 0xC]  # LC_LOAD_DYLIB
+
+    assert (magic, cpu, filetype) == (0xFEED_FACF, kind, 2), "MH_MAGIC_64, CPU_TYPE_*, MH_EXECUTE"
+    assert (platform, oldest >> 16) == (1, 11), "LC_BUILD_VERSION: PLATFORM_MACOS, and the version of the wheel's tag"
+    assert libraries == [b"/usr/lib/libSystem.B.dylib"]
+    assert machine != "aarch64-macos" or 0x1D in dict(commands), "LC_CODE_SIGNATURE: else it is killed at its start"
+    assert f"Tag: py3-none-{ENDINGS[machine]}" in published.tags(machine)
 
 
 @pytest.fixture

@@ -526,6 +526,42 @@ static struct bytes read_input(void) {
     return document;
 }
 
+/* -- what differs by system -------------------------------------------------------------------------------------- */
+
+#ifdef __APPLE__
+
+/* Return what the user database says of a user, or NULL; /etc/passwd has only the system's own users here. */
+static const struct passwd *user_of(uid_t uid) { return getpwuid(uid); }
+
+/* Store the user who listens at the other end; return whether the kernel says it (LOCAL_PEERCRED of unix(4)). */
+static bool read_peer(int fd, uid_t *uid) {
+    gid_t gid;
+    return getpeereid(fd, uid, &gid) == 0;
+}
+
+#else
+
+/* Return what the user database says of a user, or NULL. */
+static const struct passwd *user_of(uid_t uid) {
+    FILE *users = fopen("/etc/passwd", "re"); /* not getpwuid: a static program cannot load what it needs */
+    if (users == NULL) return NULL;
+    struct passwd *user;
+    while ((user = fgetpwent(users)) != NULL && user->pw_uid != uid) continue;
+    (void)fclose(users);
+    return user; /* in memory of the library's, until the next call */
+}
+
+/* Store the user who listens at the other end; return whether the kernel says it (SO_PEERCRED of unix(7)). */
+static bool read_peer(int fd, uid_t *uid) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) return false;
+    *uid = peer.uid;
+    return true;
+}
+
+#endif
+
 /* -- where the daemon is ----------------------------------------------------------------------------------------- */
 
 static const char *variable(const char *name) {
@@ -543,16 +579,6 @@ static char *joined(const char *folder, const char *name) {
     add_text(&path, name);
     add_end(&path);
     return path.at;
-}
-
-/* Return what the user database says of a user, or NULL. */
-static const struct passwd *user_of(uid_t uid) {
-    FILE *users = fopen("/etc/passwd", "re"); /* not getpwuid: a static program cannot load what it needs */
-    if (users == NULL) return NULL;
-    struct passwd *user;
-    while ((user = fgetpwent(users)) != NULL && user->pw_uid != uid) continue;
-    (void)fclose(users);
-    return user; /* in memory of the library's, until the next call */
 }
 
 static const char *home_folder(void) {
@@ -607,31 +633,32 @@ static const char *pointed_dir(void) {
 
 static int new_socket(void) {
     const struct timeval limit = {.tv_sec = SILENCE};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0 ||
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    /* Not SOCK_CLOEXEC, which macOS lacks: nothing else in this process could start a program in between. */
+    if (fd < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0 ||
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
         fail_text(WHY_BUG, strerror(errno));
     return fd;
 }
 
-/* Connect to where this user, root or the user that was named listens; `path` fits.  Return whether that is done.
+/* Connect to where this user, root or the user that was named listens.  Return whether that is done.
  * The only connect here, as credentials.connect is in Python: nothing is sent before the kernel has said who listens. */
 static bool connect_to(int fd, const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) return false; /* 108 bytes on Linux, 104 on macOS */
     memcpy(address.sun_path, path, strlen(path) + 1);
     while (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno != EISCONN)
         if (errno != EINTR) return false;
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) return false;
-    return peer.uid == ROOT || peer.uid == geteuid() || peer.uid == entry.daemon_uid;
+    uid_t peer;
+    return read_peer(fd, &peer) && (peer == ROOT || peer == geteuid() || peer == entry.daemon_uid);
 }
 
 /* Return a socket that is connected, or -1. */
 static int attempt(const char *folder, char **path) {
     *path = joined(folder, AGENT_SOCKET);
     int fd = new_socket();
-    if (strlen(*path) <= PATH_LIMIT && connect_to(fd, *path)) return fd;
+    if (connect_to(fd, *path)) return fd;
     (void)close(fd);
     return -1;
 }
@@ -714,7 +741,7 @@ static void check_alive(const char *path) {
     int fd = new_socket();
     char byte;
     if (!connect_to(fd, path)) fail(WHY_SILENT);
-    while (send(fd, ping, sizeof ping - 1, MSG_NOSIGNAL) < 0) {
+    while (send(fd, ping, sizeof ping - 1, 0) < 0) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) fail(WHY_SILENT);
         if (errno != EINTR) goto reacted; /* it reset the connection */
     }
@@ -729,7 +756,7 @@ reacted:
 static void send_all(int fd, const char *path, const struct bytes *line) {
     size_t sent = 0;
     while (sent < line->size) {
-        ssize_t done = send(fd, line->at + sent, line->size - sent, MSG_NOSIGNAL);
+        ssize_t done = send(fd, line->at + sent, line->size - sent, 0);
         if (done >= 0)
             sent += (size_t)done;
         else if (errno == EAGAIN || errno == EWOULDBLOCK)

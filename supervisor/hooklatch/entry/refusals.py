@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "HANDOVER", "MAX_FRAME", "MODEL", "NOTICES",
-    "PATH_LIMIT", "PERSON", "PROMPTS", "REFUSED", "RESULT", "RESULTS", "SILENCE", "SILENCES", "UNREACHED",
+    "PERSON", "PROMPTS", "REFUSED", "RESULT", "RESULTS", "SILENCE", "SILENCES", "UNREACHED",
     "VARIABLES", "WORDS", "make_failure_output", "make_ascii_detail", "make_reason", "frame_reason",
     "quote_json_text",
 ]  # fmt: skip
@@ -31,7 +31,6 @@ __all__ = [
 BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it continues
 MAX_FRAME: "Final" = 9 * 2**20  # bytes; the protocol's limit for a line
 CHUNK: "Final" = 2**16  # the capacity of a pipe
-PATH_LIMIT: "Final" = 107  # bytes of a Unix socket's path (unix(7))
 SILENCE: "Final" = 5  # seconds without progress before the daemon is pinged, and the time limit of the ping
 HANDOVER: "Final" = 750  # milliseconds to hand over an event whose decision has no effect
 
