@@ -25,9 +25,8 @@ MAX_PATH = 4096  # bytes of a path with its end (PATH_MAX of limits.h)
 
 def make_header() -> str:
     """Return refusals.h: the data of refusals.py, alike for every installation."""
-    numbers = {
-        name: getattr(refusals, name) for name in ("BLOCK", "CHUNK", "MAX_FRAME", "HANDOVER", "SILENCE")
-    } | {"MAX_DEPTH": MAX_DEPTH, "MAX_PATH": MAX_PATH, "MAX_WORD": MAX_WORD, "REASON": REASON}
+    limits = {name: getattr(refusals, name) for name in ("BLOCK", "CHUNK", "MAX_FRAME", "HANDOVER", "SILENCE")}
+    numbers = limits | {"MAX_DEPTH": MAX_DEPTH, "MAX_PATH": MAX_PATH, "MAX_WORD": MAX_WORD, "REASON": REASON}
     texts = {
         "AGENT_SOCKET": paths.AGENT_SOCKET, "MARK": MARK, "POINTER": paths.POINTER,
         "REFUSED": refusals.REFUSED, "LIST_SHAPE": make_shape([]),
