@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.signing import PublicKey, Purpose
+from hooklatch.fleet.signing import KeyFormatError, PublicKey, Purpose, read_public
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import AppliedBundle
@@ -29,7 +29,7 @@ __all__ = [
     "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "RESTORE", "REWRITTEN", "START", "SignedManifest",
     "FleetError", "PolicyHead", "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest",
     "decode_document", "decode_signature", "encode_signed_text", "read_envelope", "read_payload", "read_manifest",
-    "find_signer", "verify_manifests",
+    "find_signer", "index_keys", "verify_manifests",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -182,6 +182,18 @@ def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:
     if manifest.fleet != fleet:
         raise FleetError(f"version {manifest.version} is of the fleet {manifest.fleet!r}, not of {fleet!r}")
     return manifest
+
+
+def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
+    """Return public keys by their id."""
+    keys = dict[str, PublicKey]()
+    for text in texts:
+        try:
+            key = read_public(text)
+        except KeyFormatError as error:
+            raise FleetError(f"{text!r} is not a public key: {error}") from None
+        keys[key.id] = key
+    return keys
 
 
 def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str, PublicKey]) -> PublicKey | None:

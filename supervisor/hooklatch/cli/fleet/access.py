@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from getpass import getuser
 from typing import TypeVar
@@ -34,10 +34,10 @@ from hooklatch.fleet.engine.engine import (
 from hooklatch.fleet.engine.opening import open_engine, open_engines, read_password
 from hooklatch.fleet.logs.logs import ReceivedBatch
 from hooklatch.fleet.logs.reading import FleetReader
-from hooklatch.fleet.manifests import NAME, FleetError
+from hooklatch.fleet.manifests import NAME, FleetError, index_keys
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.settings import FleetSettings, read_settings
-from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PrivateKey, PublicKey, read_private, read_public
+from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PrivateKey, PublicKey, read_private
 from hooklatch.service.config.configuration import read_config
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError
@@ -153,8 +153,11 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     except EngineError as error:
         raise make_command_error(error) from None
     key = read_private_key(arguments.key) if getattr(arguments, "key", None) else None
-    listed = index_keys(settings.keys if settings is not None else ())
-    trusted = index_keys(getattr(arguments, "trust", []))
+    try:
+        listed = index_keys(settings.keys if settings is not None else ())
+        trusted = index_keys(getattr(arguments, "trust", []))
+    except (FleetError, NoLibraryError) as error:
+        raise make_command_error(error) from None
     own_key, unlisted = ({key.public.id: key.public} if key is not None else {}), ""
     if key is not None and settings is not None and key.public.id not in listed:
         own_key = {}
@@ -172,19 +175,6 @@ def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
     """Return the [fleet] table of this machine's file of hooks; None if it has none."""
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     return read_fleet(config) if os.path.lexists(config) else None
-
-
-def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
-    """Return public keys by their id."""
-    keys: list[PublicKey] = []
-    for text in texts:
-        try:
-            keys.append(read_public(text))
-        except KeyFormatError as error:
-            raise CommandError(Exit.BAD_DATA, f"{text!r} is not a public key: {error}") from None
-        except NoLibraryError as error:
-            raise make_command_error(error) from None
-    return {public.id: public for public in keys}
 
 
 def read_private_key(name: str) -> PrivateKey:

@@ -23,6 +23,7 @@ from hooklatch.fleet.manifests import (
     PolicyHead,
     SignedManifest,
     find_signer,
+    index_keys,
     read_envelope,
     read_manifest,
     read_payload,
@@ -30,24 +31,16 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.settings import FleetSettings
-from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PublicKey, read_public
+from hooklatch.fleet.signing import NoLibraryError, PublicKey
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
 from hooklatch.service.loading.see import BundleFiles, read_bundle_files
 
 __all__ = [
-    "list_bundle_files", "index_keys", "index_trusted_keys", "prove_envelope", "read_proven_files", "advance_policy",
+    "list_bundle_files", "index_trusted_keys", "prove_envelope", "read_proven_files", "advance_policy",
     "describe_lost_floor", "find_applied_policy", "find_applied_version", "list_anew", "list_foreign_policies",
     "read_followed_policy", "read_version",
 ]  # fmt: skip
-
-
-def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
-    """Return public keys by their id."""
-    try:
-        return {key.id: key for key in map(read_public, texts)}
-    except KeyFormatError as error:
-        raise FleetError(f"a key in [fleet] keys: {error}") from None
 
 
 def index_trusted_keys(settings: FleetSettings) -> dict[str, PublicKey]:

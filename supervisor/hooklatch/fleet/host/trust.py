@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.fleet.host.following import index_keys
-from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.manifests import FleetError, index_keys
 from hooklatch.fleet.roles import KeySet, Role, follow_key_set, read_key_set
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
