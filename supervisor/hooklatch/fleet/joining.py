@@ -14,6 +14,7 @@ import secrets
 import msgspec
 
 from hooklatch.fleet.engine.engine import Engine, add_user
+from hooklatch.fleet.engine.rights import find_user
 from hooklatch.fleet.manifests import FleetError, Name
 
 __all__ = ["JoinToken", "encode_token", "find_user", "make_password", "read_token", "register", "send_invitation"]
@@ -36,7 +37,7 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
     slot: str
 
     def url_as(self, user: str) -> str:
-        return add_user(self.url, f"{user}-{self.host}")
+        return add_user(self.url, find_user(self.host, user))
 
 
 def encode_token(token: JoinToken) -> str:
@@ -57,11 +58,6 @@ def read_token(text: str) -> JoinToken:
         return msgspec.json.decode(base64.urlsafe_b64decode(text.removeprefix(PREFIX)), type=JoinToken)
     except (ValueError, msgspec.MsgspecError) as error:
         raise FleetError(f"this is not a token of `hooklatch fleet enroll`, or a part of one: {error}") from None
-
-
-def find_user(host: str) -> str:
-    """Return the engine's user of a host."""
-    return f"host-{host}"
 
 
 def make_password(secret: str, word: str) -> str:

@@ -54,7 +54,7 @@ from hooklatch.fleet.engine.redis_answers import (
     read_stream_info,
 )
 from hooklatch.fleet.engine.redis_connections import RedisCommand, RedisConnection, RedisPool, make_tls_context
-from hooklatch.fleet.engine.rights import list_host_rights, list_join_rights
+from hooklatch.fleet.engine.rights import find_user, list_host_rights, list_join_rights
 from hooklatch.fleet.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
@@ -334,13 +334,13 @@ class RedisEngine:
 
     async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
         token = self._key("token", validate_host_name(host))
-        await self._ask("ACL SETUSER", f"host-{host}", *list_host_rights(self._fleet, host, password))
-        await self._ask("ACL SETUSER", f"join-{host}", *list_join_rights(self._fleet, host, secret))
+        await self._ask("ACL SETUSER", find_user(host), *list_host_rights(self._fleet, host, password))
+        await self._ask("ACL SETUSER", find_user(host, "join"), *list_join_rights(self._fleet, host, secret))
         await self._ask("SET", word, "EX", seconds, key=token)
         await self._keep_users()
 
     async def dismiss(self, host: str) -> None:
-        await self._ask("ACL DELUSER", f"host-{validate_host_name(host)}", f"join-{host}")
+        await self._ask("ACL DELUSER", find_user(validate_host_name(host)), find_user(host, "join"))
         await self._keep_users()
 
     async def _keep_users(self) -> None:

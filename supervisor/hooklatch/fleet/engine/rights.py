@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["list_host_rights", "list_join_rights"]
+__all__ = ["find_user", "list_host_rights", "list_join_rights"]
 
 OF_HOST = (
     "-@all +time +get +xread +xlen +xrange +xrevrange +xinfo|stream +xadd +sadd +smembers +hgetall +setnx +info|memory"
@@ -13,6 +13,11 @@ OF_HOST = (
     " %RW~hooklatch:FLEET:log:HOST:* %RW~hooklatch:FLEET:host:HOST %RW~hooklatch:FLEET:key:HOST:*"
 )
 OF_JOIN = "-@all +time +getdel resetchannels resetkeys %RW~hooklatch:FLEET:token:HOST"
+
+
+def find_user(host: str, kind: str = "host") -> str:
+    """Return the engine's user of a host, or that of the kind `join`."""
+    return f"{kind}-{host}"
 
 
 def list_host_rights(fleet: str, host: str, password: str) -> list[str]:
