@@ -145,8 +145,7 @@ class Rollout:
     ) -> CanaryComparison:
         times_before = {host: received.at for host, received in reports_before.items()}
         quiet_hosts = {host for host, received in reports.items() if times_before.get(host) == received.at}
-        newest_at = max(times_before.values(), default=0)
-        absent = {host for host in quiet_hosts if reports[host].at < newest_at - ABSENT_MS}
+        absent = quiet_hosts.difference(list_present_hosts(reports_before, ()))
         host_reports = {host: received.report for host, received in reports.items()}
         return compare_hosts(at, self._before, host_reports, silent=quiet_hosts - absent, absent=absent)
 
