@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, suppress
 from typing import TypedDict
 
 import trio
@@ -63,11 +63,8 @@ def run_fleet_export(arguments: argparse.Namespace) -> int:
             if cursor.is_new:
                 output.print_error(f"{path} is new: all that the engine has is exported")
             run = ExportRun(cursor, exporter, arguments)
-            try:
+            with suppress(KeyboardInterrupt) if arguments.follow else nullcontext():
                 access.run_with_engine(fleet_access, run.send)
-            except KeyboardInterrupt:
-                if not arguments.follow:
-                    raise
             run.report()
             return Exit.FINDINGS if run.findings or exporter.refused else Exit.OK
     except CursorError as error:

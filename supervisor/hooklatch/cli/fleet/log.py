@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, suppress
 
 from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
@@ -41,11 +41,8 @@ def run_fleet_log(arguments: argparse.Namespace) -> int:
     filters = read_filters(arguments)
     fleet_access = access.read_engine_access(arguments)
     shown_log = ShownLog(fleet_access, filters, arguments)
-    try:
+    with suppress(KeyboardInterrupt) if arguments.follow else nullcontext():
         access.run_with_engine(fleet_access, shown_log.show)
-    except KeyboardInterrupt:
-        if not arguments.follow:
-            raise
     return Exit.FINDINGS if shown_log.findings else Exit.OK
 
 

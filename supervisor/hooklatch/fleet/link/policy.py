@@ -211,10 +211,10 @@ class PolicyFollower:
         """Return what the engine has besides versions; one that refuses some of it brings versions all the same."""
         keys, timestamp, heads = list[str](), None, dict[str, int]()
         try:
-            keys = [decode_document(data) for data in await await_answer(engine.key_sets(key_set))]
+            keys = [decode_text(data) for data in await await_answer(engine.key_sets(key_set))]
             heads[KEYS] = key_set + len(keys)
             stored = await await_answer(engine.timestamp())
-            heads[TIMESTAMP], timestamp = (stored[0], decode_document(stored[1])) if stored is not None else (0, None)
+            heads[TIMESTAMP], timestamp = (stored[0], decode_text(stored[1])) if stored is not None else (0, None)
             self._state.set_fault(SIGNED, None)
         except EngineRefusedError as error:
             what = "timestamp, so nothing is contact" if heads else "key sets"
@@ -320,7 +320,7 @@ class PolicyFollower:
         )
 
 
-def decode_document(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Return a document as text; one byte over the limit is enough for the daemon to refuse it."""
     return data[: MAX_DOCUMENT + 1].decode("utf-8", "replace")
 
