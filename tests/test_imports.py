@@ -23,7 +23,10 @@ HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
 GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "products", "threads", "version"}
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
-PRODUCTS = {"fleet", "environments", "metrics", "lsp", "guards", "dashboard", "importing", "bridges", "testing", "cli"}
+PRODUCTS = {
+    *("fleet", "environments", "metrics", "lsp", "notifications", "webhook", "guards", "dashboard", "importing"),
+    *("bridges", "testing", "cli"),
+}
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
 BELOW = {
     "shelltext": set(),
@@ -36,6 +39,8 @@ BELOW = {
     "environments": {"processes", "core", *GROUND},
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},
+    "notifications": {"service", "environments", "webhook", "core", *GROUND},
+    "webhook": set(),
     "hosts": {"core"},
     "bridges": {"client", "hosts", "core", *GROUND},
     "entry": {"credentials", "files", "paths", "hosts", "threads", "core"},

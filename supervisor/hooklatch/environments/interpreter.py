@@ -70,6 +70,9 @@ try:
     poll.poll()
     code = program.poll()
     code = 1 if code is None else code if code >= 0 else 128 - code
+except OSError as error:
+    code = 127
+    os.write(2, f"{{sys.argv[1]}}: {{error.strerror}}".encode())
 finally:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while linux.kill_children():
@@ -119,8 +122,11 @@ async def run_program(
     folder: str,
     timeout: float,
     output: ProgramOutput | None = None,
+    stdin: bytes = b"",
 ) -> CommandExit:
-    """Run a program, named by its path, to its end; kill it after `timeout` seconds, or when cancelled.
+    """Run a program to its end; kill it, and all that it started, after `timeout` seconds, or when cancelled.
+
+    A name without a slash is looked up in the PATH of `environ`; of a program that is not there the exit code is 127.
 
     Raises:
         OSError: it cannot be started.
@@ -131,10 +137,15 @@ async def run_program(
         # Sealed at its full size: without that, a program that prints without end takes the machine's memory.
         os.ftruncate(output.fd, MAX_WRITTEN)
         fcntl.fcntl(output.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        process = children.start_child(
-            [*keeper_command(), *command], environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output.fd,
-            stderr=output.fd, start_new_session=True, umask=0o077,
-        )  # fmt: skip
+        source = os.memfd_create("input", os.MFD_CLOEXEC)
+        try:
+            os.pwrite(source, stdin, 0)
+            process = children.start_child(
+                [*keeper_command(), *command], environ, cwd=folder, stdin=source, stdout=output.fd,
+                stderr=output.fd, start_new_session=True, umask=0o077,
+            )  # fmt: skip
+        finally:
+            os.close(source)
         OWNED.add(process.pid)  # without a checkpoint since its start: a sweep would take it for a stray process
         try:
             code = await wait_for_program(process, timeout)
