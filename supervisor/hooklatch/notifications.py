@@ -10,26 +10,30 @@ notification began is left out.
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import trio
 from msgspec import Meta
 
-from hooklatch import webhook
+from hooklatch import paths, webhook
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import escape_text, format_count, format_duration
+from hooklatch.disks import limit_look
 from hooklatch.environments.interpreter import run_program
 from hooklatch.errors import describe_error
+from hooklatch.files import open_regular_file
 from hooklatch.service.api.methods import Contribution
 from hooklatch.service.config.settings import MainTable, Settings, TableEffect, make_absolute
+from hooklatch.threads import in_thread
 from hooklatch_worker.sandbox.children import OWN, isolated_command
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ MAX_AT_ONCE = 3  # of one notifier
 PAUSE = (
     1.0  # seconds for which each has its place at least, so that a flood of asks does not become one of notifications
 )
+LISTED = 3  # asks in the text of a desktop
 MAX_TEXT = 200  # characters of a subject, a reason and an error in a notification
 ANSWER = "hooklatch asks --follow"
 # A notifier also needs the user's screen, and a webhook the authorities that the user trusts.
@@ -51,6 +56,7 @@ ENVIRONMENT = OWN._replace(
     | {"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
 PRINTABLE = re.compile(r"[!-~]+")
+ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+/[\w-]+)\n", re.ASCII)
 
 
 class NotifyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,6 +118,9 @@ class Program(NamedTuple):
     data: bytes = b""
 
 
+MakeProgram: TypeAlias = Callable[[Sequence["Ask"], str | None], Program]
+
+
 def clean_text(text: str) -> str:
     """Return one short line of visible characters."""
     return escape_text(text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…")
@@ -126,22 +135,40 @@ def make_title(asks: Sequence[Ask]) -> str:
     return "An ask waits" if len(asks) == 1 else f"{len(asks)} asks wait"
 
 
-def make_desktop_program(asks: Sequence[Ask]) -> Program:
+@limit_look
+def find_dashboard(path: str) -> str | None:
+    """Return the address of the dashboard that runs beside this daemon, by its file; None if there is none."""
+    try:
+        with open_regular_file(path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:  # it holds the lock
+                address = ADDRESS.fullmatch(file.read(MAX_TEXT).decode("ascii", "replace"))
+                return address[1] if address is not None else None
+    except OSError:
+        pass
+    return None
+
+
+def make_desktop_program(asks: Sequence[Ask], dashboard: str | None) -> Program:
+    # Without the dashboard: its path is a secret, and other users can read a command line.
     first = asks[0]
-    lines = [*(clean_text(ask["subject"]) for ask in asks[:MAX_AT_ONCE]), clean_text(first["reason"]), ANSWER]
+    lines = [*(clean_text(ask["subject"]) for ask in asks[:LISTED]), clean_text(first["reason"]), ANSWER]
     # notify-send reads escapes with a backslash in the body (g_strcompress of GLib), and the desktop reads markup.
     body = escape_markup("\n".join(lines)).replace("\\", "\\\\")
     options = ("--app-name=hooklatch", "--urgency=critical")  # a desktop shows a critical one until it is seen
     return Program(["notify-send", *options, "--", make_title(asks), body])
 
 
-def make_document(asks: Sequence[Ask]) -> bytes:
-    """Return the JSON of a notification: a text that chats show, the first ask, and the names of the others."""
+def make_document(asks: Sequence[Ask], dashboard: str | None) -> bytes:
+    """Return the JSON of a notification: a text for chats, the first ask, its page, and the names of the others."""
     first, *others = asks
     shown = [clean_text(text).replace("`", "'") for text in (first["subject"], first["reason"])]  # as code, no mention
     text = escape_markup(f"{make_title(asks)}: `{shown[0]}` because `{shown[1]}`; {ANSWER}")
     named = [{"id": ask["id"], "subject": ask["subject"]} for ask in others]
-    return msgspec.json.encode({"text": text, "ask": first, "others": named, "answer": ANSWER})
+    query = urlencode({"id": first["id"], "digest": first["payload_digest"]})
+    link = f"{dashboard}/ask?{query}" if dashboard is not None else None
+    return msgspec.json.encode({"text": text, "ask": first, "others": named, "link": link, "answer": ANSWER})
 
 
 # -- the part of the daemon ------------------------------------------------------------------------------------------
@@ -151,13 +178,14 @@ class NotifyChannel:
     """One way to tell a person: the asks that it has not told yet, and the programs that tell."""
 
     def __init__(
-        self, name: str, make_program: Callable[[Sequence[Ask]], Program], timeout: float, environ: Mapping[str, str]
+        self, name: str, make_program: MakeProgram, timeout: float, environ: Mapping[str, str], dashboard: str
     ) -> None:
         self.name = name
         self.fault: str | None = None
         self._make_program = make_program
         self._timeout = timeout
         self._environ = environ
+        self._dashboard = dashboard  # the path of its file
         self._failures = 0  # since it last worked
         self._waiting: dict[str, Ask] = {}  # at most as many as may be open
         self._arrived = trio.Event()
@@ -186,7 +214,11 @@ class NotifyChannel:
         if len(asks) > 1:
             text = "%s came at once, and are in one notification"
             logger.info(text, format_count(len(asks), "ask"), extra={"notifier": self.name, "asks": names})
-        fault = await self._run_program(self._make_program(asks))
+        try:
+            dashboard = await in_thread(find_dashboard, self._dashboard, abandon_on_cancel=True)
+        except TimeoutError:
+            dashboard = None
+        fault = await self._run_program(self._make_program(asks, dashboard))
         self._failures = self._failures + 1 if fault is not None else 0
         self.fault = None
         if fault is not None:
@@ -218,7 +250,8 @@ class NotificationSender(Contribution):
         self._is_asking = False
         self._changed = trio.Event()
         # For a command that is a dialog, and answers the ask at this daemon.
-        own = {"HOOKLATCH_RUNTIME_DIR": os.path.dirname(daemon.places["admin"])}
+        folder = os.path.dirname(daemon.places["admin"])
+        own, self._dashboard = {"HOOKLATCH_RUNTIME_DIR": folder}, os.path.join(folder, paths.DASHBOARD)
         self._environ = {**ENVIRONMENT.of(os.environ), **own}
         daemon.asks.listeners.append(self._hear)
 
@@ -236,17 +269,21 @@ class NotificationSender(Contribution):
         if settings.notify == self._kept:
             return
         table = msgspec.convert(settings.notify or {}, NotifyTable)
-        programs: dict[str, Callable[[Sequence[Ask]], Program]] = {}
+        programs: dict[str, MakeProgram] = {}
         if table.desktop:
             programs["desktop"] = make_desktop_program
         if table.command:
-            programs["command"] = lambda asks: Program(table.command, make_document(asks))
+            programs["command"] = lambda asks, dashboard: Program(table.command, make_document(asks, dashboard))
         if table.webhook is not None:
             post = isolated_command(sys.executable, "-S", webhook.__file__)
             first_line = f"{table.webhook}\n".encode()
-            programs["webhook"] = lambda asks: Program(post, first_line + make_document(asks))
+            is_here = table.webhook.startswith("http:")  # what leaves this machine has no secret of it
+            programs["webhook"] = lambda asks, dashboard: Program(
+                post, first_line + make_document(asks, dashboard if is_here else None)
+            )
         self._notifiers = [
-            NotifyChannel(name, make_program, table.timeout, self._environ) for name, make_program in programs.items()
+            NotifyChannel(name, make_program, table.timeout, self._environ, self._dashboard)
+            for name, make_program in programs.items()
         ]
         self._kept = settings.notify
         self._changed.set()

@@ -136,6 +136,7 @@ async def test_a_command_gets_the_ask_on_standard_input_and_its_own_words_alone(
     assert words == ["--loud", "$HOME;`id`"]
     assert said["ask"] == ask
     assert said["others"] == []
+    assert said["link"] is None
     assert said["answer"] == "hooklatch asks --follow"
     assert said["text"] == ("An ask waits: `git push $(touch /tmp/x)` because `is that wise?`; hooklatch asks --follow")
 
