@@ -44,9 +44,7 @@ __all__ = ["TABLE", "NotificationSender", "NotifyTable"]
 
 logger = logging.getLogger("hooklatch.notifications")
 MAX_AT_ONCE = 3  # of one notifier
-PAUSE = (
-    1.0  # seconds for which each has its place at least, so that a flood of asks does not become one of notifications
-)
+PAUSE = 1.0  # seconds for which each has its place at least: a flood of asks is a few notifications a second
 LISTED = 3  # asks in the text of a desktop
 MAX_TEXT = 200  # characters of a subject, a reason and an error in a notification
 ANSWER = "hooklatch asks --follow"

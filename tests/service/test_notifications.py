@@ -179,7 +179,7 @@ async def test_asks_that_come_at_once_are_few_notifications_and_each_that_waits_
     ],
 )
 async def test_a_notifier_that_fails_is_a_warning_and_the_ask_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, texts: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, line: str, texts: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     async with running_daemon(tmp_path, Place(tmp_path).files(line)) as daemon, asking(daemon) as admin:
@@ -188,6 +188,8 @@ async def test_a_notifier_that_fails_is_a_warning_and_the_ask_goes_on(
         closed = await admin.call("answer_ask", id=ask["id"], verdict="allow", reason="yes", by="tom")
         health = await admin.call("health")
 
+    (logged,) = [one for one in caplog.records if one.name == "hooklatch.notifications"]
+    assert all(text in logged.getMessage() for text in texts)
     assert closed["closed"]["verdict"] == "allow"
     assert (health["health"], health["reasons"]) == ("ready", [])
 
