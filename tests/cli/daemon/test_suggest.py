@@ -212,6 +212,21 @@ def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Pla
     assert tested.stdout.count("FAIL") == 1, tested.stdout
 
 
+def test_a_guard_that_can_take_no_exception_is_named(copied: Path, lived: Place) -> None:
+    renamed = ASKING.replace("def asking(", "def other(").replace("event):\n    return ask(", "event): return ask(")
+    (copied / "asking.py").write_text(renamed)
+
+    report = lived.json("suggest")
+
+    path = lived.folder / "project/uv.lock"
+    assert report["notes"] == [
+        "6 asks of global/asking about publish docs were all allowed: it is not a Python function in a file of yours",
+        f"5 asks of global/asking:asking_for_files about {path} were all allowed: "
+        "it cannot take an exception, or has it",
+    ]
+    assert "allow" not in {proposal["kind"] for proposal in report["proposals"]}
+
+
 def test_at_a_terminal_only_what_gets_a_yes_is_written(copied: Path, lived: Place) -> None:
     before = files_in(copied)
     with terminal([*PROGRAM, "suggest"], environment=lived.environment, folder=lived.folder, columns=200) as person:

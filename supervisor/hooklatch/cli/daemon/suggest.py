@@ -142,7 +142,11 @@ class WrittenRule(NamedTuple):
 
     def edit(self) -> tuple[bytes, bytes] | None:
         """Return the file as it is now and with the exception; None if it cannot take that, or has it."""
-        before, call = read_if_present(self.path), self.rule.call
+        call = self.rule.call
+        try:
+            before = read_if_present(self.path)
+        except FileError:
+            return None
         if before is None or call is None:
             return None
         after = insert_exception(before, self.function, call, self.rule.reason)
