@@ -36,20 +36,9 @@ EngineFaultKind = Literal[
     "away", "refused", "empty", "behind", "rewritten", "shared"
 ]  # of a fleet's engine, by a link's word
 FindingReason = Literal[
-    "parts",
-    "zygote",
-    "record",
-    "isolation",
-    "files",
-    "hooks",
-    "faults",
-    "quarantined",
-    "failing",
-    "state",
-    "suspended",
-    "fleet",
-    "calls",
-]
+    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "failing", "state",
+    "suspended", "fleet", "calls",
+]  # fmt: skip
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 
 
