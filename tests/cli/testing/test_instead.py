@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hooklatch import connect_sync, deny
 from hooklatch.entry.commands import make_entry_command
 from support.commands import Place, new_place, payload, serving
 
@@ -100,6 +101,24 @@ def test_one_that_cannot_be_run_is_told_its_author_and_is_still_a_denial(
 
     assert (decision["verdict"], decision["cause"], "instead" in decision) == ("deny", cause, False)
     assert text in decision["reason"]
+
+
+def test_a_served_hook_has_one_which_the_record_compares_within_its_session(guarded: Place) -> None:
+    def guard(event: Any) -> Any:
+        return deny("no", instead="git push") if event.tool_input["command"] == "make release" else None
+
+    path = str(guarded.runtime / "agent.sock")
+    with connect_sync(path, hooks=[("pre_tool_use", guard, {"id": "served"})]) as session:
+        refused = session.fire("pre_tool_use", tool_name="Bash", tool_input={"command": "make release"})
+        session.fire("pre_tool_use", tool_name="Bash", tool_input={"command": "ls"})
+        before = guarded.json("stats")
+        session.fire("pre_tool_use", tool_name="Bash", tool_input={"command": "git push"})
+        after = guarded.json("stats")
+
+    assert refused.for_model == "no\nInstead, run: git push"
+    for stats, taken in ((before, 0), (after, 1)):
+        (counts,) = [one["instead"] for one in stats["guards"] if one["name"].endswith("/served")]
+        assert counts == {"offered": 1, "taken": taken, "unknown": 0}
 
 
 def test_an_ask_has_one_too(guarded: Place) -> None:
