@@ -73,6 +73,24 @@ def test_newer_tags_are_those_of_the_same_kind_by_number() -> None:
 
 
 @WITH_GIT
+def test_guards_are_read_over_ssh_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authors = GuardAuthors(tmp_path / "authors")
+    commit = authors.publish("v1", {"a.py": "x = 1\n", "a.jsonl": "{}\n"})
+    ssh = tmp_path / "ssh"  # runs here what would run on the host
+    ssh.write_text('#!/bin/sh\nfor command; do :; done\neval "exec $command"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    with nothing_left(), GuardRepository(parse_address(f"git@example.com:{authors.folder}")) as repository:
+        refs = repository.list_refs()
+        repository.fetch(commit, tag="v1")
+        guards, left_out = repository.read_guards(commit, ())
+
+    assert (refs.tags, refs.head) == ({"v1": commit}, commit)
+    assert (guards, left_out) == ({"a": ("{}\n", "x = 1\n")}, [])
+
+
+@WITH_GIT
 def test_a_repository_that_is_too_large_is_refused(tmp_path: Path) -> None:
     authors = GuardAuthors(tmp_path / "authors")
     (authors.folder / "large").write_bytes(os.urandom(2**20))

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import Place, new_place
+from support.commands import PROGRAM, Place, new_place
 from support.guard_repositories import GuardAuthors, cases_of, guard_of
+from support.terminals import terminal
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
 
@@ -97,6 +98,24 @@ def test_no_code_runs_before_somebody_agrees_and_then_what_is_written_was_shown(
     assert f"+open({str(ran)!r}, 'w')" in said
     shared.add("v2")
     assert ran.exists()
+
+
+def test_a_person_is_asked_and_no_text_of_the_guard_commands_the_terminal(shared: SharedGuards) -> None:
+    shared.authors.publish("v2", {"guards/no_halt.py": guard_of("no_halt", "halt", more="# \x1b[2J \u202e \r\n")})
+    words = [*PROGRAM, "guards", "add", shared.authors.at("v2")]
+    before = shared.content()
+
+    for answer, code in (("n", 1), ("y", 0)):
+        assert shared.content() == before
+        with terminal(words, environment=shared.place.environment, folder=shared.place.folder) as person:
+            person.until("and add no_halt if they pass? [y/N]")
+            person.type(f"{answer}\n")
+            person.rest()
+        assert person.process.returncode == code, person.seen
+        assert "\x1b[2J" not in person.seen
+        assert "\u202e" not in person.seen
+
+    assert shared.guard.exists()
 
 
 def test_a_guard_whose_cases_fail_is_not_added(shared: SharedGuards) -> None:
