@@ -21,7 +21,10 @@ WORKER = Path(hooklatch_worker.__file__).parent
 
 HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
-GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "products", "threads", "version"}
+GROUND = {
+    "credentials", "darwin_credentials", "directories", "disks", "errors", "files", "paths", "products", "threads",
+    "version",
+}  # fmt: skip
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
 PRODUCTS = {"fleet", "environments", "metrics", "lsp", "guards", "dashboard", "importing", "bridges", "testing", "cli"}
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
@@ -66,6 +69,7 @@ BELOW = {
     },
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
+    "credentials": {"darwin_credentials"},
     "directories": {"files"},
     "threads": {"disks"},
 }
@@ -80,7 +84,7 @@ ROOMS = {
     "hooklatch.guards": ("paths",),
     "hooklatch.fleet": ("engine", "publishing", "logs", "link", "host"),
     "hooklatch.cli": ("terminal", "testing", "fleet", "hooks", "hosts", "daemon", "live"),
-    "hooklatch_worker": ("author", "sandbox", "lsp", "runtime"),
+    "hooklatch_worker": ("author", "systems", "sandbox", "lsp", "runtime"),
 }
 SHELLS = {"trio", "socket", "asyncio", "threading", "multiprocessing", "subprocess", "time", "psutil", "os", "select"}
 SANS_IO = [f"{room}/{path.name}" for room in ("protocol",) for path in (SUPERVISOR / "client" / room).glob("*.py")]

@@ -22,7 +22,7 @@ NAMED = {
     "cli/hooks/guard_files.py", "cli/hooks/import_hooks.py",
     "cli/hosts/plugin.py", "cli/terminal/requests.py", "cli/testing/fire.py", "cli/testing/payloads.py",
     "cli/testing/policy_tests.py", "environments/making.py", "fleet/engine/opening.py",
-    "sandbox/linux.py", "version.py",
+    "systems/linux.py", "systems/linux_disks.py", "version.py",
 }  # fmt: skip
 
 
