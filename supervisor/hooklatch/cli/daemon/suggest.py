@@ -31,7 +31,9 @@ from hooklatch.cli.daemon.suggesting import (
     read_judged_call,
     read_week,
 )
-from hooklatch.cli.hooks.guards import CASES, find_hooks_folder, guard_files, write_new
+from hooklatch.cli.guard_lock import guard_paths
+from hooklatch.cli.hooks.guard_files import find_hooks_folder, write_new
+from hooklatch.cli.hooks.guards import guard_files
 from hooklatch.cli.hosts.settings_files import FileError, read_if_present, replace_file
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -405,7 +407,7 @@ def place_new_rule(rule: Rule, folder: str) -> WrittenRule:
     if rule.kind in ("paths", "commands"):
         return WrittenRule(rule, path, guard_files(folder, rule.name))
     cases = "".join(f"{msgspec.json.encode(case).decode()}\n" for case in rule.cases)
-    return WrittenRule(rule, path, {os.path.join(folder, CASES, f"{rule.name}.jsonl"): cases, path: rule.text})
+    return WrittenRule(rule, path, {guard_paths(folder, rule.name).cases: cases, path: rule.text})
 
 
 def list_gallery_rules(week: Week) -> list[Rule]:
