@@ -76,6 +76,10 @@ def test_ui_shows_a_decision_and_leaves_the_terminal_as_it_was(place: Place) -> 
         place.fire_tool("Bash", command="rm this")
         seen.until_seen("deny     Bash rm this")
         assert seen.colour_at("deny") == "default"
+        seen.press("/")
+        seen.until_seen("enter: to the rows")
+        seen.press("sudo\r")
+        seen.until_seen("filter: sudo", "nothing matches the filter")
         children = psutil.Process(seen.process.pid).children()
         seen.press("q")
 

@@ -86,7 +86,7 @@ class Screen:
         return text
 
     async def until(self, is_so: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not is_so():
             assert time.monotonic() < deadline, f"not seen; the screen is:\n{self.text}"
             await self.pilot.pause()

@@ -144,6 +144,7 @@ class LiveApp(App[Exception]):
         self._page_rows = 1
         self._handlers: dict[signal.Signals, Any] = {}
         self.feed = LiveFeed(arguments, arguments.interval, lambda batch: self.post_message(self.Fed(batch)))
+        self._take_rows()
 
     # -- the beginning and the end -------------------------------------------------------------------------------------
 
@@ -227,6 +228,10 @@ class LiveApp(App[Exception]):
         self._work(work, lambda done: self._say(done, "good"))
 
     def _update(self) -> None:
+        self._take_rows()
+        self._redraw()
+
+    def _take_rows(self) -> None:
         """Take what is known into the rows, unless they are held."""
         if not self._is_held:
             board = build_board(self._now, self._before, self._sort, is_reversed=self._is_reversed)
@@ -235,7 +240,6 @@ class LiveApp(App[Exception]):
             self._cursors[HOOKS].keys = [row["name"] for row in board.rows if self._has_words(list_hook_cells(row))]
             self._board = board
         self._board = self._board._replace(fault=self._fault)
-        self._redraw()
 
     def _matches(self, key: str, row: DecisionRow) -> bool:
         """Return whether the filter shows a decision; each is looked at once, since there may be many."""

@@ -74,7 +74,7 @@ class MainScreen(Screen[None]):
     def open_filter(self) -> None:
         field = self.query_one(Input)
         field.display = True
-        field.focus()
+        self.set_focus(field)
 
     def clear_filter(self) -> bool:
         """Return whether there was a filter, or a field for it; now there is none."""
@@ -90,8 +90,8 @@ class MainScreen(Screen[None]):
 
     @on(Input.Submitted)
     def leave_filter(self) -> None:
+        self.set_focus(self.query_one(Canvas))
         self.query_one(Input).display = False
-        self.query_one(Canvas).focus()
 
 
 class LinePage(Screen[None]):
@@ -178,7 +178,7 @@ class FieldPage(LinePage):
     def on_mount(self) -> None:
         for canvas in self.query(Canvas):
             canvas.can_focus = False  # tab goes from field to field
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))
 
     @on(Input.Submitted)
     def go_on(self) -> None:
