@@ -31,13 +31,14 @@ APART = (
     "dashboard",
     "stop",
     "watch",
+    "ui",
     "listen",
     "join",
     "link",
     "replay",
     "record",
     "suggest",
-)  # they begin or end a daemon, run until told to end, or need decisions that were kept: tests of their own run them
+)  # they begin or end a daemon, run until told to end, or need a terminal or kept payloads: tests of their own run them
 
 
 def examples() -> list[tuple[str, str]]:

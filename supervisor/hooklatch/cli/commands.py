@@ -50,6 +50,7 @@ COMMANDS = {
         ("resume", "hooks.suspend", "end a suspension early"),
     ),
     "what happens": (
+        ("ui", "live.top", "decisions and hooks on the whole screen, to look into and act on; needs hooklatch[ui]"),
         ("watch", "live.watch", "show decisions, changes and suspensions as they happen"),
         ("top", "live.top", "show what each hook does, live: calls, times, failures, workers"),
         ("asks", "hooks.asks", "list asks of hooks that wait for a person, and answer them"),

@@ -1,4 +1,4 @@
-"""What `top` makes of two reports and of a key; and that its screen fits, whatever the size."""
+"""What `ui` and `top` make of reports, decisions and asks; and that all of it fits, whatever the size."""
 
 from __future__ import annotations
 
@@ -7,16 +7,37 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from hooklatch.cli.live.feed import TopBoard, TopDisplay, TopReport, apply_key, build_board, build_rows, order_rows
-from hooklatch.cli.live.raw_terminal import parse_keys
-from hooklatch.cli.live.top_screen import clamp_scroll, draw_screen, measure_page
+from hooklatch.cli.live.drawing import (
+    DECISION_TITLES,
+    HOOK_TITLES,
+    RowCursor,
+    draw_ask,
+    draw_decision,
+    draw_header,
+    draw_hook,
+    draw_table,
+    fit_decision_columns,
+    fit_hook_columns,
+    fit_line,
+    list_decision_cells,
+    list_hook_cells,
+)
+from hooklatch.cli.live.feed import (
+    DecisionRow,
+    DecisionRows,
+    TopBoard,
+    TopReport,
+    build_board,
+    build_rows,
+    order_rows,
+)
+from support.asked import ask
 from support.tables import table
 
 STATUS = {
     "pid": 7, "health": "green", "draining": False, "fired": 100, "sessions": 2, "uptime_s": 7200.0, "wrong": [],
     "failing": [],
 }  # fmt: skip
-NAMES = ["b", "a", "c"]
 
 
 def hook(name: str, count: int, **more: Any) -> dict[str, Any]:
@@ -25,8 +46,8 @@ def hook(name: str, count: int, **more: Any) -> dict[str, Any]:
     return {"name": name, "event": "stop", "state": "active", "timings": timings, "load": load, **more}
 
 
-def report(*hooks: dict[str, Any], moment: float = 10.0, detail: Any = None, **status: Any) -> TopReport:
-    return TopReport(moment, 1e9, STATUS | status, hooks, detail)
+def report(*hooks: dict[str, Any], moment: float = 10.0, **status: Any) -> TopReport:
+    return TopReport(moment, 1e9, STATUS | status, hooks)
 
 
 def test_rates_are_those_since_the_report_before() -> None:
@@ -36,7 +57,7 @@ def test_rates_are_those_since_the_report_before() -> None:
 
     assert (found["a"]["calls_per_s"], found["new"]["calls_per_s"]) == (2.5, None)
     assert found["a"]["load"] == hook("a", 15)["load"]
-    assert build_board(report(fired=110), before, TopDisplay()).fires_per_s == 5.0
+    assert build_board(report(fired=110), before).fires_per_s == 5.0
 
 
 @pytest.mark.parametrize(
@@ -54,30 +75,32 @@ def test_what_cannot_be_compared_has_no_rate(before: TopReport | None) -> None:
     assert row["calls_per_s"] is None
 
 
+def draw(*rows: dict[str, Any], width: int = 80, selected: int | None = None) -> list[str]:
+    cells = [list_hook_cells(row) for row in build_rows(report(*rows), None)]
+    lines = draw_table(HOOK_TITLES, cells, fit_hook_columns(HOOK_TITLES, cells, width), selected)
+    return ["".join(line) for line in lines]
+
+
 @pytest.mark.parametrize(
     ("name", "failures", "shown"),
     [
-        ("guards:no_force_push", {}, "guards:no_force_push"),
+        ("guards:no_push", {}, "guards:no_push"),
         ("git", {"crash": 12, "timeout": 3}, "crash 12, timeout 3"),
-        ("guards:" + "x" * 40, {"crash": 12, "timeout": 3}, "guards:xxxx"),
     ],
 )
 def test_80_columns_have_all_but_the_event_and_the_room_is_theirs_who_need_it(
     name: str, failures: dict[str, int], shown: str
 ) -> None:
-    board = build_board(report(hook(f"global/{name}", 15, failures=failures)), None, TopDisplay())
+    titles, row = draw(hook(f"global/{name}", 15, failures=failures), selected=0)
 
-    titles, row = ("".join(line) for line in draw_screen(board, TopDisplay(), 80, 24)[1:3])
-
-    assert titles.split() == ["HOOK", "CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATEv"]
+    assert titles.split() == ["HOOK", "CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATE"]
     assert shown in row
-    assert row.rstrip().endswith("active")
+    assert row.startswith(">")
+    assert row.endswith("active")
 
 
 def test_a_hook_that_a_client_serves_has_no_workers() -> None:
-    board = build_board(report(hook("a", 1) | {"load": None}), None, TopDisplay())
-
-    row = "".join(draw_screen(board, TopDisplay(), 80, 24)[2])
+    row = draw(hook("a", 1) | {"load": None})[1]
 
     assert row.split()[-4:] == ["-", "-", "-", "active"]
 
@@ -101,66 +124,71 @@ def test_rows_are_sorted_with_the_largest_first_and_the_other_way_round(sort: st
     rows = build_rows(now, before)
 
     if sort == "calls/s":  # of equal ones the order is that of firing
-        assert [row["name"] for row in order_rows(rows, TopDisplay(sort=sort))] == names
+        assert [row["name"] for row in order_rows(rows, sort)] == names
         return
-    assert [row["name"] for row in order_rows(rows, TopDisplay(sort=sort))] == names
-    assert [row["name"] for row in order_rows(rows, TopDisplay(sort=sort, is_reversed=True))] == names[::-1]
+    assert [row["name"] for row in order_rows(rows, sort)] == names
+    assert [row["name"] for row in order_rows(rows, sort, is_reversed=True)] == names[::-1]
 
 
-@pytest.mark.parametrize(
-    ("view", "key", "expected"),
-    [
-        (TopDisplay(), "s", TopDisplay(sort="calls/s")),
-        (TopDisplay(sort="hook"), "s", TopDisplay(sort="state")),
-        (TopDisplay(), "S", TopDisplay(sort="hook")),
-        (TopDisplay(is_reversed=True), "s", TopDisplay(sort="calls/s")),
-        (TopDisplay(), "r", TopDisplay(is_reversed=True)),
-        (TopDisplay(), "p", TopDisplay(is_paused=True)),
-        (TopDisplay(is_paused=True), " ", TopDisplay()),
-        (TopDisplay(), "down", TopDisplay(selected="b")),
-        (TopDisplay(selected="b"), "j", TopDisplay(selected="a")),
-        (TopDisplay(selected="c"), "down", TopDisplay(selected="c")),
-        (TopDisplay(selected="b"), "up", TopDisplay(selected="b")),
-        (TopDisplay(selected="gone"), "down", TopDisplay(selected="b")),
-        (TopDisplay(selected="b"), "end", TopDisplay(selected="c")),
-        (TopDisplay(selected="c"), "home", TopDisplay(selected="b")),
-        (TopDisplay(), "enter", TopDisplay(selected="b", page="hook")),
-        (TopDisplay(selected="a"), "enter", TopDisplay(selected="a", page="hook")),
-        (TopDisplay(selected="a", page="hook"), "down", TopDisplay(selected="a", page="hook", top=1)),
-        (TopDisplay(selected="a", page="hook", top=3), "page up", TopDisplay(selected="a", page="hook")),
-        (TopDisplay(selected="a", page="hook", top=3), "escape", TopDisplay(selected="a")),
-        (TopDisplay(selected="a", page="hook"), "s", TopDisplay(selected="a", page="hook")),
-        (TopDisplay(), "?", TopDisplay(page="help")),
-        (TopDisplay(page="help"), "?", TopDisplay()),
-        (TopDisplay(page="help"), "p", TopDisplay(page="help", is_paused=True)),
-        (TopDisplay(), "x", TopDisplay()),
-        (TopDisplay(page="hook"), "q", None),
-        (TopDisplay(), "ctrl-c", None),
-    ],
-)
-def test_a_key_makes_the_next_view(view: TopDisplay, key: str, expected: TopDisplay | None) -> None:
-    assert apply_key(view, key, NAMES, 10) == expected
+def test_a_row_stays_selected_while_others_come_and_go() -> None:
+    cursor = RowCursor(follows=True)
+    cursor.keys = list("abcdefgh")
+    assert (cursor.chosen, [*cursor.fit(3)]) == ("h", [5, 6, 7])
+
+    cursor.move(-1)
+    cursor.move(-1)
+    cursor.keys = [*"defghijk"]
+    assert (cursor.chosen, [*cursor.fit(3)]) == ("g", [3, 4, 5])
+
+    cursor.move(-999)
+    assert (cursor.chosen, [*cursor.fit(3)]) == ("d", [0, 1, 2])
+
+    cursor.keys = [*"xyz"]
+    assert (cursor.chosen, [*cursor.fit(9)]) == ("z", [0, 1, 2])
 
 
-@pytest.mark.parametrize("key", ["down", "up", "enter", "end", "page down"])
-def test_keys_do_nothing_where_there_are_no_hooks(key: str) -> None:
-    assert apply_key(TopDisplay(), key, [], 10) == TopDisplay()
+def test_a_list_that_follows_nothing_begins_with_its_first_row() -> None:
+    cursor = RowCursor(follows=False)
+    assert cursor.chosen is None
+    cursor.move(1)
+
+    cursor.keys = [*"abcdef"]
+    cursor.move(1)
+    assert (cursor.chosen, [*cursor.fit(2)]) == ("a", [0, 1])
+    cursor.move(4)
+    assert (cursor.chosen, [*cursor.fit(2)]) == ("e", [3, 4])
 
 
-@pytest.mark.parametrize(
-    ("data", "keys"),
-    [
-        (b"q", ["q"]),
-        (b"\x1b[A\x1bOBj", ["up", "down", "j"]),
-        (b"\x1b[5~\x1b[6~\x1b[1~\x1b[F", ["page up", "page down", "home", "end"]),
-        (b"\x1b", ["escape"]),
-        (b"\r\x7f\x03", ["enter", "backspace", "ctrl-c"]),
-        (b"\x1b[200~\x1b[1;5Cq", ["q"]),  # sequences without a name here
-        (b"\x04\xff\xc3q", ["q"]),
-    ],
-)
-def test_what_a_terminal_sends_is_keys(data: bytes, keys: list[str]) -> None:
-    assert parse_keys(data) == keys
+def announced(name: str, verdict: str = "deny", **more: Any) -> dict[str, Any]:
+    decision = {"decision_id": name, "event": "pre_tool_use", "verdict": verdict}
+    return {"topic": "decisions", "at": "2026-01-31T23:59:59.123Z", "tool": "Bash", "decision": decision, **more}
+
+
+def test_asks_are_behind_decisions_until_they_are_answered_or_gone() -> None:
+    rows = DecisionRows()
+    rows.take_known([], [ask("a-1"), ask("a-2"), ask("a-3")])
+    rows.take(announced("d-1"))
+    assert [(key, row.ask is not None) for key, row in rows.rows.items()] == [
+        ("d-1", False), ("a-1", True), ("a-2", True), ("a-3", True),
+    ]  # fmt: skip
+
+    rows.take({"topic": "asks", "closed": {"id": "a-2", "verdict": "deny", "reason": "no", "by": "tom"}})
+    rows.take(announced("a-1", "allow"))
+    rows.take_known([], [])
+
+    assert [(key, row.record["verdict"]) for key, row in rows.rows.items()] == [
+        ("d-1", "deny"), ("a-2", "deny"), ("a-1", "allow"), ("a-3", "closed"),
+    ]  # fmt: skip
+
+
+def test_what_is_not_kept_or_was_not_sent_is_counted() -> None:
+    rows = DecisionRows(kept=2)
+    for name in ("d-1", "d-2", "d-3", "d-2"):
+        rows.take(announced(name))
+    rows.take({"topic": "decisions", "missed": 5})
+    rows.take({"topic": "asks", "missed": 7})
+
+    assert ([*rows.rows], rows.left_out) == (["d-3", "d-2"], 6)
 
 
 FAILURE = {
@@ -180,51 +208,62 @@ MANY = [
     for number in range(1, 9)
 ]
 MANY += [hook("global/x", 0, state="suspended", load=None), hook("new\x1b[2J", 0)]
-VIEWS = [
-    TopDisplay(), TopDisplay(selected="global/x", is_paused=True), TopDisplay(page="help"),
-    TopDisplay(page="hook", selected=FIRST, top=9),
-    TopDisplay(page="hook", selected="gone"), TopDisplay(page="hook", selected=FIRST, top=10_000),
-]  # fmt: skip
+
+
+WHEN = {"at": "2026-01-31T23:59:59Z", "expires_at": "2026-01-31T23:59:59Z"}
 
 
 def boards() -> list[TopBoard]:
     before = report(*MANY, moment=8.0)
     return [
-        build_board(report(*MANY), before, TopDisplay()),
-        build_board(report(), None, TopDisplay()),
-        build_board(report(*MANY, health="red", wrong=WRONG, detail=DETAIL), before, TopDisplay()),
-        build_board(report(*MANY), before, TopDisplay())._replace(fault="nobody listens at /run/x " * 20),
+        build_board(report(*MANY), before),
+        build_board(report(), None),
+        build_board(report(*MANY, health="red", wrong=WRONG), before),
+        build_board(report(*MANY), before)._replace(fault="nobody listens at /run/x " * 20),
     ]
 
 
 @table("width", [1, 5, 20, 44, 79, 80, 81, 132, 300])
-def test_the_screen_fits_whatever_its_size(width: int) -> None:
-    for height in (1, 2, 3, 8, 24, 60):
-        for board in boards():
-            for view in VIEWS:
-                lines = ["".join(line) for line in draw_screen(board, view, width, height)]
+def test_what_is_drawn_fits_whatever_the_width(width: int) -> None:
+    call = {"hook": "x\x1b[2J", "began_ms": 1.0, "duration_ms": 2.0, "cause": "crash", "message": "雪\n\x07" * 90}
+    record = {"decision_id": "d", "subject": "雪" * 90, "outcomes": [call, {}], "reason": "no " * 90, "warnings": ["w"]}
+    asked = ask(subject="雪" * 90, **WHEN, excerpt={"tool_input": {"雪" * 40: "x" * 500, "\x1b[2J": "\u202e"}})
+    for board in boards():
+        cells = [list_hook_cells(row) for row in board.rows]
+        row = next((row for row in board.rows if row["name"] == FIRST), None)
+        pages = [
+            draw_header(board, width, 24, is_held=True),
+            draw_table(HOOK_TITLES, cells, fit_hook_columns(HOOK_TITLES, cells, width), 1),
+            draw_hook(row, DETAIL, width),
+            draw_decision(record, {"x\x1b[2J": FAILURE}, width),
+            draw_ask(asked, width),
+        ]
+        if width > 59:
+            shown = [list_decision_cells(DecisionRow(record)), list_decision_cells(DecisionRow(record, asked))]
+            pages.append(draw_table(DECISION_TITLES, shown, fit_decision_columns(width), 0))
+        for page in pages:
+            lines = ["".join(fit_line(line, width)) for line in page]
 
-                assert len(lines) == height
-                assert max(map(cell_len, lines)) <= width
-                assert all(line.isprintable() for line in lines)
+            assert max(map(cell_len, lines)) <= width
+            assert all(line.isprintable() for line in lines)
 
 
-def test_80_columns_have_all_that_is_asked_for_but_the_event() -> None:
-    lines = ["".join(line) for line in draw_screen(boards()[2], TopDisplay(selected="global/x"), 80, 24)]
-    title = next(line for line in lines if "HOOK" in line)
+def test_all_of_an_ask_is_drawn_and_no_value_stands_in_the_place_of_a_label() -> None:
+    asked = ask(**WHEN, excerpt={"tool_name": "Bash", "tool_input": {"command": "x" * 500, "a" * 40: "y"}})
 
-    assert title.split() == ["HOOK", "CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATEv"]
+    lines = ["".join(line) for line in draw_ask(asked, 80)]
+    first, *others = [line for line in lines if "xx" in line]
+
+    assert all(cell_len(line) <= 80 for line in lines)
+    assert first.startswith("  command     xx")
+    assert all(line.startswith(" " * 14 + "x") for line in others)
+    assert sum(line.count("x") for line in (first, *others)) == 500
+    assert lines[lines.index("  " + "a" * 40) + 1] == " " * 14 + "y"
+
+
+def test_80_columns_have_the_faults_and_what_to_do() -> None:
+    lines = ["".join(line) for line in draw_header(boards()[2], 80, 24, is_held=False)]
+
     assert lines[1].startswith("wrong    /x/long/")
     assert any(line.startswith("do       fix it") for line in lines)
     assert "and 8 more: hooklatch status" in lines
-    assert any(line.startswith(">x ") for line in lines)
-
-
-def test_a_page_ends_with_its_last_line_on_the_screen() -> None:
-    board, view = boards()[2], TopDisplay(page="hook", selected=FIRST, top=10_000)
-
-    lines = ["".join(line) for line in draw_screen(board, view, 80, 24)]
-
-    assert lines[-2] == "  what was decided: hooklatch log --decision d-1"
-    assert 0 < clamp_scroll(view, board, 80, 24).top < 100
-    assert measure_page(board, view, 80, 24) == len([line for line in lines if "line" in line]) + 1

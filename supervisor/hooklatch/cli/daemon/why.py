@@ -201,6 +201,11 @@ EXPLAINED = {
         "The agent could change what judges it.",
         'Name it by an absolute path that only you can write, or set run_in = "file".',
     ),
+    "asks": (
+        "A notifier of [ask.notify] failed, so perhaps nobody heard that an ask waits.",
+        "No decision is changed: the ask waits, and its gate is refused when the time for it is over.",
+        "Repair what it names, or the table. What waits: hooklatch asks.",
+    ),
     "notes": (
         "A hook names a tool that is not known, or a file beside a source has hooks and is no source.",
         "It may guard nothing.",

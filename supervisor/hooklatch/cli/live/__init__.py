@@ -1,1 +1,1 @@
-"""The live commands: `watch` shows decisions as they are made, and `top` the load of each hook."""
+"""The live commands: `watch` prints decisions as they are made, `ui` and `top` show them and hooks on the screen."""

@@ -1,19 +1,22 @@
-"""The reports that `top` shows: the poller of them, the rows that they become, and the effect of keys on the view.
+"""The reports and decisions that `ui` and `top` show: the thread that fetches them, and the rows that they become.
 
-report, and the one before ──▶ rows ──▶ ordered by the view       key ──▶ the next view
+report, and the one before ──▶ rows of hooks, ordered        announcements, and open asks ──▶ rows of decisions
 
-The poller asks the daemon in a thread of its own, so that keys work beside a silent daemon.  If the daemon is gone, it
-reports the error and tries again.
+The thread has the one connection and hands over what came, a batch at a time: it reads no further until the screen has
+taken a batch.  So a screen that is too slow is a slow reader of the daemon, which counts what it leaves out.  If the
+daemon is gone, the thread reports the error and tries again.
 """
 
 from __future__ import annotations
 
 import argparse
+import select
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from queue import SimpleQueue
-from typing import Any, Literal, NamedTuple, TypeAlias
+from contextlib import suppress
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
@@ -22,47 +25,34 @@ from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hooklatch.cli.schema import TopHook
-    from hooklatch.core.answers import HookStatus, ShownHook
+    from hooklatch.core.answers import Ask, HookStatus
     from hooklatch.core.status_answers import StatusAnswer
 
 __all__ = [
-    "SORTS", "TopBoard", "TopReport", "TopDisplay", "apply_key", "build_board", "order_rows", "build_rows",
-    "RETRY_INTERVAL", "HookDetail", "TopPoller", "PollFailure", "is_transient", "fetch_top_report",
+    "RETRY_INTERVAL", "SORTS", "DecisionRow", "DecisionRows", "FeedItem", "KnownDecisions", "LiveFeed", "PollFailure",
+    "TopBoard", "TopReport", "build_board", "build_rows", "convert_to_record", "fetch_top_report", "is_transient",
+    "order_rows",
 ]  # fmt: skip
 
-Page: TypeAlias = Literal["table", "hook", "help"]
 STATES = ("quarantined", "inactive", "suspended", "disabled", "active")  # faults first
 
 
 class TopReport(NamedTuple):
-    """A report of the daemon: its moment (monotonic seconds, and seconds since 1970), and the detail of one hook."""
+    """A report of the daemon, and its moment (monotonic seconds, and seconds since 1970)."""
 
     moment: float
     at: float
     status: StatusAnswer
     hooks: Sequence[HookStatus]
-    detail: ShownHook | None = None
-    has_new_ask: bool = False  # since the report before
 
 
 class TopBoard(NamedTuple):
-    """The content of the screen: the last report, its rows in order, fires a second, and why no newer report came."""
+    """The figures to show: the last report, its rows in order, fires a second, and why no newer report came."""
 
     report: TopReport
     rows: Sequence[TopHook]
     fires_per_s: float | None = None
     fault: str | None = None
-
-
-class TopDisplay(NamedTuple):
-    """The display that the keys have chosen; `top` is the first line of a page that is longer than the screen."""
-
-    sort: str = "state"
-    is_reversed: bool = False
-    is_paused: bool = False
-    selected: str | None = None
-    page: Page = "table"
-    top: int = 0
 
 
 def build_rows(now: TopReport, before: TopReport | None) -> list[TopHook]:
@@ -89,12 +79,14 @@ def compute_rate(now: int, before: int | None, seconds: float) -> float | None:
     return None if before is None or seconds <= 0 or now < before else (now - before) / seconds
 
 
-def build_board(now: TopReport, before: TopReport | None, view: TopDisplay) -> TopBoard:
-    """Return the content of the screen for two reports."""
+def build_board(
+    now: TopReport, before: TopReport | None, sort: str = "state", *, is_reversed: bool = False
+) -> TopBoard:
+    """Return the figures of two reports."""
     is_same = before is not None and before.status["pid"] == now.status["pid"]
     fired = before.status["fired"] if is_same and before is not None else None
     fires = compute_rate(now.status["fired"], fired, now.moment - before.moment if before is not None else 0.0)
-    return TopBoard(now, order_rows(build_rows(now, before), view), fires)
+    return TopBoard(now, order_rows(build_rows(now, before), sort, is_reversed=is_reversed), fires)
 
 
 def rank_by_state(row: TopHook) -> tuple[float, ...]:
@@ -115,56 +107,114 @@ SORTS: Mapping[str, Callable[[TopHook], Any]] = {
 }
 
 
-def order_rows(rows: Sequence[TopHook], view: TopDisplay) -> list[TopHook]:
-    """Return rows in the order of a view."""
-    ordered = sorted(rows, key=SORTS[view.sort])
-    return ordered[::-1] if view.is_reversed else ordered
+def order_rows(rows: Sequence[TopHook], sort: str, *, is_reversed: bool = False) -> list[TopHook]:
+    """Return rows in the order of one of SORTS, or the other way round."""
+    ordered = sorted(rows, key=SORTS[sort])
+    return ordered[::-1] if is_reversed else ordered
 
 
-def apply_key(view: TopDisplay, key: str, names: Sequence[str], page: int) -> TopDisplay | None:
-    """Return the view after a key; None ends it.  `names` are the rows as shown, `page` is the lines of a screen."""
-    if key in ("q", "Q", "ctrl-c"):
-        return None
-    if key in ("p", " "):
-        return view._replace(is_paused=not view.is_paused)
-    if key == "?":
-        return view._replace(page="table" if view.page == "help" else "help", top=0)
-    if view.page != "table":
-        return scroll_view(view, key, page)
-    if key in ("s", "S"):
-        sorts = list(SORTS)
-        index = (sorts.index(view.sort) + (1 if key == "s" else -1)) % len(sorts)
-        return view._replace(sort=sorts[index], is_reversed=False)
-    if key == "r":
-        return view._replace(is_reversed=not view.is_reversed)
-    if key == "enter" and names:
-        return view._replace(selected=view.selected if view.selected in names else names[0], page="hook", top=0)
-    step = list_scroll_steps(page, len(names)).get(key)
-    if step is None or not names:
-        return view
-    index = names.index(view.selected) if view.selected in names else (-1 if step > 0 else 0)
-    return view._replace(selected=names[max(0, min(index + step, len(names) - 1))])
+def fetch_top_report(link: AdminConnection, session: str | None) -> TopReport:
+    """Return a report on all hooks.
+
+    Raises:
+        HooklatchError: the daemon gives none.
+    """
+    status, hooks = link.ask("status"), link.ask("hooks", session=session)["hooks"]
+    return TopReport(time.monotonic(), time.time(), status, hooks)
 
 
-def scroll_view(view: TopDisplay, key: str, page: int) -> TopDisplay:
-    if key in ("enter", "escape", "left", "backspace"):
-        return view._replace(page="table", top=0)
-    return view._replace(top=max(0, view.top + list_scroll_steps(page, view.top + page).get(key, 0)))
+# -- decisions ---------------------------------------------------------------------------------------------------------
+
+KEPT = 2000  # decisions that are kept to be looked at
 
 
-def list_scroll_steps(page: int, count: int) -> Mapping[str, int]:
-    return {
-        "up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page, "home": -count, "end": count,
-    }  # fmt: skip
+class DecisionRow(NamedTuple):
+    """A decision as a record has it; or, with `ask`, an ask that waits for a person."""
 
+    record: Mapping[str, Any]
+    ask: Ask | None = None
+
+
+class DecisionRows:
+    """The newest decisions by their ids, the oldest first, and behind them the open asks.
+
+    `left_out` is the number of those that the daemon did not send, or that are not kept any more.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self.left_out = 0
+        self._kept = kept
+        self._decided: dict[str, DecisionRow] = {}
+        self._open: dict[str, DecisionRow] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Return how many asks are open."""
+        return len(self._open)
+
+    @property
+    def rows(self) -> dict[str, DecisionRow]:
+        return {**self._decided, **self._open}
+
+    def take(self, announcement: Mapping[str, Any]) -> None:
+        """Take an announcement of the topics `decisions` or `asks`."""
+        if "missed" in announcement:
+            self.left_out += announcement["missed"] if announcement["topic"] == "decisions" else 0
+        elif "decision" in announcement:
+            self._add(convert_to_record(announcement))
+        elif "opened" in announcement:
+            ask: Ask = announcement["opened"]
+            if ask["id"] not in self._decided:
+                self._open[ask["id"]] = DecisionRow(make_ask_record(ask), ask)
+        elif "closed" in announcement:
+            self._close(announcement["closed"]["id"], announcement["closed"])
+
+    def take_known(self, records: Sequence[Mapping[str, Any]], asks: Sequence[Ask]) -> None:
+        """Take decisions of the record, and all open asks; any other ask has ended."""
+        for record in records:
+            self._add(record)
+        for ended in {*self._open} - {ask["id"] for ask in asks}:
+            self._close(ended, {"verdict": "closed", "reason": "this screen was not told how it ended"})
+        for ask in asks:
+            self.take({"topic": "asks", "opened": ask})
+
+    def _close(self, name: str, end: Mapping[str, Any]) -> None:
+        """Keep an ask that has ended, until the decision comes that tells more."""
+        if (row := self._open.get(name)) is not None:
+            self._add({**row.record, "kind": "decision", "verdict": end["verdict"], "reason": end["reason"]})
+
+    def _add(self, record: Mapping[str, Any]) -> None:
+        name = str(record.get("decision_id"))
+        self._open.pop(name, None)
+        self._decided.pop(name, None)  # told again: its place is that of the newest
+        self._decided[name] = DecisionRow(record)
+        while len(self._decided) > self._kept:
+            del self._decided[next(iter(self._decided))]
+            self.left_out += 1
+
+
+def convert_to_record(announcement: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an announcement with the keys of the record, so that the same filters and lines apply."""
+    if announcement["topic"] == "decisions":
+        envelope = {"at": announcement.get("at"), "session": announcement.get("session_id")}
+        facts = {key: announcement[key] for key in ("tool", "subject", "host") if announcement.get(key) is not None}
+        return {"kind": "decision", **announcement.get("decision", {}), **facts, **envelope}
+    if announcement["topic"] == "registry":
+        return {"kind": "registry", **announcement}
+    return dict(announcement)
+
+
+def make_ask_record(ask: Ask) -> dict[str, Any]:
+    fields = {key: ask[key] for key in ("at", "event", "tool", "subject", "host", "reason")}
+    return {"kind": "ask", "decision_id": ask["id"], "session": ask["session_id"], "hook": ask["hook"], **fields}
+
+
+# -- the thread --------------------------------------------------------------------------------------------------------
 
 RETRY_INTERVAL = 1.0  # seconds between attempts to reach a daemon that is gone
-
-
-class HookDetail(NamedTuple):
-    """The daemon's report on one hook, with its last failures; None if the hook was removed."""
-
-    hook: ShownHook | None
+TOPICS = ["decisions", "asks"]
+PAST = 200  # decisions on record to begin with
+BATCH = 200  # announcements that are handed over at once
 
 
 class PollFailure(NamedTuple):
@@ -174,87 +224,97 @@ class PollFailure(NamedTuple):
     is_final: bool
 
 
-def fetch_top_report(link: AdminConnection, session: str | None, selected: str | None = None) -> TopReport:
-    """Return a report on all hooks, with the failures of the selected one.
+class KnownDecisions(NamedTuple):
+    """The newest decisions on record, the oldest first, and all asks that are open now."""
 
-    Raises:
-        HooklatchError: the daemon gives none.
-    """
-    status, hooks = link.ask("status"), link.ask("hooks", session=session)["hooks"]
-    detail = fetch_hook_detail(link, session, selected).hook if selected is not None else None
-    return TopReport(time.monotonic(), time.time(), status, hooks, detail)
+    records: Sequence[Mapping[str, Any]]
+    asks: Sequence[Ask]
 
 
-def fetch_hook_detail(link: AdminConnection, session: str | None, name: str) -> HookDetail:
-    try:
-        hooks: list[ShownHook] = link.ask("hook", id=name, session=session)["hooks"]
-    except RequestFailedError as error:
-        if error.name != "not_found":
-            raise
-        return HookDetail(None)
-    return HookDetail(next((hook for hook in hooks if hook["name"] == name), None))
+FeedItem: TypeAlias = "TopReport | PollFailure | KnownDecisions | Mapping[str, Any]"
 
 
-class TopPoller(threading.Thread):
-    """A thread that puts a report into `reports` each `interval` seconds, and a detail when one is requested.
+class LiveFeed(threading.Thread):
+    """A thread that hands over a report each `interval` seconds, and announcements as they come.
 
-    It calls `poke` after each.
+    `hand_over` is called with each batch, and has `acknowledge` called once the batch is taken.
     """
 
-    def __init__(self, arguments: argparse.Namespace, interval: float, poke: Callable[[], None]) -> None:
+    def __init__(
+        self, arguments: argparse.Namespace, interval: float, hand_over: Callable[[list[FeedItem]], object]
+    ) -> None:
         super().__init__(name="feed", daemon=True)  # at the end it may still be waiting for a silent daemon
-        self.reports: SimpleQueue[TopReport | HookDetail | PollFailure] = SimpleQueue()
         self._arguments = arguments
         self._interval = interval
-        self._poke = poke
-        self._selected: str | None = None
-        self._woken = threading.Event()
-        self._is_over = False
+        self._hand_over = hand_over
+        self._taken = threading.Event()
+        self._over = threading.Event()
+        self._link: AdminConnection | None = None
 
-    def select(self, name: str | None) -> None:
-        """Report the failures of one hook at once, and with each report from now on; None ends that."""
-        self._selected = name
-        if name is not None:
-            self._woken.set()
+    def acknowledge(self) -> None:
+        """Have the thread go on: what it handed over last was taken."""
+        self._taken.set()
 
     def end(self) -> None:
-        self._is_over = True
-        self._woken.set()
+        """End the thread, also one that waits for the daemon; nothing is handed over from now on."""
+        import socket  # `watch`, which has no such thread, loads this module too
+
+        self._over.set()
+        self._taken.set()
+        if (link := self._link) is not None:
+            with suppress(OSError):  # closed meanwhile
+                link.stream.shutdown(socket.SHUT_RDWR)
 
     def run(self) -> None:
-        while not self._is_over:
+        while not self._over.is_set():
             try:
-                with connect_administrator(self._arguments) as link:
-                    self._poll(link)
+                with connect_administrator(self._arguments) as self._link:
+                    self._follow(self._link)
             except Exception as error:  # also a bug: the thread of the screen raises it, and the terminal is restored
                 is_final = not is_transient(error)
-                self._put(PollFailure(error, is_final))
+                self._hand([PollFailure(error, is_final)])
                 if is_final:
                     return
-                self._woken.wait(RETRY_INTERVAL)
-                self._woken.clear()
+                self._over.wait(RETRY_INTERVAL)
 
-    def _poll(self, link: AdminConnection) -> None:
-        session: str | None = self._arguments.session
-        link.ask("subscribe", topics=["asks"])
+    def _follow(self, link: AdminConnection) -> None:
+        link.ask("subscribe", topics=TOPICS)  # first: what comes while the others are read is announced
+        records = read_newest_decisions(link.ask("status")["record"]["folder"])
+        batch: list[FeedItem] = [KnownDecisions(records, link.ask("asks")["asks"])]
         due = 0.0
-        while not self._is_over:
-            self._woken.clear()  # before the selection is read: one that comes later wakes the wait below
-            selected = self._selected
-            if time.monotonic() >= due:
-                due = time.monotonic() + self._interval
-                report = fetch_top_report(link, session, selected)
-                while link.has_line:
-                    report = report._replace(has_new_ask="opened" in link.announcement() or report.has_new_ask)
-                self._put(report)
-            elif selected is not None:
-                self._put(fetch_hook_detail(link, session, selected))
-            self._woken.wait(max(0.0, due - time.monotonic()))
+        while not self._over.is_set():
+            if (now := time.monotonic()) >= due:
+                due = now + self._interval
+                batch.append(fetch_top_report(link, self._arguments.session))
+            elif link.has_line or select.select([link], [], [], due - now)[0]:
+                batch.append(link.announcement())
+                while link.has_line and len(batch) < BATCH:
+                    batch.append(link.announcement())
+                if any(is_gap_of_asks(item) for item in batch):
+                    batch.append(KnownDecisions((), link.ask("asks")["asks"]))
+            if batch:
+                self._hand(batch)
+                batch = []
 
-    def _put(self, report: TopReport | HookDetail | PollFailure) -> None:
-        if not self._is_over:
-            self.reports.put(report)
-            self._poke()
+    def _hand(self, batch: list[FeedItem]) -> None:
+        self._taken.clear()
+        if not self._over.is_set():
+            self._hand_over(batch)
+            self._taken.wait()
+
+
+def read_newest_decisions(folder: str) -> list[dict[str, Any]]:
+    """Return the newest decisions on record, the oldest first; none if the record cannot be read here."""
+    from hooklatch.record.storage.reading import Filters, NoRecordError, read_newest
+
+    try:
+        return [*islice(read_newest(folder, Filters(kind="decision")), PAST)][::-1]
+    except (NoRecordError, OSError):
+        return []
+
+
+def is_gap_of_asks(item: FeedItem) -> bool:
+    return isinstance(item, Mapping) and item["topic"] == "asks" and "missed" in item
 
 
 def is_transient(error: Exception) -> bool:

@@ -1,7 +1,6 @@
-"""The command `top`: the load of each hook as a live table, or once for pipes.
+"""The commands `ui` and `top`: decisions and the load of each hook, live.  For pipes `top` prints it once.
 
-At a terminal `raw_terminal` has the screen and the keys, `feed` the reports and rows, `top_screen` the content.
-`rich` only measures characters: the drawing needs three control sequences, and keys that `rich` does not read.
+The screen is in `app`, which is an extra: without it `top` prints once, and `ui` says what to install.
 """
 
 from __future__ import annotations
@@ -13,29 +12,18 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.live.feed import (
-    SORTS,
-    HookDetail,
-    PollFailure,
-    TopBoard,
-    TopDisplay,
-    TopPoller,
-    TopReport,
-    apply_key,
-    build_board,
-    fetch_top_report,
-)
+from hooklatch.cli.live.feed import SORTS, TopReport, build_board, fetch_top_report
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.bell import AskBell, add_bell_option
+from hooklatch.cli.terminal.bell import add_bell_option
 from hooklatch.cli.terminal.look import terminal_width
-from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, make_missing_error, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
 
 if TYPE_CHECKING:
-    from hooklatch.cli.live.raw_terminal import RawTerminal
+    from hooklatch.cli.live.app import LiveApp
     from hooklatch.cli.schema import TopHook, TopOutput
 
-__all__ = ["add_top"]
+__all__ = ["add_top", "add_ui"]
 
 SECOND = 1.0
 TITLES = (
@@ -55,6 +43,12 @@ TITLES = (
 DROP = ("CALLS", "MIB", "EVENT", "QUEUE", "WORKERS", "BUSY", "P50 MS", "P99 MS", "CALLS/S")
 
 
+def add_ui(parser: Parser) -> None:
+    parser.runs(run_ui, example="hooklatch ui", exits=(Exit.UNAVAILABLE,))
+    add_bell_option(parser)
+    parser.set_defaults(interval=SECOND, session=None)
+
+
 def add_top(parser: Parser) -> None:
     parser.runs(run_top, example="hooklatch top --once", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.prints("cli.schema:TopOutput")
@@ -67,23 +61,66 @@ def add_top(parser: Parser) -> None:
     add_bell_option(parser)
 
 
-def run_top(arguments: argparse.Namespace) -> int:
-    view = TopDisplay(sort=arguments.sort)
+def run_ui(arguments: argparse.Namespace) -> int:
+    if not is_terminal():
+        raise CommandError(Exit.USAGE, "ui needs a terminal; elsewhere there are: hooklatch watch, and hooklatch top")
+    app = import_app()
     with connect_administrator(arguments) as link:
-        first = fetch_top_report(link, arguments.session)
-        if arguments.once or arguments.json or not is_terminal():
+        first = fetch_top_report(link, None)
+    return run_app(app(arguments, first, "decisions", "state"))
+
+
+def run_top(arguments: argparse.Namespace) -> int:
+    app, missing = None, None
+    if not (arguments.once or arguments.json) and is_terminal():
+        try:
+            app = import_app()
+        except CommandError as error:
+            missing = error
+    with connect_administrator(arguments) as link:
+        first = now = fetch_top_report(link, arguments.session)
+        if app is None:
             time.sleep(arguments.interval)  # rates need two reports
-            return print_once(fetch_top_report(link, arguments.session), first, view, is_json=arguments.json)
-    return LiveTable(arguments, view, first).run()
+            now = fetch_top_report(link, arguments.session)
+    if app is not None:
+        return run_app(app(arguments, first, "hooks", arguments.sort))
+    code = print_once(now, first, arguments.sort, is_json=arguments.json)
+    if missing is not None:
+        output.print_error(f"this was printed once; to see it live: {missing}")
+    return code
+
+
+def import_app() -> type[LiveApp]:
+    try:
+        from hooklatch.cli.live.app import LiveApp
+    except ImportError as error:
+        raise make_missing_error(error.name or error, "ui") from None
+    return LiveApp
+
+
+def run_app(app: LiveApp) -> int:
+    """Run the screen to its end.
+
+    Raises:
+        Exception: what ended it, which the daemon or a bug did.
+    """
+    with app.bell_of_asks:
+        error = app.run(mouse=False)  # texts on the screen stay for the terminal to select
+    if error is not None:
+        raise error
+    if app.ended_by not in (None, signal.SIGINT):
+        signal.raise_signal(app.ended_by)  # the terminal is as it was
+    return Exit.SOFTWARE if app.return_code else Exit.OK
 
 
 def is_terminal() -> bool:
-    """Return whether there is a screen to draw on, and keys to read."""
-    return terminal_width(sys.stdout) is not None and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    """Return whether there is a screen to draw on, and keys to read; textual draws on standard error."""
+    is_seen = terminal_width(sys.stdout) is not None and terminal_width(sys.stderr) is not None
+    return is_seen and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def print_once(now: TopReport, before: TopReport, view: TopDisplay, *, is_json: bool) -> int:
-    board = build_board(now, before, view)
+def print_once(now: TopReport, before: TopReport, sort: str, *, is_json: bool) -> int:
+    board = build_board(now, before, sort)
     status = now.status
     if is_json:
         table: TopOutput = {
@@ -112,88 +149,3 @@ def list_row_cells(row: TopHook) -> tuple[object, ...]:
 
 def round_value(value: float | None) -> float | None:
     return round(value, 2) if value is not None else None
-
-
-class LiveTable:
-    """The live table: the last two reports, and the display of them."""
-
-    def __init__(self, arguments: argparse.Namespace, view: TopDisplay, first: TopReport) -> None:
-        self._arguments = arguments
-        self._view = view
-        self._now, self._before = first, first
-        self._fault: str | None = None
-
-    def run(self) -> int:
-        """Run until a key or a signal ends it."""
-        from hooklatch.cli.live.raw_terminal import ENDING, RawTerminal  # termios, which pipes need not have
-
-        while True:
-            with RawTerminal() as terminal, AskBell(self._arguments) as bell:
-                poller = TopPoller(self._arguments, self._arguments.interval, terminal.poke)
-                if self._view.page == "hook":  # shown before Ctrl-Z, and again after it
-                    poller.select(self._view.selected)
-                poller.start()
-                try:
-                    key = self._run_screen(terminal, poller, bell)
-                finally:
-                    poller.end()
-            # After the block, so that the shell gets the terminal as it was.
-            if key == "suspend":
-                signal.raise_signal(signal.SIGTSTP)  # the shell takes over; with SIGCONT we go on here
-                continue
-            if key in ENDING:
-                signal.raise_signal(ENDING[key])
-            return Exit.OK
-
-    def _run_screen(self, terminal: RawTerminal, poller: TopPoller, bell: AskBell) -> str:
-        """Draw and take keys; return the key that ends or suspends the table."""
-        from hooklatch.cli.live.raw_terminal import ENDING
-        from hooklatch.cli.live.top_screen import clamp_scroll, draw_screen, measure_page
-
-        while True:
-            self._take_reports(poller, bell)
-            board = self._make_board()
-            width, height = terminal.size()
-            terminal.draw(draw_screen(board, self._view, width, height))
-            for key in terminal.wait(SECOND):
-                if key == "suspend" or key in ENDING:
-                    return key
-                page = measure_page(board, self._view, width, height)
-                view = apply_key(self._view, key, [row["name"] for row in board.rows], page)
-                if view is None:
-                    return key
-                self._set_view(clamp_scroll(view, board, width, height), poller)
-                board = self._make_board()
-
-    def _set_view(self, view: TopDisplay, poller: TopPoller) -> None:
-        if view.page == "hook" and (self._view.page, self._view.selected) != (view.page, view.selected):
-            poller.select(view.selected)
-        elif view.page != "hook":
-            poller.select(None)
-        self._view = view
-
-    def _take_reports(self, poller: TopPoller, bell: AskBell) -> None:
-        """Take the reports that have come since the last call.
-
-        Raises:
-            Exception: the poller has ended with it, and there will be no more reports.
-        """
-        while not poller.reports.empty():
-            match poller.reports.get():
-                case PollFailure(error, is_final):
-                    if is_final:
-                        raise error
-                    self._fault = str(error)
-                    bell.show(0)
-                case HookDetail(hook):
-                    self._now = self._now._replace(detail=hook)
-                case TopReport() as report:
-                    self._fault = None
-                    bell.show(report.status["asks"], is_new=report.has_new_ask)
-                    if self._view.is_paused:
-                        self._now = self._now._replace(detail=report.detail)
-                    else:
-                        self._before, self._now = self._now, report
-
-    def _make_board(self) -> TopBoard:
-        return build_board(self._now, self._before, self._view)._replace(fault=self._fault)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hooklatch.cli.hooks.hooks import check_event
 from hooklatch.cli.hooks.status import format_diagnostic_place
-from hooklatch.cli.live.feed import RETRY_INTERVAL, is_transient
+from hooklatch.cli.live.feed import RETRY_INTERVAL, convert_to_record, is_transient
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.bell import AskBell, add_bell_option
 from hooklatch.cli.terminal.look import format_moment, paint_text, shorten_revision, terminal_width
@@ -39,17 +39,6 @@ OPERATIONS: Mapping[str, Meaning] = {
     "mended": "good", "acknowledged": "good", "missed": "warning", "wrong": "bad", "gone": "bad", "back": "good",
 }  # fmt: skip
 KIND = 12  # columns of the kind, on a line that is not a decision's
-
-
-def convert_to_record(announcement: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an announcement with the keys of the record, so that the same filters apply."""
-    if announcement["topic"] == "decisions":
-        envelope = {"at": announcement.get("at"), "session": announcement.get("session_id")}
-        facts = {key: announcement[key] for key in ("tool", "subject", "host") if announcement.get(key) is not None}
-        return {"kind": "decision", **announcement.get("decision", {}), **facts, **envelope}
-    if announcement["topic"] == "registry":
-        return {"kind": "registry", **announcement}
-    return dict(announcement)
 
 
 def list_announcement_lines(announcement: Mapping[str, Any], width: int | None) -> Iterator[list[str]]:

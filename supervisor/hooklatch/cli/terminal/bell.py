@@ -14,11 +14,13 @@ from hooklatch.cli.terminal.look import is_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hooklatch.cli.terminal.parser import Parser
     from hooklatch.client.admin import AdminConnection
     from hooklatch.core.answers import AskAnnounced
 
-__all__ = ["AskBell", "add_bell_option"]
+__all__ = ["AskBell", "add_bell_option", "write_out"]
 
 RING = "\a"
 TITLE = "\x1b]2;{}\x1b\\"
@@ -35,14 +37,16 @@ def add_bell_option(parser: Parser) -> None:
 class AskBell:
     """The bell and the title of standard output, unless that is not a terminal or they are switched off.
 
-    The title is restored at the end of the block.
+    The title is restored at the end of the block.  `write` takes the control sequences, where something else than
+    standard output has the terminal.
     """
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace, write: Callable[[str], object] | None = None) -> None:
         is_wanted = not (arguments.no_bell or arguments.json)
         self.is_on = is_wanted and is_terminal(sys.stdout) and os.environ.get("TERM", "dumb") != "dumb"
         self._ids: set[str] = set()
         self._shown = 0
+        self._take_sequences = write or write_out
 
     def __enter__(self) -> AskBell:
         self._write(SAVE)
@@ -85,5 +89,9 @@ class AskBell:
     def _write(self, sequences: str) -> None:
         if self.is_on and sequences:
             with suppress(OSError, ValueError):  # the terminal is gone
-                sys.stdout.write(sequences)
-                sys.stdout.flush()
+                self._take_sequences(sequences)
+
+
+def write_out(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

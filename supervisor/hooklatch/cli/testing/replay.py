@@ -12,6 +12,7 @@ import argparse
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from hooklatch.core.messages import FireDecision
     from hooklatch.service.parts import DaemonComponents
 
-__all__ = ["add_replay", "add_cases", "add_record"]
+__all__ = ["add_replay", "add_cases", "add_record", "write_cases"]
 
 SINCE = "7d"
 KEPT = f"the excerpt in the record ([record] excerpt_bytes), or was never read; {HOW}"
@@ -304,45 +305,54 @@ def parse_seq_range(text: str) -> range:
 
 
 def run_record_cases(arguments: argparse.Namespace) -> int:
-    if not arguments.to.endswith(".jsonl"):
-        raise CommandError(
-            Exit.USAGE, f"{arguments.to}: cases are written as JSON lines; name a file that ends with .jsonl"
-        )
+    written, notes = write_cases(arguments, arguments.seq, arguments.to)
+    for note in notes:
+        output.print_error(note)
+    if arguments.json:
+        output.say_json(written)
+    else:
+        cases = format_count(written.cases, "case")
+        output.print_line(f"wrote {cases} to {arguments.to}; run them: hooklatch test {arguments.to}")
+    return Exit.OK
+
+
+def write_cases(arguments: argparse.Namespace, numbers: Sequence[range], path: str) -> tuple[CasesWritten, list[str]]:
+    """Write the decisions that options and numbers choose to a new file; return what was written, and notes on it.
+
+    Raises:
+        CommandError: there is nothing to write, or the file cannot be written.
+    """
+    if not path.endswith(".jsonl"):
+        raise CommandError(Exit.USAGE, f"{path}: cases are written as JSON lines; name a file that ends with .jsonl")
     fires: list[KeptFire] = []
-    for fire in read_kept_fires(select_fires(arguments, arguments.seq)):
+    notes: list[str] = []
+    for fire in read_kept_fires(select_fires(arguments, numbers)):
         if find_ambiguity(bytes(fire.kept.payload)) is None:
             fires.append(fire)
         else:
-            output.print_error(
-                f"record {fire.seq} is left out: its payload can be read in two ways, and a case in one alone"
-            )
+            notes.append(f"record {fire.seq} is left out: its payload can be read in two ways, and a case in one alone")
     if not fires:
-        raise CommandError(Exit.NO_INPUT, "no decision that matches can be written as a case, so no file was written")
+        fault = "no decision that matches can be written as a case, so no file was written"
+        raise CommandError(Exit.NO_INPUT, "; ".join((*notes, fault)))
     data = b"".join(msgspec.json.encode(make_case(fire)) + b"\n" for fire in fires)
     try:
-        fd = os.open(arguments.to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
         except OSError:
-            os.unlink(arguments.to)  # half of the cases would be taken for all of them
+            os.unlink(path)  # half of the cases would be taken for all of them
             raise
     except FileExistsError:
-        raise CommandError(Exit.IO_ERROR, f"{arguments.to} exists and is not overwritten; name another file") from None
+        raise CommandError(Exit.IO_ERROR, f"{path} exists and is not overwritten; name another file") from None
     except OSError as error:
-        raise CommandError(Exit.IO_ERROR, f"{arguments.to} cannot be written: {error.strerror}") from None
-    for fire in fires:
-        if fire.redacted:
-            output.print_error(
-                f"record {fire.seq}: {', '.join(fire.redacted[:5])} is redacted; write what the guard needs"
-            )
-    if arguments.json:
-        output.say_json(CasesWritten(len(fires), arguments.to, sum(bool(fire.redacted) for fire in fires)))
-    else:
-        output.print_line(
-            f"wrote {format_count(len(fires), 'case')} to {arguments.to}; run them: hooklatch test {arguments.to}"
-        )
-    return Exit.OK
+        raise CommandError(Exit.IO_ERROR, f"{path} cannot be written: {error.strerror}") from None
+    notes += [
+        f"record {fire.seq}: {', '.join(fire.redacted[:5])} is redacted; write what the guard needs"
+        for fire in fires
+        if fire.redacted
+    ]
+    return CasesWritten(len(fires), path, sum(bool(fire.redacted) for fire in fires)), notes
 
 
 def make_case(fire: KeptFire) -> dict[str, Any]:
