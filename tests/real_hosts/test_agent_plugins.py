@@ -9,7 +9,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -35,7 +35,7 @@ def strings(value: Any) -> Iterator[str]:
         case str():
             yield value
         case dict() | list():
-            for item in value.values() if isinstance(value, dict) else value:
+            for item in cast("list[object]", [*value.values()] if isinstance(value, dict) else value):
                 yield from strings(item)
         case _:
             return
