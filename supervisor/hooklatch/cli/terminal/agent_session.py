@@ -10,9 +10,7 @@ import os
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.requests import NobodyListensError, connect_administrator
-from hooklatch.core.light_json import parse_own_object, quote_unicode
 from hooklatch.errors import HooklatchError
-from hooklatch.record.storage.reading import Filters, NoRecordError, read_backwards, read_newest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,6 +89,8 @@ def list_guards(link: AdminConnection, projects: Iterable[ProjectStatus]) -> lis
 
 def find_newest_session(folder: str) -> str | None:
     """Return the session in which the last decision about an agent in this folder was made."""
+    from hooklatch.record.storage.reading import Filters, NoRecordError, read_newest  # `status` alone reads no record
+
     filters = Filters(project=os.getcwd(), agent="gemini" if os.environ.get(GEMINI) else None)
     try:
         sessions = (record.get("session") for record in read_newest(folder, filters))
@@ -108,6 +108,9 @@ def read_refusals(known: SessionInfo) -> Iterator[dict[str, Any]]:
 
 def read_session(known: SessionInfo, words: Sequence[bytes] = (b"",)) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Yield the entries of the record about the session with one of these words, as lines and read, newest first."""
+    from hooklatch.core.light_json import parse_own_object, quote_unicode  # as above
+    from hooklatch.record.storage.reading import NoRecordError, read_backwards
+
     if known.session is None:
         return
     needle = f'"session":{quote_unicode(known.session)}'.encode(errors="replace")
