@@ -263,6 +263,7 @@ def print_refusal(record: Mapping[str, object] | None) -> None:
         ("tool", read_tool_name(record) or record.get("event")),
         ("guard", hook),
         ("reason", record.get("reason")),
+        ("instead", record.get("instead")),
         ("cause", f"{cause}. {happened} {means}"),
         ("do", RULE if cause == "policy" else do.replace("NAME", quote_name(hook) if hook else "NAME")),
         ("at", look.format_moment(record.get("at"))),
