@@ -24,13 +24,13 @@ from real_hosts.hosts.gemini import Gemini
 from real_hosts.hosts.host import Host, Place
 from real_hosts.hosts.opencode import OpenCode
 from real_hosts.hosts.qwen import Qwen
-from real_hosts.model.conversation import opening
+from real_hosts.model.conversation import Turn, opening
 from real_hosts.rows import make
 from real_hosts.theatre import Outcome, Stage, on_stage, why_there_is_no_namespace
 from support.commands import serving
 from support.repository import TESTS
 
-__all__ = ["CASES", "SCENES", "Scene", "kept_screen", "play_screen", "why_there_is_no_terminal"]
+__all__ = ["CASES", "SCENES", "Scene", "kept_screen", "play_screen", "play_steps", "why_there_is_no_terminal"]
 
 FOLDER = TESTS / "real_hosts" / "screens"
 # What a guard does, or that there is no daemon: the rows of the table that a person and a model are told of.
@@ -103,19 +103,27 @@ def play_screen(scene: Scene, stage: Stage, case: str) -> tuple[str, Outcome]:
     """Play one case, and return the screen at its end, as it was painted."""
     host = scene.host
     with guarded(host, stage) as it, nullcontext() if case == "no_daemon" else serving(it.ground):
-        scene.settle(it.place)
         steps = [
             {"wait": scene.ready}, {"type": opening("main")}, {"wait": scene.ends.get(case, DONE)},
         ]  # fmt: skip
-        script = it.place.folder / "steps.json"
-        script.write_text(json.dumps({"steps": steps, "argv": [*host.program.argv, *scene.words]}))
-        _, environment = host.start(it.place, "")
-        outcome = stage.play(
-            [sys.executable, "-m", "real_hosts.terminal", str(script)], folder=it.place.folder, cwd=it.place.project,
-            env={**environment, "PYTHONPATH": str(TESTS)}, plays={"main": [[make(host, it.place, case)]]}, patience=600,
-        )  # fmt: skip
-        assert outcome.exit_code == 0, outcome.stdout + outcome.stderr
+        outcome = play_steps(scene, stage, it.place, steps, [[make(host, it.place, case)]])
         return outcome.stdout.replace(str(it.place.folder), "/PLACE"), outcome
+
+
+def play_steps(
+    scene: Scene, stage: Stage, place: Place, steps: Sequence[dict[str, str]], turns: Sequence[Turn]
+) -> Outcome:
+    """Play these steps at the program's screen, which is the output at the end, while the model plays these turns."""
+    scene.settle(place)
+    script = place.folder / "steps.json"
+    script.write_text(json.dumps({"steps": steps, "argv": [*scene.host.program.argv, *scene.words]}))
+    _, environment = scene.host.start(place, "")
+    outcome = stage.play(
+        [sys.executable, "-m", "real_hosts.terminal", str(script)], folder=place.folder, cwd=place.project,
+        env={**environment, "PYTHONPATH": str(TESTS)}, plays={"main": turns}, patience=600,
+    )  # fmt: skip
+    assert outcome.exit_code == 0, outcome.stdout + outcome.stderr
+    return outcome
 
 
 # What no two runs have in common: times, versions, tips, what a program says of its terminal or of its updates.

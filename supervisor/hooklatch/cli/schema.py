@@ -24,7 +24,8 @@ from hooklatch.core.hooks.registry import HookState
 from hooklatch.core.status_answers import ChildStatus, HealthFinding, ProjectStatus
 
 __all__ = [
-    "AbsentDaemon", "DaemonTree", "EventsOutput", "StopOutput", "TopHook", "TopOutput", "TrustedProjects",
+    "AbsentDaemon", "DaemonTree", "EventsOutput", "RefusalOutput", "StatusLine", "StopOutput", "TopHook", "TopOutput",
+    "TrustedProjects",
     "WhyOutput", "ExplainedCause", "CONFIG", "add_schema", "list_schema_names", "schema_file_name", "find_schema",
     "format_schema",
 ]  # fmt: skip
@@ -46,6 +47,12 @@ class DaemonTree(TypedDict):
 
     health: Literal["green", "red"]
     tree: list[ChildStatus]
+
+
+class StatusLine(TypedDict):
+    """`status --line`: the line."""
+
+    line: str
 
 
 class AbsentDaemon(TypedDict):
@@ -76,6 +83,12 @@ class WhyOutput(TypedDict):
     """`why`: the cause that was named, or all."""
 
     causes: list[ExplainedCause]
+
+
+class RefusalOutput(TypedDict):
+    """`why --last`: the record of the session's last refusal, as in `log`; null if nothing was refused."""
+
+    refusal: dict[str, Any] | None
 
 
 class EventsOutput(TypedDict):

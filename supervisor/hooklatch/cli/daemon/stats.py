@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.agent_session import add_session, look_at_session, read_session
 from hooklatch.cli.terminal.look import format_moment, paint_text, terminal_width
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import clip_width, parse_record_time, record_folder
@@ -53,22 +54,33 @@ def add_stats(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--by", choices=BY, default="guard", help="what to count by (default: guard)")
     parser.add_argument("--record", metavar="DIR", help="the record's directory (default: the daemon's)")
+    add_session(parser)
 
 
 def run_stats(arguments: argparse.Namespace) -> int:
     from hooklatch.record.storage.counting import Hours, count_lines, summarize_counts  # they need msgspec
     from hooklatch.record.storage.suggestions import SuggestionCounter
 
-    folder, hours, since, suggestions = record_folder(arguments), Hours(), arguments.since or "", SuggestionCounter()
-    try:
-        count_lines(read_forwards(folder), hours, since=since, suggestions=suggestions)
-    except NoRecordError as error:
-        raise CommandError(Exit.NO_INPUT, str(error)) from None
-    known = None if arguments.record else list_known_hooks(arguments)
+    hours, since, suggestions = Hours(), arguments.since or "", SuggestionCounter()
+    known: list[str] | None
+    if arguments.session is not None:
+        if (session := look_at_session(arguments)) is None:
+            return Exit.OK
+        count_lines([line for line, _ in read_session(session)][::-1], hours, since=since, suggestions=suggestions)
+        known, name = session.guards, session.session or "(none yet)"
+        title = f"{format_count(len(known), 'guard')} in session {name}"
+    else:
+        try:
+            count_lines(read_forwards(record_folder(arguments)), hours, since=since, suggestions=suggestions)
+        except NoRecordError as error:
+            raise CommandError(Exit.NO_INPUT, str(error)) from None
+        known, title = None if arguments.record else list_known_hooks(arguments), ""
     counts = summarize_counts(hours, since=since, known=known, suggestions=suggestions)
     if arguments.json:
         output.say_json(counts)
         return Exit.OK
+    if title:
+        output.print_line(title)
     print_counts(counts, arguments.by)
     return Exit.OK
 

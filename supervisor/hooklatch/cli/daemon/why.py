@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import argparse
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
+from hooklatch.cli.terminal.agent_session import add_session, look_at_session, read_refusals
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
+from hooklatch.cli.terminal.records import find_hook_name
+from hooklatch.core.hooks.names import quote_name
+from hooklatch.core.subject import read_subject, read_tool_name
 from hooklatch.core.text import suggest_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["EXPLAINED", "add_why"]
 
+# In place of the row's: an agent reads it, and is not told how guards are left out.
+RULE = "Choose another way, or ask the person whose rule this is."
 KEYS = ("cause", "happened", "means", "do")
 # A word: what happened, what that means, what to do.
 EXPLAINED = {
@@ -216,11 +226,22 @@ EXPLAINED = {
 
 def add_why(parser: Parser) -> None:
     parser.runs(run_why, example="hooklatch why crash", exits=(Exit.NO_INPUT,))
-    parser.prints("cli.schema:WhyOutput")
+    parser.prints("cli.schema:WhyOutput", "cli.schema:RefusalOutput")
     parser.add_argument("cause", metavar="CAUSE", nargs="?", help="a cause of a decision, or a word of the status")
+    parser.add_argument(
+        "--last", action="store_true", help="why a session's last call was refused, and what to do; never an error"
+    )
+    add_session(parser)
 
 
 def run_why(arguments: argparse.Namespace) -> int:
+    if arguments.last:
+        if (session := look_at_session(arguments)) is not None:
+            refusal = next(read_refusals(session), None)
+            output.say_json({"refusal": refusal}) if arguments.json else print_refusal(refusal)
+        return Exit.OK
+    if arguments.session is not None:
+        raise CommandError(Exit.USAGE, "--session is for --last")
     words = [arguments.cause] if arguments.cause is not None else [*EXPLAINED]
     if unknown := next((word for word in words if word not in EXPLAINED), None):
         text = f"there is no cause {unknown!r}{suggest_name(unknown, EXPLAINED)}; hooklatch why lists all"
@@ -233,3 +254,23 @@ def run_why(arguments: argparse.Namespace) -> int:
     else:
         output.say_table(("CAUSE", "WHAT HAPPENED"), [(word, EXPLAINED[word][0]) for word in words])
     return Exit.OK
+
+
+def print_refusal(record: Mapping[str, object] | None) -> None:
+    """Print what was refused, by whom and why, and what to do: of hostile texts each is one line."""
+    if record is None:
+        output.print_line("hooklatch refused nothing in this session")
+        return
+    hook, cause = find_hook_name(record), str(record.get("cause") or "policy")
+    happened, means, do = EXPLAINED.get(cause, EXPLAINED["policy"])
+    output.say_lines(
+        ("refused", read_subject(record)),
+        ("tool", read_tool_name(record) or record.get("event")),
+        ("guard", hook),
+        ("reason", record.get("reason")),
+        ("instead", record.get("instead")),
+        ("cause", f"{cause}. {happened} {means}"),
+        ("do", RULE if cause == "policy" else do.replace("NAME", quote_name(hook) if hook else "NAME")),
+        ("at", look.format_moment(record.get("at"))),
+        ("more", f"hooklatch log --decision {record.get('decision_id')}"),
+    )

@@ -9,7 +9,8 @@ from itertools import groupby
 from shlex import quote
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.parser import Exit, Parser
+from hooklatch.cli.terminal.agent_session import add_session, format_status_line, look_at_session
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import NobodyListensError, ask_administrator, connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.text import format_count, format_duration
@@ -59,14 +60,25 @@ LAST_LINES = 2  # of a traceback, or of what a program wrote; `hooks show` has a
 
 def add_status(parser: Parser) -> None:
     parser.runs(run_status, example="hooklatch status", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
-    parser.prints("core.status_answers:StatusAnswer", "cli.schema:DaemonTree", "cli.schema:AbsentDaemon")
+    parser.prints(
+        "core.status_answers:StatusAnswer", "cli.schema:DaemonTree", "cli.schema:AbsentDaemon", "cli.schema:StatusLine"
+    )
     parser.add_argument(
         "--tree", action="store_true", help="show the daemon's own parts: their supervisors and restarts"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="show all of it, not the first six lines")
+    parser.add_argument("--line", action="store_true", help="one line for an agent's status line; never an error")
+    add_session(parser)
 
 
 def run_status(arguments: argparse.Namespace) -> int:
+    if arguments.line:
+        if (session := look_at_session(arguments)) is not None:
+            line = format_status_line(session)
+            output.say_json({"line": line}) if arguments.json else output.print_line(line)
+        return Exit.OK
+    if arguments.session is not None:
+        raise CommandError(Exit.USAGE, "--session is for --line")
     try:
         with connect_administrator(arguments) as link:
             result: StatusAnswer = link.ask("status")

@@ -33,7 +33,7 @@ from hooklatch.cli.hosts.text_forms import is_script
 
 __all__ = [
     "FileEdit", "apply_edit", "diff_edit", "plan_edit", "plan_install", "plan_plugin_install",
-    "plan_settings_uninstall", "plan_plugin_uninstall",
+    "plan_settings_uninstall", "plan_plugin_uninstall", "split_bom",
 ]  # fmt: skip
 
 MARK = "\ufeff"  # a byte order mark

@@ -13,10 +13,13 @@ from hooklatch.cli.hosts.editing import append_to_list, find_node, insert_value,
 from hooklatch.hosts.own_entries import read_handler_command
 
 __all__ = [
-    "InstalledHandler", "SettingsShape", "add_entries", "find_entries", "is_nothing", "list_flat_handlers",
-    "list_handlers",
-    "list_text_handlers", "remove_entries", "remove_handlers", "restore_handler",
+    "STATUS_LINE", "InstalledHandler", "SettingsShape", "add_entries", "find_entries", "has_status_line", "is_nothing",
+    "list_flat_handlers", "list_handlers", "list_text_handlers", "remove_entries", "remove_handlers", "restore_handler",
 ]  # fmt: skip
+
+
+STATUS_LINE = ("statusLine",)  # where Claude Code's settings have the command of its status line
+LINE = "status --line"  # how ours ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,16 @@ def restore_handler(text: str, event: str, handler: Mapping[str, Any], matcher: 
 
 
 def remove_entries(text: str, original: object = None) -> str:
-    """Return the text without our handlers, and without parents that are then empty, and not in the `original`."""
+    """Return the text without our handlers and status line, and without parents that only they have made."""
+    text = remove_child(text, STATUS_LINE) if has_status_line(text) else text
     return remove_handlers(text, lambda handler: bool(handler.words), original)
+
+
+def has_status_line(text: str) -> bool:
+    """Return whether a text has our command for Claude Code's status line."""
+    command = find_node(parse_jsonc(text), (*STATUS_LINE, "command"))
+    value = str(command.value) if command is not None else ""
+    return "hooklatch" in value and value.endswith(LINE)
 
 
 def remove_handlers(text: str, is_meant: Callable[[InstalledHandler], bool], original: object = None) -> str:

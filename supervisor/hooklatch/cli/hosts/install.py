@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict
 
-from hooklatch.cli.hosts import adopting, codex_trust, install_record, managed
+from hooklatch.cli.hosts import adopting, agent_plugin, codex_trust, install_record, managed
 from hooklatch.cli.hosts.changing import (
     FileEdit,
     apply_edit,
@@ -48,6 +48,7 @@ __all__ = [
 
 NAMES = ", ".join(LAYOUTS)
 SCOPES: tuple[Scope, Scope] = ("user", "project")
+NO_DAEMON = "NO DAEMON RUNS: until one does, {} is refused every tool call: hooklatch serve --detach"
 EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT, Exit.NOT_PERMITTED)
 
 
@@ -72,8 +73,9 @@ class UninstallOutput(TypedDict):
 
 def add_install(parser: Parser) -> None:
     parser.runs(run_install, example="hooklatch install claude-code --dry-run", exits=EXITS)
-    parser.prints("cli.hosts.install:SettingsChange")
+    parser.prints("cli.hosts.install:SettingsChange", "cli.hosts.agent_plugin:PluginOutput")
     add_common(parser)
+    agent_plugin.add_plugin(parser)
     parser.add_argument(
         "--also", metavar="EVENT", action="append", default=[], help="an event that is left out otherwise"
     )
@@ -133,6 +135,10 @@ class HostInstall:
 
 def run_install(arguments: argparse.Namespace) -> int:
     host, layout = find_layout(arguments.host)
+    if arguments.plugin is not None:
+        with convert_file_errors():
+            _, version, _ = find_version(host, layout, arguments.program)
+            return agent_plugin.run_plugin(host, layout, draft_entries(host, layout, version, arguments)[1], arguments)
     if arguments.accept:
         return accept_others(host, layout, arguments)
     if arguments.managed:
@@ -187,6 +193,7 @@ def plan_host(arguments: argparse.Namespace) -> HostInstall:
             plans = [plan_edit(path, edit, partial(remove_tables, path), os.environ)]
         else:
             plans = adopting.plan_adoption(layout, path, handlers, others, find_project_here())
+        plans[0] = agent_plugin.plan_status_line(plans[0], layout, arguments)
     return HostInstall(host, layout, scope, program, version, why, no_program, others, plans)
 
 
@@ -228,9 +235,7 @@ def list_host_notes(install: HostInstall, backups: list[str | None], arguments: 
     if arguments.start:
         notes += list_start_notes(arguments)
     elif not is_served(arguments):
-        notes.append(
-            f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
-        )
+        notes.append(NO_DAEMON.format(host.title))
     return notes
 
 
@@ -265,9 +270,7 @@ def install_managed(host: Host, layout: SettingsLayout, arguments: argparse.Name
     if layout.name not in managed.ALONE and not layout.managed.endswith(".toml"):
         notes.append(f"{host.title} cannot turn off other hooks there, so they still run: see hooklatch doctor")
     if not arguments.start and not is_served(arguments):
-        notes.append(
-            f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
-        )
+        notes.append(NO_DAEMON.format(host.title))
     print_settings_change(host, plans[-1], None, notes, arguments, done="installed")
     return Exit.OK
 

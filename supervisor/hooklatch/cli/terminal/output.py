@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 __all__ = [
-    "print_error", "order_failures_first", "finish_output", "has_reader", "format_json", "escape_invisible",
-    "prepare_streams", "print_line", "say_diff", "say_exact", "say_json", "say_lines", "say_table", "say_text",
+    "print_error", "escape_mentions", "order_failures_first", "finish_output", "has_reader", "format_json",
+    "escape_invisible", "prepare_streams", "print_line", "say_diff", "say_exact", "say_json", "say_lines", "say_table",
+    "say_text",
 ]  # fmt: skip
 
 
@@ -33,10 +34,11 @@ WIDEST = 2  # columns that a character takes at most
 
 
 class StdoutState:
-    """The state of standard output: whether it still has a reader, and the error that broke it."""
+    """The state of standard output: whether it has a reader, the error that broke it, and how an @ is printed."""
 
     has_reader = True
     fault: str | None = None
+    escapes_mentions = False
 
 
 OUTPUT = StdoutState()
@@ -44,6 +46,7 @@ OUTPUT = StdoutState()
 
 def prepare_streams() -> None:
     """Make the standard streams safe to use, also those that are closed or cannot encode every character."""
+    OUTPUT.escapes_mentions = False
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
@@ -53,6 +56,11 @@ def prepare_streams() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+def escape_mentions() -> None:
+    """From here on print an @ as `\\x40`, unless a person at a terminal reads it."""
+    OUTPUT.escapes_mentions = terminal_width(sys.stdout) is None
 
 
 def has_reader() -> bool:
@@ -168,6 +176,7 @@ def find_breaks(text: str, unbroken: Sequence[tuple[int, int]]) -> list[int]:
 
 def say_text(text: str) -> None:
     """Print lines as they are."""
+    text = text.replace("@", "\\x40") if OUTPUT.escapes_mentions else text
     write_bytes(text.encode(sys.stdout.encoding if sys.stdout else "utf-8", "backslashreplace") + b"\n")
 
 

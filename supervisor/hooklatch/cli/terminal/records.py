@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SUGGESTION_RECORDS", "add_filters", "clip_width", "add_moments", "list_asked_names", "read_filters",
-    "parse_record_time", "record_folder", "make_unknown_name_error", "parse_witness", "LABELS", "format_record",
-    "list_line_pieces", "print_record",
+    "find_hook_name", "parse_record_time", "record_folder", "make_unknown_name_error", "parse_witness", "LABELS",
+    "format_record", "list_line_pieces", "print_record",
 ]  # fmt: skip
 
 WITNESS = r"([1-9]\d*):([0-9a-f]{16,64})"

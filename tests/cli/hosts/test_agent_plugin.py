@@ -1,0 +1,108 @@
+"""install --plugin and --status-line: what Claude Code and Gemini CLI get besides the entries.
+
+Slow: each command is a process of its own.  tests/real_hosts/test_agent_plugins.py has the real programs take them.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from hooklatch.cli.hosts.agent_plugin import COMMANDS
+from support.commands import Place
+from support.tables import table
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = ".claude/settings.json"
+OWN = '{\n  "model": "opus"\n}\n'
+OTHER = '{"statusLine": {"type": "command", "command": "mine.sh"}}\n'
+
+
+@table("host", ["claude-code", "gemini"])
+def test_a_plugin_has_each_command_with_one_line_that_takes_no_word_of_anybody(place: Place, host: str) -> None:
+    folder = place.folder / host
+    written = place.json("install", host, "--plugin", str(folder))
+    again = place.run("install", host, "--plugin", str(folder), "--hooks")
+
+    assert again.returncode == 0, again.stderr
+    assert {str(path) for path in folder.rglob("*") if path.is_file()} == {
+        *written["files"], str(folder / "hooks/hooks.json")
+    }  # fmt: skip
+    for name, command in COMMANDS.items():
+        path = next(path for path in folder.glob("commands/*") if path.stem == name)
+        text = path.read_text()
+        prompt = tomllib.loads(text)["prompt"] if host == "gemini" else text.partition("---\n\n")[2]
+        mark = "!{" if host == "gemini" else "!`"
+        line = next(line for line in prompt.splitlines() if line.startswith(mark))
+        assert prompt.count(mark) == 1
+        assert line[2:-1].endswith(f"-m hooklatch --runtime-dir {place.runtime} {' '.join(command.words)}")
+        assert command.about in text
+        assert not any(word in text for word in ("$ARGUMENTS", "$1", "{{args}}", "@"))
+    hooks = json.loads((folder / "hooks/hooks.json").read_text())["hooks"]
+    assert {"PreToolUse", "BeforeTool"} & hooks.keys()
+
+
+def test_a_folder_with_other_files_is_left_alone_and_no_other_agent_has_a_plugin(place: Place) -> None:
+    folder = place.folder / "full"
+    folder.mkdir()
+    (folder / "mine").write_text("")
+    odd = place.folder / "a`b"
+
+    done = [
+        place.run("install", "claude-code", "--plugin", str(folder)),
+        place.run("install", "codex", "--plugin", str(folder)),
+        place.run("--runtime-dir", str(odd), "install", "gemini", "--plugin", str(place.folder / "new")),
+        place.run("install", "gemini", "--status-line"),
+    ]
+
+    assert [one.returncode for one in done] == [73, 64, 73, 64]
+    assert "special character" in done[2].stderr
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+    assert not (place.folder / "new").exists()
+
+
+@table("before", ["", OWN])
+def test_a_status_line_comes_with_the_entries_or_later_and_goes_with_them(place: Place, before: str) -> None:
+    path = place.folder / SETTINGS
+    if before:
+        path.parent.mkdir()
+        path.write_text(before)
+    place.run("install", "claude-code")
+    place.run("install", "claude-code", "--status-line")
+    later = path.read_text()
+    place.run("install", "claude-code", "--form", "python", "--also", "WorktreeCreate")
+    kept = json.loads(path.read_text())
+    removed = place.run("uninstall", "claude-code")
+
+    assert json.loads(later)["statusLine"]["command"].endswith("status --line")
+    assert kept["statusLine"] == json.loads(later)["statusLine"]
+    assert "WorktreeCreate" in kept["hooks"]
+    assert removed.returncode == 0
+    assert (path.read_text() if path.exists() else "") == before
+
+
+def test_a_status_line_goes_from_a_file_that_was_edited_since(place: Place) -> None:
+    path = place.folder / SETTINGS
+    path.parent.mkdir()
+    path.write_text(OWN)
+    place.run("install", "claude-code", "--status-line")
+    path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
+    place.run("uninstall", "claude-code")
+
+    assert path.read_text() == OWN.replace("opus", "sonnet")
+
+
+def test_a_status_line_that_is_there_is_left_and_the_entries_are_written(place: Place) -> None:
+    path = place.folder / SETTINGS
+    path.parent.mkdir()
+    path.write_text(OTHER)
+    done = place.run("install", "claude-code", "--status-line")
+    settings = json.loads(path.read_text())
+
+    assert done.returncode == 0
+    assert "can call: hooklatch status --line" in done.stderr
+    assert settings["statusLine"]["command"] == "mine.sh"
+    assert "PreToolUse" in settings["hooks"]
