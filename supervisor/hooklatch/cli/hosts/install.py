@@ -587,7 +587,7 @@ def print_settings_change(
         if not arguments.start and not is_service_installed():
             starts = f"the entries themselves (hooklatch install {host.name} --start)"
             output.print_line(
-                f"after a reboot no daemon runs: have systemd start it (hooklatch service install), or {starts}"
+                f"after a reboot no daemon runs: have it started (hooklatch service install), or {starts}"
             )
 
 
