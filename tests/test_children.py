@@ -51,6 +51,7 @@ ELSEWHERE = {
     "hooklatch_worker/runtime/guardian.py": ["fork"],
     "hooklatch_worker/runtime/zygote.py": ["get_context"],
     "hooklatch_worker/runtime/shell_command.py": ["fork"],
+    "hooklatch_worker/systems/portable.py": ["fork"],
 }
 SOURCES = [path for root in (SUPERVISOR, WORKER) for path in sorted(root.rglob("*.py")) if path != ROOM]
 

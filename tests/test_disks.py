@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.disks import LookupThread, is_plain, limit_look, list_remote_mounts, resolve_path
+from hooklatch.disks import LookupThread, is_plain, limit_look, resolve_path
+from hooklatch_worker.systems.linux_disks import list_remote_mounts
 from support.repository import ROOT
 from support.tables import table
 
@@ -138,7 +139,6 @@ WAITING = {
     "find_wanted_version",
 }  # fmt: skip
 OURS = {
-    "api/methods.py": "/proc",
     "config/file_safety.py": "make_private is for the daemon's own directories",
     "config/state_file.py": "in the daemon's state directory",
     "dispatch/state_journal.py": "in the daemon's state directory",
@@ -149,7 +149,6 @@ OURS = {
     "logs.py": "the daemon's own log, by the thread that writes it",
     "socket_activation.py": "sockets that were passed on, before it serves",
     "loading/plugins.py": "in the lane of packages",
-    "transport/peers.py": "/proc",
     "transport/server.py": "/dev/null",
 }
 

@@ -21,9 +21,15 @@ WORKER = Path(hooklatch_worker.__file__).parent
 
 HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
-GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "products", "threads", "version"}
+GROUND = {
+    "credentials", "darwin_credentials", "directories", "disks", "errors", "files", "paths", "products", "threads",
+    "version",
+}  # fmt: skip
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
-PRODUCTS = {"fleet", "environments", "metrics", "lsp", "guards", "dashboard", "importing", "bridges", "testing", "cli"}
+PRODUCTS = {
+    *("fleet", "environments", "metrics", "lsp", "notifications", "webhook", "guards", "dashboard", "importing"),
+    *("bridges", "testing", "cli"),
+}
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
 BELOW = {
     "shelltext": set(),
@@ -36,6 +42,8 @@ BELOW = {
     "environments": {"processes", "core", *GROUND},
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},
+    "notifications": {"service", "environments", "webhook", "core", *GROUND},
+    "webhook": set(),
     "hosts": {"core"},
     "bridges": {"client", "hosts", "core", *GROUND},
     "entry": {"credentials", "files", "paths", "hosts", "threads", "core"},
@@ -66,6 +74,7 @@ BELOW = {
     },
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
+    "credentials": {"darwin_credentials"},
     "directories": {"files"},
     "threads": {"disks"},
 }
@@ -80,7 +89,7 @@ ROOMS = {
     "hooklatch.guards": ("paths",),
     "hooklatch.fleet": ("engine", "publishing", "logs", "link", "host"),
     "hooklatch.cli": ("terminal", "testing", "fleet", "hooks", "hosts", "daemon", "live"),
-    "hooklatch_worker": ("author", "sandbox", "lsp", "runtime"),
+    "hooklatch_worker": ("author", "systems", "sandbox", "lsp", "runtime"),
 }
 SHELLS = {"trio", "socket", "asyncio", "threading", "multiprocessing", "subprocess", "time", "psutil", "os", "select"}
 SANS_IO = [f"{room}/{path.name}" for room in ("protocol",) for path in (SUPERVISOR / "client" / room).glob("*.py")]

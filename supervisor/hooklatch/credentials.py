@@ -31,7 +31,9 @@ def read_credentials(stream: "sockets.socket") -> tuple[int, int]:
     try:
         data = stream.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, SIZE)
     except AttributeError:  # no Linux
-        data = b""
+        from hooklatch.darwin_credentials import read_darwin_credentials
+
+        return read_darwin_credentials(stream)
     if len(data) != SIZE:
         raise OSError(0, "the kernel does not tell who is at the other end")
     return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder)

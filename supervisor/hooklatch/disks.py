@@ -13,11 +13,8 @@ the path, with its links, as far as disks are known to answer.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import re
-import select
 import stat
 import threading
 import time
@@ -26,20 +23,15 @@ from concurrent.futures import Future
 from functools import partial, wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from hooklatch_worker.systems.disks import away_now, is_plain
+
 __all__ = [
     "PATIENCE", "LookupThread", "ResolvedPath", "away_now", "find_disk", "look_here", "limit_look", "limit_tree_look",
-    "is_plain", "find_lane", "list_remote_mounts", "resolve_path",
+    "is_plain", "find_lane", "resolve_path",
 ]  # fmt: skip
 
 PATIENCE = 2.0  # seconds for one look; a gate that waits for one has 5 s or more by default
 MAX_LINKS = 40  # symbolic links per path, as in the kernel (path_resolution(7))
-# Served by this kernel alone, and reported by inotify.  Not proc: its links lead into other mount namespaces.
-LOCAL = frozenset({
-    "bcachefs", "binfmt_misc", "bpf", "btrfs", "cgroup", "cgroup2", "configfs", "cramfs", "debugfs", "devpts",
-    "devtmpfs", "efivarfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "hugetlbfs", "iso9660", "jfs",
-    "mqueue", "nilfs2", "nsfs", "ntfs3", "overlay", "pstore", "ramfs", "reiserfs", "rootfs", "securityfs", "selinuxfs",
-    "squashfs", "sysfs", "tmpfs", "tracefs", "udf", "vfat", "xfs", "zfs",
-})  # fmt: skip
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -56,19 +48,6 @@ class ResolvedPath(NamedTuple):
     end: str
     disk: str | None
     steps: list[tuple[str, str]]
-
-
-def list_remote_mounts(mountinfo: str) -> dict[str, str]:
-    """Return the disks that are not local, by mount point, from the text of /proc/self/mountinfo (proc(5))."""
-    found: dict[str, str] = {}
-    for line in filter(None, mountinfo.split("\n")):  # no other character ends a line here
-        left, _, right = line.partition(" - ")
-        place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), left.split(" ")[4])
-        if right.split(" ")[0] in LOCAL:
-            found.pop(place, None)  # it lies over what was mounted there before
-        else:
-            found[place] = left.split(" ")[2]
-    return found
 
 
 def resolve_path(path: str, away: Mapping[str, str], answering: Collection[str] = ()) -> ResolvedPath:
@@ -108,76 +87,13 @@ def resolve_path(path: str, away: Mapping[str, str], answering: Collection[str] 
     return ResolvedPath(where or "/", None, steps)
 
 
-class OpenHow(ctypes.Structure):
-    """The struct open_how of openat2(2)."""
-
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-OPENAT2, AT_FDCWD, RESOLVE_NO_SYMLINKS = 437, -100, 4
-SYSCALL = ctypes.CDLL(None, use_errno=True).syscall
-SYSCALL.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
-WITHOUT_LINKS = OpenHow(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
-
-
-def is_plain(path: str, away: Mapping[str, str] | None = None, *, is_there: bool = True) -> bool:
-    """Return whether an absolute path exists, is its own real path, and is on local disks alone.
-
-    Without `is_there`, all of this need hold only of the part that exists.  One system call instead of two for each
-    step: a fire in a project asks this more than once.
-    """
-    at, away = "", MOUNTS.now() if away is None else away
-    for name in path.split("/")[1:]:
-        at = f"{at}/{name}"
-        if at in away or name in ("", ".", ".."):
-            return False
-    if "/" in away or path[:1] != "/" or "\0" in path:
-        return False
-    fd: int = SYSCALL(OPENAT2, AT_FDCWD, os.fsencode(path), ctypes.byref(WITHOUT_LINKS), ctypes.sizeof(OpenHow))
-    if fd < 0:
-        return not is_there and ctypes.get_errno() == errno.ENOENT  # not: links, or a kernel older than 5.6
-    os.close(fd)
-    return True
-
-
 def split_path(path: str) -> list[str]:
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
-class RemoteMounts:
-    """The disks that are not local, as the kernel lists them now."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._away: Mapping[str, str] = {"/": "unknown"}  # without the list, no disk is known to answer
-        self._poll = select.poll()
-        try:
-            self._fd = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return
-        self._poll.register(self._fd, select.POLLPRI)  # proc(5): it is reported when anything is mounted or unmounted
-        self._read()
-
-    def now(self) -> Mapping[str, str]:
-        with self._turn:
-            if self._poll.poll(0):
-                self._read()
-            return self._away
-
-    def _read(self) -> None:
-        text, at = b"", 0
-        while more := os.pread(self._fd, 2**16, at):
-            text, at = text + more, at + len(more)
-        self._away = list_remote_mounts(os.fsdecode(text))
-
-
-MOUNTS = RemoteMounts()
-away_now = MOUNTS.now
-
-
 def find_disk(path: str, *, is_tree: bool = False) -> str | None:
     """Return the first disk on the way to a path, or below it, that may not answer; None if all of it is local."""
-    away = MOUNTS.now()
+    away = away_now()
     if not is_plain(path, away):
         return find_next_disk(path, away, (), is_tree=is_tree)
     return find_disk_below(path, away, ()) if is_tree else None
@@ -291,7 +207,7 @@ def limit_look(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[s
 
     @wraps(look)
     def looked(path: str, /, *args: P.args, **named: P.kwargs) -> T:
-        if HERE.is_checked or is_plain(path, away := MOUNTS.now(), is_there=False):
+        if HERE.is_checked or is_plain(path, away := away_now(), is_there=False):
             return look(path, *args, **named)
         return look_within_time(path, partial(look, path, *args, **named), away, is_tree=False)
 
@@ -305,7 +221,7 @@ def limit_tree_look(look: Callable[[str], T]) -> Callable[[str], T]:
     def looked(path: str, /) -> T:
         if HERE.is_checked:
             return look(path)
-        return look_within_time(path, partial(look, path), MOUNTS.now(), is_tree=True)
+        return look_within_time(path, partial(look, path), away_now(), is_tree=True)
 
     return looked
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from chaos import policies
 from chaos.load import Settings
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.repository import TESTS
 from support.survivors import COOKIE, knowing, wait_until_gone
 

@@ -18,8 +18,8 @@ from support.repository import TESTS
 PROGRAM = TESTS / "chaos" / "system_calls" / "night.py"
 PLACES = (
     "start epoll_create1 EMFILE _io_epoll.py",
-    "start pidfd_open EMFILE processes/guardian.py",
-    "register sendto ENOBUFS processes/zygote.py",
+    "start pidfd_open EMFILE systems/linux.py",
+    "register sendto ENOBUFS systems/linux.py",
     "fire write EIO record/storage/journal.py",
     "rotation close EIO record/storage/journal.py",
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.crowds import BREEDING, Process, named, soon, started
 from support.pools import until
 from support.survivors import knowing, nobody_survives, wait_until_gone

@@ -44,7 +44,7 @@ class Scripted:
         ours, self.theirs = socket.socketpair()
         pidfd = os.pidfd_open(self.process.pid)
         self.zygote = SimpleNamespace(is_over=False, is_alive=True, pidfd=os.dup(pidfd))
-        fds = [ours.detach(), pidfd, *(os.memfd_create(name) for name in ("stdout", "stderr", "progress"))]
+        fds = [ours.detach(), *(os.memfd_create(name) for name in ("stdout", "stderr", "progress")), pidfd]
         self.held = WorkerProcess(self.zygote, 1, self.process.pid, fds)  # type: ignore[arg-type]
 
     def received(self) -> wire.RunCall:

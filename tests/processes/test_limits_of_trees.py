@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from hooklatch_worker import wire
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.daemons import callbacks
 from support.pools import Workers, running_pool, until
 from support.survivors import waiting_for_an_order

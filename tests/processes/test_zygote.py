@@ -17,7 +17,7 @@ from hooklatch.processes.guardian import Guardian
 from hooklatch.processes.worker import WorkerProcess
 from hooklatch.processes.zygote import ForkError, ZygoteClient, ZygoteLostError, open_zygote
 from hooklatch_worker import wire
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.daemons import nothing_left
 from support.pools import until
 from support.survivors import nobody_survives, waiting_for_an_order

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from real_hosts.hosts.host import Host, Place
 from real_hosts.model.conversation import Turn
 from real_hosts.rows import BLOCKED, ENDED, TOLD, Result, a_place, make, play, play_all, result

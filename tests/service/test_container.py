@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.cli.commands import build_command_line
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.commands import PROGRAM, Place, Started, new_place, serving
 from support.repository import ROOT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.commands import Daemon, new_place, serving
 
 SECONDS = 6

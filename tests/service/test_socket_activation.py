@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.service.socket_activation import ActivationError, find_bound_path, take_sockets
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.service_manager import Manager, bound, leave, managing, open_sockets
 from support.survivors import knowing
 

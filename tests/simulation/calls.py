@@ -140,8 +140,8 @@ class Calls:
         self._put(self._make_refusal("ioctl", fcntl.ioctl), "ioctl", fcntl)
         self._put(self._make_open(builtins.open), "open", builtins, io, _io)
         self._put(lambda path: open(path, "rb"), "open_code", io, _io)  # noqa: SIM115
-        journal, disks = map(importlib.import_module, ("hooklatch.record.storage.journal", "hooklatch.disks"))
-        self._put(self._make_fallocate(journal.FALLOCATE), "FALLOCATE", journal)
+        disks = importlib.import_module("hooklatch_worker.systems.linux_disks")
+        self._put(self._make_fallocate(disks.FALLOCATE), "FALLOCATE", disks)
         self._put(self._make_syscall(disks.SYSCALL), "SYSCALL", disks)
 
     def uninstall(self) -> None:

@@ -480,7 +480,7 @@ class Machine:
     def list_parts(self) -> Generator[tuple[Any, str, Any]]:
         """Yield what is replaced in the program itself: what only a real process can do."""
         from hooklatch_worker.runtime import child, guardian, importers
-        from hooklatch_worker.sandbox import linux
+        from hooklatch_worker.systems import linux
 
         functions = Library()
         yield linux, "LIBC", functions

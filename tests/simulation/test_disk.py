@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.record.storage.journal import allocate_blocks
 from hooklatch.record.writer import RecordError
+from hooklatch_worker.systems.disks import allocate_blocks
 from simulation.calls import UnknownCallError
 from simulation.disk import Disk
 from simulation.inodes import RegularFile, Tree

@@ -16,8 +16,8 @@ import pytest
 
 from hooklatch.disks import is_plain
 from hooklatch.files import create_anew, open_regular, open_regular_file
-from hooklatch.record.storage.journal import allocate_blocks
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
+from hooklatch_worker.systems.disks import allocate_blocks
 from simulation.disk import Disk
 
 HOME = "/nowhere/home"

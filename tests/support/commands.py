@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.warm_commands import PROGRAM, start_command
 
 __all__ = [

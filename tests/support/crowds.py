@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.daemons import Client
 from support.pools import until
 from support.survivors import PATIENCE, knowing, waiting_for_an_order

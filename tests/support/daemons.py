@@ -22,7 +22,7 @@ from hooklatch.dialects import installed
 from hooklatch.service.daemon import open_daemon
 from hooklatch.service.folders import DaemonOptions
 from hooklatch.service.parts import DaemonComponents
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.repository import CALLBACKS
 from support.warm_guardians import warm_guardians
 from support.warm_interpreters import of_the_interpreters

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 
 COOKIE = "HOOKLATCH_TEST_COOKIE"
 PATIENCE = 10.0  # seconds in which all must be gone; only a failing test waits so long

@@ -1,8 +1,8 @@
 """The messages between daemon, zygote and worker, and their frames.  Knows no processes and no policies.
 
 A frame is a big-endian 32-bit length and one msgpack document.  The daemon and a worker share a private stream
-socket; the daemon and the zygote share a SOCK_SEQPACKET socket, where the kernel keeps frames apart and file
-descriptors travel beside them.  Every message of a call carries `(generation, call_id)`: a late answer of an
+socket; the daemon and the zygote share a socket that keeps messages apart, beside which file descriptors
+travel.  Every message of a call carries `(generation, call_id)`: a late answer of an
 earlier worker can never be taken for the present one's (pebble #153).  Nothing here is ever unpickled.
 """
 
@@ -90,7 +90,7 @@ class ZygoteReady(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class WorkerForked(msgspec.Struct, frozen=True, tag="forked"):
-    """Zygote to daemon; with it come the worker's socket, its pidfd, its output and error, and its progress."""
+    """Zygote to daemon; with it come the worker's socket, its output and error, its progress, and its pidfd."""
 
     generation: int
     pid: int

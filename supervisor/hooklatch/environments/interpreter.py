@@ -13,7 +13,6 @@ block it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import importlib.metadata
 import os
 import signal
@@ -45,6 +44,7 @@ from hooklatch_worker.sandbox.safety import (
     read_safely,
     stamp_parent_folders,
 )
+from hooklatch_worker.systems import system
 
 __all__ = [
     "CommandExit", "ProgramOutput", "run_program", "OURS", "SPARES", "Mark", "examine_interpreter",
@@ -55,24 +55,28 @@ __all__ = [
 # the program started.
 KEEPER = """import os, select, signal, sys, time
 sys.path[:] = {path}
-from hooklatch_worker.sandbox import children, linux
-daemon, code = os.pidfd_open({daemon}), 1
+from hooklatch_worker.sandbox import children
+from hooklatch_worker.systems import system
+daemon, code = system.watch_process({daemon}), 1
 if os.getppid() != {daemon}:
     os._exit(1)
-linux.become_subreaper()
-linux.wake_when_orphaned()
+system.become_subreaper()
+system.wake_when_orphaned()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 try:
     program = children.start_child(sys.argv[1:], os.environ)
     poll = select.poll()
-    for fd in daemon, os.pidfd_open(program.pid):
+    for fd in daemon, system.watch_process(program.pid):
         poll.register(fd, select.POLLIN)
     poll.poll()
     code = program.poll()
     code = 1 if code is None else code if code >= 0 else 128 - code
+except OSError as error:
+    code = 127
+    os.write(2, f"{{sys.argv[1]}}: {{error.strerror}}".encode())
 finally:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    while linux.kill_children():
+    while system.kill_children():
         time.sleep(0.001)
     os._exit(code)
 """
@@ -119,22 +123,28 @@ async def run_program(
     folder: str,
     timeout: float,
     output: ProgramOutput | None = None,
+    stdin: bytes = b"",
 ) -> CommandExit:
-    """Run a program, named by its path, to its end; kill it after `timeout` seconds, or when cancelled.
+    """Run a program to its end; kill it, and all that it started, after `timeout` seconds, or when cancelled.
+
+    A name without a slash is looked up in the PATH of `environ`; of a program that is not there the exit code is 127.
 
     Raises:
         OSError: it cannot be started.
     """
     output = output or ProgramOutput()
-    output.fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    # Of a fixed size: without that, a program that prints without end takes the machine's memory.
+    output.fd = system.make_bounded_file("output", MAX_WRITTEN)
     try:
-        # Sealed at its full size: without that, a program that prints without end takes the machine's memory.
-        os.ftruncate(output.fd, MAX_WRITTEN)
-        fcntl.fcntl(output.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        process = children.start_child(
-            [*keeper_command(), *command], environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output.fd,
-            stderr=output.fd, start_new_session=True, umask=0o077,
-        )  # fmt: skip
+        source = system.make_bounded_file("input", len(stdin))
+        try:
+            os.pwrite(source, stdin, 0)
+            process = children.start_child(
+                [*keeper_command(), *command], environ, cwd=folder, stdin=source, stdout=output.fd,
+                stderr=output.fd, start_new_session=True, umask=0o077,
+            )  # fmt: skip
+        finally:
+            os.close(source)
         OWNED.add(process.pid)  # without a checkpoint since its start: a sweep would take it for a stray process
         try:
             code = await wait_for_program(process, timeout)
@@ -152,11 +162,11 @@ def keeper_command() -> list[str]:
 
 
 async def wait_for_program(process: subprocess.Popen[bytes], timeout: float) -> int | None:
-    pidfd = os.pidfd_open(process.pid)
+    handle = system.watch_process(process.pid)
     has_ended = False
     try:
         with trio.move_on_after(timeout):
-            await trio.lowlevel.wait_readable(pidfd)
+            await trio.lowlevel.wait_readable(handle)
             has_ended = True
     finally:
         # Shielded: a caller that is cancelled must not leave the program or its children running.
@@ -164,11 +174,11 @@ async def wait_for_program(process: subprocess.Popen[bytes], timeout: float) -> 
             if not has_ended:
                 process.terminate()
                 with trio.move_on_after(END_TIMEOUT):
-                    await trio.lowlevel.wait_readable(pidfd)
+                    await trio.lowlevel.wait_readable(handle)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # the group lives until it is reaped
-            await trio.lowlevel.wait_readable(pidfd)
-        os.close(pidfd)
+            await trio.lowlevel.wait_readable(handle)
+        os.close(handle)
         process.wait()
     return process.returncode if has_ended else None
 

@@ -13,7 +13,8 @@ from typing import cast
 import msgspec
 import trio
 
-from hooklatch_worker.sandbox import children, environment, linux
+from hooklatch_worker.sandbox import children
+from hooklatch_worker.systems import system
 
 __all__ = ["OWNED", "STOP_TIMEOUT", "Guardian", "Interpreter"]
 
@@ -55,6 +56,8 @@ class Interpreter(msgspec.Struct, frozen=True):
     @property
     def enter(self) -> str:
         """Return the code that gives it our package and the environment's paths."""
+        from hooklatch_worker.sandbox import environment  # only here: the daemon's own interpreter needs none
+
         return ENTER.format(
             file=environment.__file__, path=self.path, prefix=self.prefix, ours=self.ours, spares=self.spares
         )
@@ -64,7 +67,7 @@ class Guardian:
     """The daemon's handle on a guardian process. Without an `interpreter` it runs the daemon's own."""
 
     def __init__(self, interpreter: Interpreter | None = None) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, theirs = system.make_message_pair()
         try:
             with theirs:
                 self._process, self._pidfd = start_guardian(theirs.fileno(), interpreter)
@@ -76,7 +79,7 @@ class Guardian:
 
     @property
     def has_ended(self) -> bool:
-        return self._pidfd < 0 or linux.has_ended(self._pidfd)
+        return self._pidfd < 0 or system.has_ended(self._pidfd)
 
     async def wait(self) -> None:
         """Wait until the guardian ends."""
@@ -92,11 +95,11 @@ class Guardian:
             OSError: the guardian has ended.
         """
         self._wake()
-        socket.send_fds(self._socket, [b"zygote"], [control.fileno()])
+        system.send_message(self._socket, b"zygote", [control.fileno()])
 
     def _wake(self) -> None:
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)  # a stopped process would neither fork nor end
+            system.signal_process(self._pidfd, self.pid, signal.SIGCONT)  # a stopped process would neither fork nor end
 
     async def aclose(self) -> None:
         """Stop the guardian: close its socket, then kill it if it has not exited."""
@@ -130,7 +133,7 @@ def start_guardian(socket_fd: int, interpreter: Interpreter | None) -> tuple[sub
     command = children.isolated_command(python, *flags, "-c", code)
     process = children.start_child(command, environ, pass_fds=[socket_fd], start_new_session=True)
     try:
-        return process, os.pidfd_open(process.pid)
+        return process, system.watch_process(process.pid)
     except OSError:
         process.kill()
         process.wait()

@@ -1,12 +1,16 @@
-"""The limits of a pool."""
+"""The limits of a pool, and what it takes to measure a process."""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Callable
 
+import msgspec
+import psutil
+
+from hooklatch.errors import explain_error
 from hooklatch_worker import wire
 
-__all__ = ["TOTAL_BYTES", "PoolLimits"]
+__all__ = ["TOTAL_BYTES", "PoolLimits", "UnmeasuredError", "measure_process"]
 
 TOTAL_BYTES = 2 * 2**30  # of a worker and its children, unless a source says otherwise
 
@@ -33,3 +37,17 @@ class PoolLimits(msgspec.Struct, frozen=True):
     queue: int = 1024
     load_timeout: float = 30.0
     may_emit: bool = False
+
+
+class UnmeasuredError(Exception):
+    """The usage of a process cannot be read at the moment, so it is unknown, not zero."""
+
+
+def measure_process(what: str, pid: int, read: Callable[[], int]) -> int:
+    """Return what a function reads of a process; 0 if it is gone, and an UnmeasuredError if it cannot be read."""
+    try:
+        return read()
+    except (FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess):  # the last includes ZombieProcess
+        return 0
+    except (OSError, ValueError, IndexError, psutil.Error) as error:
+        raise UnmeasuredError(f"the {what} of process {pid} cannot be read: {explain_error(error)}") from None

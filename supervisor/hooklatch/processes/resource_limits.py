@@ -3,9 +3,7 @@
 RLIMIT_AS would break healthy programs that only reserve memory (node, java), so the limit is on resident memory.
 RLIMIT_NPROC does not bind root, and counts all processes of the user, so a hook's limit would be the user's. Instead
 the processes below a worker are counted.  The zygote stops and kills those when the worker is dead.
-
-At `strict` a worker can keep memory only in its own pages and in files in memory (memfd_create(2)), whose pages count
-for no process unless they are mapped.  So the files of all descriptors count there too, shared ones once, and threads.
+At `strict` files in memory count too (`memory_files.py`), and threads.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import psutil
@@ -22,17 +20,16 @@ import trio
 
 from hooklatch.errors import explain_error
 from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool_limits import UnmeasuredError, measure_process
 from hooklatch.processes.worker import PoolWorker
 from hooklatch.threads import in_thread
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import system
 
-__all__ = ["MemoryWatch", "UnmeasuredError", "read_proportional_bytes"]
+__all__ = ["MemoryWatch", "read_proportional_bytes"]
 
 logger = logging.getLogger("hooklatch.memory")
 INTERVAL = 0.1  # seconds between two checks of a busy worker: Python fills about 1 GiB a second
 THREADS_INTERVAL, IDLE_INTERVAL = 0.5, 10.0  # and of all workers, if one at rest has threads that may grow, and if none
-HEXADECIMAL = frozenset("0123456789abcdef")
-MEMFD = "/memfd:"  # how the names of files in memory begin
 
 
 class MemoryWatch:
@@ -73,10 +70,6 @@ class MemoryWatch:
                         self._at_work.pop(pool, None)
 
 
-class UnmeasuredError(Exception):
-    """The usage of a process cannot be read at the moment, so it is unknown, not zero."""
-
-
 def is_due(pool: Pool, worker: PoolWorker) -> bool:
     is_measured = worker.calls == worker.measured_calls and not worker.is_being_measured
     return worker.has_children or not is_measured or not pool.is_idle(worker)
@@ -102,7 +95,7 @@ def check_worker_memory(pool: Pool, worker: PoolWorker, nursery: trio.Nursery) -
         end_worker(pool, worker, describe_excess("resident", own, limits.resident_bytes))
         return
     try:
-        below = list(itertools.islice(linux.list_descendants(worker.pid), limits.processes + 1))
+        below = list(itertools.islice(system.list_descendants(worker.pid), limits.processes + 1))
     except OSError as error:
         raise UnmeasuredError(f"the processes below it cannot be listed: {explain_error(error)}") from None
     worker.has_children = bool(below)
@@ -118,9 +111,13 @@ def check_worker_memory(pool: Pool, worker: PoolWorker, nursery: trio.Nursery) -
         return
     if worker.is_being_measured:
         return
+    held = all_held = 0
     try:
-        held = measure_memory_files([worker.pid]) if is_strict else 0
-        all_held = measure_memory_files([worker.pid, *below]) if is_strict and below else held
+        if is_strict:  # no other worker needs it
+            from hooklatch.processes.memory_files import measure_memory_files
+
+            held = measure_memory_files([worker.pid])
+            all_held = measure_memory_files([worker.pid, *below]) if below else held
     except PermissionError:
         end_worker(pool, worker, "it keeps what it has open from being read, which counts against its limits")
         return
@@ -140,6 +137,8 @@ async def check_exactly(pool: Pool, worker: PoolWorker, below: list[int]) -> Non
         pids = [worker.pid, *below]
         if not is_strict:
             return 0, sum(map(read_proportional_bytes, pids))
+        from hooklatch.processes.memory_files import measure_memory_files, read_memory_field
+
         own = read_memory_field(worker.pid, "Rss:") + measure_memory_files([worker.pid])
         return own, sum(read_memory_field(pid, "Pss:") for pid in pids) + measure_memory_files(pids)
 
@@ -177,20 +176,6 @@ def end_worker(pool: Pool, worker: PoolWorker, reason: str) -> None:
         worker.kill(reason)
 
 
-def measure_process(what: str, pid: int, read: Callable[[], int]) -> int:
-    """Return what a function reads of a process; 0 if the process is gone.
-
-    Raises:
-        UnmeasuredError: it cannot be read.
-    """
-    try:
-        return read()
-    except (FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess):  # the last includes ZombieProcess
-        return 0
-    except (OSError, ValueError, IndexError, psutil.Error) as error:
-        raise UnmeasuredError(f"the {what} of process {pid} cannot be read: {explain_error(error)}") from None
-
-
 def read_resident_bytes(pid: int) -> int:
     """Return a process's resident memory, counting shared pages in full."""
     return measure_process("memory", pid, lambda: psutil.Process(pid).memory_info().rss)
@@ -208,57 +193,7 @@ def read_proportional_bytes(pid: int) -> int:
 
 
 def count_threads(pid: int) -> int:
-    return measure_process("threads", pid, lambda: len(os.listdir(f"/proc/{pid}/task")))
-
-
-def read_memory_field(pid: int, key: str) -> int:
-    """Return a process's resident memory ("Rss:"), or its share of that ("Pss:"), without files in memory."""
-    return measure_process("memory", pid, lambda: sum_memory_field(pid, key))
-
-
-def sum_memory_field(pid: int, key: str) -> int:
-    total, is_file = 0, False
-    with open(f"/proc/{pid}/smaps", errors="surrogateescape") as file:  # mapped files have any names
-        for line in file:
-            if line[:1] in HEXADECIMAL:  # a mapping begins; keys begin with a capital
-                is_file = f" {MEMFD}" in line
-            elif not is_file and line.startswith(key):
-                total += int(line.split()[1]) * 1024
-    return total
-
-
-def measure_memory_files(pids: Iterable[int]) -> int:
-    """Return the bytes of the files in memory that processes have open, each file once.
-
-    Of a file that is mapped and not open any more, the mapped part counts, since the kernel does not show its size.
-
-    Raises:
-        UnmeasuredError: the open files of a process cannot be read.
-        PermissionError: a process keeps its open files from being read.
-    """
-    sizes: dict[int, int] = {}  # by inode
-    parts: dict[tuple[int, str], int] = {}  # of mapped files, by where they begin in it
-    for pid in pids:
-        folder = f"/proc/{pid}/fd"
-        try:
-            names = os.listdir(folder)
-            with open(f"/proc/{pid}/maps") as file:
-                lines = [line.split() for line in file if MEMFD in line]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        except PermissionError:
-            raise
-        except OSError as error:
-            raise UnmeasuredError(f"what process {pid} has open cannot be read: {explain_error(error)}") from None
-        for addresses, _, offset, _, inode, *_ in lines:
-            begin, end = (int(address, 16) for address in addresses.split("-"))
-            parts[int(inode), offset] = max(end - begin, parts.get((int(inode), offset), 0))
-        for name in names:
-            with suppress(FileNotFoundError, ProcessLookupError):  # it was closed just now
-                if os.readlink(f"{folder}/{name}").startswith(MEMFD):
-                    status = os.stat(f"{folder}/{name}")
-                    sizes[status.st_ino] = status.st_blocks * 512
-    return sum(sizes.values()) + sum(size for (inode, _), size in parts.items() if inode not in sizes)
+    return measure_process("threads", pid, lambda: system.count_threads(pid))
 
 
 def describe_excess(usage: str, size: int, limit: int) -> str:

@@ -23,7 +23,6 @@ from hooklatch.processes.worker import PoolWorker, SourceLoadError
 from hooklatch.processes.zygote import ZygoteClient, ZygoteLostError
 from hooklatch.threads import in_thread
 from hooklatch_worker import wire
-from hooklatch_worker.sandbox.temporary import remove_tree
 
 __all__ = ["WorkerStarter", "remove_scratch", "clear_scratch", "scratch_root"]
 
@@ -146,7 +145,10 @@ def scratch_root(state_dir: str) -> str:
 
 def clear_scratch(state_dir: str) -> None:
     """Remove the directories that dead daemons have left."""
-    remove_tree(os.path.join(state_dir, "tmp"))
+    if os.path.lexists(folder := os.path.join(state_dir, "tmp")):
+        from hooklatch_worker.sandbox.temporary import remove_tree  # only isolated workers have such directories
+
+        remove_tree(folder)
 
 
 async def remove_scratch(worker: PoolWorker, isolation: wire.Isolation) -> None:
@@ -160,5 +162,7 @@ async def remove_scratch(worker: PoolWorker, isolation: wire.Isolation) -> None:
     except FileNotFoundError:
         return
     except OSError:
+        from hooklatch_worker.sandbox.temporary import remove_tree
+
         with trio.move_on_after(REMOVAL_TIMEOUT, shield=True):
             await in_thread(remove_tree, folder, abandon_on_cancel=True)

@@ -31,6 +31,7 @@ from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, StateRequest
+from hooklatch_worker.systems import system
 
 __all__ = ["SourceLoadError", "PoolWorker", "WorkerProcess", "call_ids", "compute_deadline", "build_call_outcome"]
 
@@ -71,7 +72,7 @@ class WorkerProcess:
         self._zygote = zygote
         self.generation = generation
         self.pid = pid
-        socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd = fds
+        socket_fd, self.stdout_fd, self.stderr_fd, self.progress_fd, self.pidfd = fds
         self.socket = socket.socket(fileno=socket_fd)
         self.socket.setblocking(False)
         self._poll = select.poll()  # select(2) is limited to descriptors up to 1023
@@ -102,7 +103,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         try:
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            system.signal_process(self.pidfd, self.pid, signal.SIGKILL)
         except ProcessLookupError:
             return  # it is dead already, and its zygote has reaped it
 

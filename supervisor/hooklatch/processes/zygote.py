@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
@@ -29,7 +27,7 @@ from hooklatch.processes.guardian import OWNED, STOP_TIMEOUT, Guardian, Interpre
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import WorkerProcess
 from hooklatch_worker import wire
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import system
 
 __all__ = [
     "ZygoteClient", "open_zygote", "reap_strangers", "run_zygote", "ForkError", "ZygoteProcess", "ForkRequest",
@@ -63,7 +61,7 @@ class ZygoteProcess:
     """One zygote process, from its start to its death."""
 
     def __init__(self, guardian: Guardian) -> None:
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control, theirs = system.make_message_pair()
         self.control.setblocking(False)
         self.requests: dict[int, ForkRequest] = {}
         self.workers: dict[int, WorkerProcess] = {}
@@ -74,11 +72,11 @@ class ZygoteProcess:
                 guardian.fork(theirs)
             # The socket alone would not show every death: another process may still have its other end, such as a
             # guardian that was stopped right after it forked. So the process is watched too, once its pidfd is known.
-            self._events = select.epoll()
+            self._events = system.EventSet()
         except OSError:
             self.control.close()
             raise
-        self._events.register(self.control, select.EPOLLIN)
+        self._events.add(self.control.fileno())
 
     async def greet(self) -> None:
         """Wait until the zygote is ready to fork.
@@ -90,7 +88,7 @@ class ZygoteProcess:
             match await self.receive():
                 case wire.ZygoteReady(pid), [pidfd]:
                     self.pid, self.pidfd = pid, pidfd
-                    self._events.register(pidfd, select.EPOLLIN)
+                    self._events.add(pidfd)
                     return
                 case _:
                     pass
@@ -98,7 +96,7 @@ class ZygoteProcess:
 
     @property
     def is_alive(self) -> bool:
-        return not self.is_over and not linux.has_ended(self.pidfd)
+        return not self.is_over and not system.has_ended(self.pidfd)
 
     async def receive(self) -> tuple[wire.FromZygote, list[int]] | None:
         """Wait for the zygote's next message. Return None when it is dead.
@@ -109,23 +107,26 @@ class ZygoteProcess:
         has_ended = False
         while True:
             try:
-                data, fds, _, _ = socket.recv_fds(self.control, 2**16, 5, socket.MSG_CMSG_CLOEXEC)
+                data, fds = system.receive_message(self.control, 5)
             except BlockingIOError:
                 if has_ended:
                     return None
-                has_ended = self.pid != 0 and linux.has_ended(self.pidfd)
+                has_ended = self.pid != 0 and system.has_ended(self.pidfd)
                 if not has_ended:  # otherwise its last messages are read first
                     await trio.lowlevel.wait_readable(self._events.fileno())
                 continue
             except OSError:
                 return None
-            return (wire.decode_from_zygote(data), fds) if data else None
+            message = wire.decode_from_zygote(data) if data else None
+            if isinstance(message, wire.WorkerForked | wire.ZygoteReady):
+                fds = system.receive_process(message.pid, fds)
+            return (message, fds) if message is not None else None
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Signal the zygote, if its pid is known."""
         if self.pid:
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.pidfd, number)
+                system.signal_process(self.pidfd, self.pid, number)
 
     async def aclose(self) -> None:
         """Stop the zygote: close its control socket, so that it kills its workers, then kill it if it still lives."""
@@ -225,7 +226,7 @@ class ZygoteClient:
     async def _send(self, zygote: ZygoteProcess, data: bytes) -> None:
         while True:
             try:
-                zygote.control.send(data)
+                system.send_message(zygote.control, data)
                 return
             except BlockingIOError:
                 try:
@@ -338,10 +339,10 @@ class ZygoteClient:
         if not self.owns_process:
             return
         with trio.move_on_after(SWEEP_TIMEOUT, shield=True) as scope:
-            while linux.kill_children(keep=frozenset(OWNED)):  # noqa: ASYNC110  (each death may hand us the next generation)
+            while system.kill_children(keep=frozenset(OWNED)):  # noqa: ASYNC110  (each death may hand us the next generation)
                 await trio.sleep(SWEEP_INTERVAL)
         if scope.cancelled_caught:
-            left_pids = sorted({*linux.list_children()} - OWNED)
+            left_pids = sorted({*system.list_children()} - OWNED)
             logger.error("processes that a dead guardian left cannot be killed: %s", left_pids)
 
 
@@ -351,9 +352,9 @@ def reap_strangers() -> None:
     The daemon adopts orphans. As a subreaper it gets those of a dead zygote, and as process 1 of a container those of
     everything else there, such as a health check or `docker exec`.  Without this they stay as zombies.
     """
-    for pid in linux.list_children():
+    for pid in system.list_children():
         if pid not in OWNED:
-            linux.reap_child(pid)
+            system.reap_child(pid)
 
 
 @asynccontextmanager

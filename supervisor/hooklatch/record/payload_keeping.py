@@ -26,6 +26,7 @@ from hooklatch.record.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.disk_space import DiskStage
 from hooklatch.threads import in_thread
+from hooklatch_worker.systems.disks import sync_data
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import PayloadStatus
@@ -51,7 +52,7 @@ class UnsyncedPayloads:
         """Sync and close them, in any thread.  A failure is not a fault of the record: a crash may lose lines."""
         try:
             for fd in self._fds:
-                os.fdatasync(fd)
+                sync_data(fd)
             if self._folder is not None:
                 sync_folder(self._folder)
                 sync_folder(os.path.dirname(self._folder))  # which has its entry

@@ -42,6 +42,7 @@ from hooklatch.record.storage.recovery import RecordError, Recovery, collect_hos
 from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import measure_segments
 from hooklatch.record.storage.syncing import RecordSync
+from hooklatch_worker.systems.disks import sync_data
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import PayloadStatus, RecordStatus
@@ -70,7 +71,7 @@ class RecordWriter:
         clock: Clock = lambda: time.time(),
         now: Clock = time.monotonic,
         reserve: int = RESERVE,
-        fdatasync: Callable[[int], None] = os.fdatasync,
+        fdatasync: Callable[[int], None] = sync_data,
         is_settled: bool = True,
         on_fault: Callable[[str, str], None] = lambda kind, text: None,
     ) -> None:

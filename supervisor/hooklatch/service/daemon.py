@@ -50,7 +50,7 @@ from hooklatch.service.signals import SignalReceiver
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.peers import PeerInspector
 from hooklatch.service.transport.server import Listener, listen_on
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import system
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import DaemonReady
@@ -87,12 +87,12 @@ def run_daemon(options: DaemonOptions, *, on_ready: Callable[[DaemonReady], None
     Raises:
         StartError: the daemon cannot start.
     """
-    if not linux.is_supported():
-        raise StartError("the daemon needs Linux with pidfd (5.3 or later) and /proc; clients run anywhere")
+    if not system.is_supported():
+        raise StartError(f"the daemon needs {system.NEEDS}; clients run anywhere")
     raise_open_files()
     if options.owns_process:
-        linux.become_subreaper()
-        linux.make_unreadable()
+        system.become_subreaper()
+        system.make_unreadable()
     notifier = Notifier.from_environment(os.environ, os.getpid())
     inherited = None
     if "LISTEN_FDS" in os.environ:  # a service manager has opened the sockets
@@ -217,7 +217,7 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
         async with supervisor.open():
             await start_all(supervisor, list_foundations(parts))
             if not options.is_trial:
-                await start_all(supervisor, [ChildSpec("metrics", parts.metrics.run)])
+                await start_all(supervisor, [ChildSpec(product.name, product.run) for product in parts.products])
             await load_everything(parts, fault)
             sockets = (inherited.agent, inherited.admin) if inherited else (listen_on(agent), listen_on(admin))
             for listening_socket in sockets:
@@ -270,7 +270,7 @@ def list_services(parts: DaemonComponents, listeners: Iterable[Listener]) -> lis
         ChildSpec("memory watch", parts.sources.memory_watch.run),
         ChildSpec("file watch", parts.file_watch.run),
         ChildSpec("fleet contact", parts.fleet.run, reports_start=True),
-        ChildSpec("file hints", partial(give_hints, parts.file_watch)),
+        *((ChildSpec("file hints", partial(give_hints, parts.file_watch)),) if system.HAS_FILE_HINTS else ()),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
             ChildSpec(f"{listener.name} connections", listener.connections.run, reports_start=True,

@@ -19,14 +19,15 @@ import trio
 
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.zygote import reap_strangers
+from hooklatch_worker.systems import system
 
 __all__ = ["SignalReceiver"]
 
 logger = logging.getLogger("hooklatch.daemon")
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 MEANINGLESS = (
-    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
-    signal.SIGSTKFLT, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO,
+    *system.OTHER_SIGNALS,
 )  # fmt: skip
 
 

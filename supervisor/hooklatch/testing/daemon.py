@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import system
 
 if TYPE_CHECKING:
     from hooklatch.service.folders import DaemonOptions
@@ -36,8 +36,8 @@ def check_system() -> None:
     Raises:
         NotHereError: they cannot.
     """
-    if not linux.is_supported():
-        raise NotHereError("hooks run on Linux with pidfd (5.3 or later) and /proc only")
+    if not system.is_supported():
+        raise NotHereError(f"hooks run on {system.NEEDS} only")
     logging.getLogger("hooklatch").addHandler(logging.NullHandler())  # what matters is in the answers
 
 

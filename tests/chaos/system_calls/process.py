@@ -16,7 +16,7 @@ from chaos.system_calls.errors import errors_of
 from chaos.system_calls.places import SharedPage
 from chaos.system_calls.tracer import Fault, SystemCall, trace
 from hooklatch.cli import main
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.survivors import COOKIE, wait_until_gone
 
 __all__ = ["PATIENCE", "PHASES", "TraceReport", "TracedDaemon"]

@@ -1,4 +1,4 @@
-"""service on a Mac: what launchd is told, by a program that answers as launchctl is known to, and starts what a file names.
+"""service on a Mac: what launchd is told, by a program that answers as launchctl does and starts what a file names.
 
 Slow: it starts real daemons.
 """

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.terminal.requests import find_last_signs
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.commands import PATIENCE, Pause, Place, held_to_schema, new_place, payload, serving
 
 pytestmark = pytest.mark.slow

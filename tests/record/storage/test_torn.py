@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.record.storage.journal import allocate_blocks
 from hooklatch.record.storage.reading import read_backwards
 from hooklatch.record.verify import verify_record
+from hooklatch_worker.systems.disks import allocate_blocks
 from support.records import Beside, decision, fact, found_beyond_faults, kinds, lines, opened, records, segments
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hooklatch_worker.lsp import diagnostics, servers
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.daemons import nothing_left
 from workers.lsp.workspace import Workspace
 

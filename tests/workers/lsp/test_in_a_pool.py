@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch_worker.lsp import diagnostics
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from support.daemons import Client, Daemon, running_daemon
 
 HOOK = f"""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from hooklatch_worker.author import events, verdicts
 from hooklatch_worker.author.call_context import CallContext, CapturedOutput
 from hooklatch_worker.runtime import shell_command, shell_runner
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 ENVIRONMENT = {"PATH": "/nowhere", "HOME": "/home/someone", "LC_ALL": "C.UTF-8", "SECRET": "s3cret", "LOGNAME": "x"}

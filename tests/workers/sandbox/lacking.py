@@ -9,8 +9,9 @@ import errno
 import os
 import sys
 
-from hooklatch_worker.sandbox import isolation, linux, seccomp
+from hooklatch_worker.sandbox import isolation, seccomp
 from hooklatch_worker.sandbox.seccomp import PR_SET_SECCOMP, make_refusing_rule, refuse_values
+from hooklatch_worker.systems import linux
 
 RULES = {
     "landlock": [make_refusing_rule("landlock_create_ruleset", errno.ENOSYS)],

@@ -21,7 +21,7 @@ can_filter = pytest.mark.skipif(not KERNEL.has_filters, reason="this kernel take
 NOW = """
 import ctypes, errno, os, sys
 from hooklatch_worker.sandbox import landlock
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import linux
 from hooklatch_worker.sandbox import seccomp
 linux.forbid_new_privileges()
 def call(number, *arguments):

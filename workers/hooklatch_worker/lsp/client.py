@@ -21,7 +21,8 @@ from hooklatch_worker.lsp.files import Stamp, read_file_stamp
 from hooklatch_worker.lsp.report import LspDiagnostic
 from hooklatch_worker.lsp.session import LspSession
 from hooklatch_worker.lsp.wire import LspProtocolError
-from hooklatch_worker.sandbox import children, linux
+from hooklatch_worker.sandbox import children
+from hooklatch_worker.systems import system
 
 __all__ = ["SourceDocument", "LanguageServer", "ServerGoneError"]
 
@@ -62,7 +63,7 @@ class LanguageServer:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 process_group=0,
-                preexec_fn=lambda: linux.die_with_parent(parent),  # safe here, since a worker is single-threaded
+                preexec_fn=lambda: system.die_with_parent(parent),  # safe here, since a worker is single-threaded
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise ServerGoneError(f"{command[0]} did not start: {getattr(error, 'strerror', None) or error}") from error
@@ -106,13 +107,13 @@ class LanguageServer:
 
     def close(self, *, timeout: float = 0.0) -> list[int]:
         """End the server, gracefully within `timeout` seconds; return the pids of helpers that may need reaping."""
-        helpers = [(pid, pidfd) for pid in linux.list_descendants(self.pid) if (pidfd := open_pidfd(pid)) is not None]
+        helpers = [(pid, pidfd) for pid in system.list_descendants(self.pid) if (pidfd := open_pidfd(pid)) is not None]
         if timeout > 0:
             self._say_goodbye(timeout)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        for _, pidfd in helpers:  # helpers outside the group, or left over after the shutdown
-            kill_server(pidfd)
+        for pid, pidfd in helpers:  # helpers outside the group, or left over after the shutdown
+            kill_server(pidfd, pid)
         for pipe in (self._stdin, self._stdout):
             pipe.close()
         unreaped = [pid for pid, _ in helpers]
@@ -209,12 +210,12 @@ class LanguageServer:
 
 def open_pidfd(pid: int) -> int | None:
     try:
-        return os.pidfd_open(pid)
+        return system.watch_process(pid)
     except OSError:
         return None
 
 
-def kill_server(pidfd: int) -> None:
+def kill_server(pidfd: int, pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        system.signal_process(pidfd, pid, signal.SIGKILL)
     os.close(pidfd)

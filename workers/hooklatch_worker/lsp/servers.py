@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from hooklatch_worker.lsp.client import LanguageServer, ServerGoneError, SourceDocument
 from hooklatch_worker.lsp.report import LspDiagnostic
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import system
 
 __all__ = ["Key", "LanguageServers"]
 
@@ -110,4 +110,4 @@ class LanguageServers:
 
     def _reap(self) -> None:
         """Reap helpers of closed servers: a worker is a subreaper, so they became its children."""
-        self._unreaped = [pid for pid in self._unreaped if not linux.reap_child(pid)]
+        self._unreaped = [pid for pid in self._unreaped if not system.reap_child(pid)]

@@ -28,8 +28,9 @@ from hooklatch_worker.runtime.build import ImportedBuild, explain_unread
 from hooklatch_worker.runtime.calls import Caller, OutputCapture, file_identity, open_stream
 from hooklatch_worker.runtime.loader import ImportedSource, SourceError, check_refusals, load_source
 from hooklatch_worker.runtime.state_client import StateClient
-from hooklatch_worker.sandbox import environment, isolation, linux
+from hooklatch_worker.sandbox import environment, isolation
 from hooklatch_worker.sandbox.safety import UnsafeFileError
+from hooklatch_worker.systems import system
 
 __all__ = ["run_worker"]
 
@@ -62,15 +63,15 @@ def run_worker(zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int, 
 
 
 def confine_worker(zygote_pid: int) -> None:
-    linux.die_with_parent(zygote_pid)
+    system.die_with_parent(zygote_pid)
     os.setsid()
     os.umask(0o077)
     signal.set_wakeup_fd(-1)  # inherited: a signal here would wake the zygote
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    linux.become_subreaper()  # processes that a call leaves running stay below us, and die with us
-    linux.forbid_new_privileges()
+    system.become_subreaper()  # processes that a call leaves running stay below us, and die with us
+    system.forbid_new_privileges()
     prefer_out_of_memory_kill()
     sys.dont_write_bytecode = True
 
@@ -104,7 +105,7 @@ def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socke
     high = [duplicate_high(fd) for fd in safe]
     for target, fd in enumerate(high):
         os.dup2(fd, target, inheritable=target < SOCKET_FD)
-    os.closerange(SOCKET_FD + 1, 2**20)
+    system.close_from(SOCKET_FD + 1)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  (a process's standard streams live as long as it does)
     sys.stdout, sys.stderr = open_stream(1), open_stream(2)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]  # theirs are closed

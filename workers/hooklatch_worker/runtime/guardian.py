@@ -28,22 +28,22 @@ import socket
 import sys
 
 from hooklatch_worker.runtime import zygote
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import system
 
 __all__ = ["run_guardian"]
 
 
 def run_guardian(line_fd: int, daemon_pid: int) -> None:
     """Fork a zygote for each control socket that the daemon sends, one at a time, until it ends; never return."""
-    daemon = os.pidfd_open(daemon_pid)
+    daemon = system.watch_process(daemon_pid)
     if os.getppid() != daemon_pid:
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # end only with the daemon, which needs its workers while it drains
-    linux.become_subreaper()
-    linux.wake_when_orphaned()
+    system.become_subreaper()
+    system.wake_when_orphaned()
     try:
-        with socket.socket(fileno=line_fd) as line:
+        with system.open_message_socket(line_fd) as line:
             while (control := receive_control(line)) is not None:
                 watch_zygote(fork_zygote(control, line), daemon)
                 if not zygote.kill_descendants():
@@ -57,8 +57,8 @@ def run_guardian(line_fd: int, daemon_pid: int) -> None:
 
 
 def receive_control(line: socket.socket) -> socket.socket | None:
-    _, fds, _, _ = socket.recv_fds(line, 16, 1, socket.MSG_CMSG_CLOEXEC)
-    return socket.socket(fileno=fds[0]) if fds else None
+    _, fds = system.receive_message(line, 1)
+    return system.open_message_socket(fds[0]) if fds else None
 
 
 def fork_zygote(control: socket.socket, line: socket.socket) -> int:
@@ -74,7 +74,7 @@ def fork_zygote(control: socket.socket, line: socket.socket) -> int:
 
 def watch_zygote(zygote_pid: int, daemon: int) -> None:
     """Wait until the zygote or the daemon ends."""
-    pidfd = os.pidfd_open(zygote_pid)
+    pidfd = system.watch_process(zygote_pid)
     poll = select.poll()
     for fd in (daemon, pidfd):
         poll.register(fd, select.POLLIN)

@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 
 from hooklatch_worker.runtime import named_files
 from hooklatch_worker.runtime.build import SUFFIXES, ImportedBuild
+from hooklatch_worker.systems import system
 
 __all__ = ["install_importer", "cache_source_lines"]
 
@@ -124,8 +125,8 @@ def wrap_create(create: Callable[[Any, machinery.ModuleSpec], Any]) -> Callable[
             return cast("types.ModuleType", create(self, spec))
         fd = named_files.open_memory_file(found[0].run(found[1]))
         try:  # dlopen(3) takes a path alone
-            loaded = machinery.ModuleSpec(spec.name, self, origin=f"/proc/self/fd/{fd}")
-            return cast("types.ModuleType", create(self, loaded))
+            with system.expose_file(fd) as place:
+                return cast("types.ModuleType", create(self, machinery.ModuleSpec(spec.name, self, origin=place)))
         finally:
             os.close(fd)
 

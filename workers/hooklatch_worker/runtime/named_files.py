@@ -13,6 +13,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from hooklatch_worker.systems import system
+
 __all__ = ["open_memory_file", "replace_open_functions"]
 
 WRITING = frozenset("wax+")
@@ -21,7 +23,7 @@ Bytes = Callable[[str], "bytes | None"]
 
 def open_memory_file(data: bytes) -> int:
     """Return a descriptor of a file in memory with this content, to be read from its start."""
-    fd = os.memfd_create("build", os.MFD_CLOEXEC)
+    fd = system.make_anonymous_file("build")
     try:
         with io.FileIO(fd, "w", closefd=False) as file:
             view = memoryview(data)
@@ -51,7 +53,7 @@ def replace_open_functions(bytes_of: Bytes) -> None:
         return plain_open(file, mode, *args[:5], **(options | {"opener": opener}))
 
     def os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        is_read = dir_fd is None and not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_PATH)
+        is_read = dir_fd is None and not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | system.LOOKS)
         data = find_bytes(path) if is_read else None
         return plain_os_open(path, flags, mode, dir_fd=dir_fd) if data is None else open_memory_file(data)
 
@@ -59,7 +61,7 @@ def replace_open_functions(bytes_of: Bytes) -> None:
         data = find_bytes(path) if dir_fd is None else None
         if data is None:
             return plain_stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-        fd = os.memfd_create("build", os.MFD_CLOEXEC)
+        fd = system.make_anonymous_file("build")
         try:
             os.ftruncate(fd, len(data))
             os.utime(fd, (0, 0))  # a constant time: the bytes never change

@@ -23,7 +23,8 @@ from typing import IO
 
 from hooklatch_worker.author.call_context import CapturedOutput
 from hooklatch_worker.author.failures import CallFailed, FailureCause
-from hooklatch_worker.sandbox import children, linux
+from hooklatch_worker.sandbox import children
+from hooklatch_worker.systems import system
 
 __all__ = ["GRACE", "MAX_STREAM", "CallFailed", "CommandResult", "execute_command", "reap_children"]
 
@@ -80,7 +81,7 @@ def execute_command(
     """
     started = time.monotonic()
     reap_children()
-    earlier = frozenset(linux.list_descendants(os.getpid()))
+    earlier = frozenset(system.list_descendants(os.getpid()))
     process = start_command(arguments, cwd=cwd, env=env, umask=umask)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -118,11 +119,12 @@ def start_command(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str],
         raise CallFailed("crash", f"the command could not be started: there is no folder {cwd!r}")
     pipe = subprocess.PIPE
     try:
-        # In a new session: without a terminal, and in a process group that a signal reaches.  Without preexec_fn, which
-        # would need a fork of the whole worker instead of vfork(2), taking a millisecond more.
+        # In a new session: without a terminal, and in a process group that a signal reaches.  Where orphans are found
+        # by their session it stays in the worker's, which has no terminal either.  Without preexec_fn, which would
+        # need a fork of the whole worker instead of vfork(2), taking a millisecond more.
         return children.start_child(
             arguments, env, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, umask=umask,
-            start_new_session=True,
+            start_new_session=system.ADOPTS_ORPHANS, process_group=None if system.ADOPTS_ORPHANS else 0,
         )  # fmt: skip
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         number = error.errno if isinstance(error, OSError) else None
@@ -137,7 +139,7 @@ def exchange_data(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[Capt
     os.set_blocking(pipe.fileno(), False)
     by_fd = {output.fd: output for output in outputs}
     unsent = memoryview(data)
-    ended = os.pidfd_open(pid)
+    ended = system.watch_process(pid)
     try:
         poll = select.poll()
         for fd in (ended, *by_fd):
@@ -174,21 +176,23 @@ def terminate_command(process: subprocess.Popen[bytes], earlier: frozenset[int])
     Descendants of the worker in `earlier` belong to previous commands, which ended and may leave processes running.
     """
     worker, leader = os.getpid(), process.pid
-    strays = open_all(pid for pid in linux.list_descendants(worker) if pid not in earlier and find_group(pid) != leader)
+    below = (pid for pid in system.list_descendants(worker) if pid not in earlier)
+    strays = open_all(pid for pid in below if find_group(pid) != leader)
     try:
         send_signal(leader, strays, signal.SIGTERM)
         helper = fork_helper(worker, leader, strays)
     finally:
-        for pidfd in strays:
-            os.close(pidfd)
+        for handle, _ in strays:
+            os.close(handle)
     terminated[process] = helper
 
 
-def open_all(pids: Iterable[int]) -> list[int]:
-    opened: list[int] = []
+def open_all(pids: Iterable[int]) -> list[tuple[int, int]]:
+    """Return a handle of each process, and its pid."""
+    opened: list[tuple[int, int]] = []
     for pid in pids:
         with suppress(OSError):  # it is gone, or descriptors have run out: then it survives, as our descendant
-            opened.append(os.pidfd_open(pid))
+            opened.append((system.watch_process(pid), pid))
     return opened
 
 
@@ -197,8 +201,8 @@ def find_strays(worker: int, leader: int) -> set[int]:
 
     Orphans have been reparented to the worker, and are recognised by their session.
     """
-    orphans = {pid for pid in linux.list_descendants(worker) if find_session(pid) == leader}
-    return {pid for pid in orphans | set(linux.list_descendants(leader)) if find_group(pid) != leader}
+    orphans = {pid for pid in system.list_descendants(worker) if find_session(pid) == leader}
+    return {pid for pid in orphans | set(system.list_descendants(leader)) if find_group(pid) != leader}
 
 
 def find_session(pid: int) -> int:
@@ -215,15 +219,15 @@ def find_group(pid: int) -> int:
         return 0
 
 
-def send_signal(leader: int, strays: Iterable[int], number: signal.Signals) -> None:
+def send_signal(leader: int, strays: Iterable[tuple[int, int]], number: signal.Signals) -> None:
     with suppress(OSError):
         os.killpg(leader, number)
-    for pidfd in strays:
+    for handle, pid in strays:
         with suppress(OSError):
-            signal.pidfd_send_signal(pidfd, number)
+            system.signal_process(handle, pid, number)
 
 
-def fork_helper(worker: int, leader: int, strays: list[int]) -> int | None:
+def fork_helper(worker: int, leader: int, strays: list[tuple[int, int]]) -> int | None:
     """Fork the process that sends SIGKILL after the grace period; if that fails, send it at once."""
     try:
         helper = os.fork()
@@ -233,7 +237,10 @@ def fork_helper(worker: int, leader: int, strays: list[int]) -> int | None:
     if helper:
         return helper
     try:
-        close_all_but(strays)  # above all our socket, which must read as EOF in the daemon when the worker dies
+        if not system.SHARES_HANDLES:
+            strays = open_all(pid for _, pid in strays)
+        # Above all our socket, which must read as EOF in the daemon when the worker dies.
+        close_all_but(handle for handle, _ in strays)
         time.sleep(GRACE)
         late = open_all(find_strays(worker, leader))
         send_signal(leader, [*strays, *late], signal.SIGKILL)
@@ -246,17 +253,17 @@ def close_all_but(kept_fds: Iterable[int]) -> None:
     for fd in sorted(kept_fds):
         os.closerange(low, fd)
         low = fd + 1
-    os.closerange(low, 2**20)
+    system.close_from(low)
 
 
 def reap_children() -> None:
     """Reap every child that has ended, except commands whose helper has not finished."""
     for process, helper in list(terminated.items()):
-        if helper is not None and linux.reap_child(helper):
+        if helper is not None and system.reap_child(helper):
             helper = terminated[process] = None
         if helper is None and process.poll() is not None:
             del terminated[process]
     kept_pids = {pid for process, helper in terminated.items() for pid in (helper, process.pid)}
-    for pid in linux.list_children():
+    for pid in system.list_children():
         if pid not in kept_pids:
-            linux.reap_child(pid)
+            system.reap_child(pid)

@@ -7,7 +7,7 @@ that the daemon is gone, and the end of its parent that the guardian is: then it
 
     daemon ──ForkWorker──▶ zygote ──ForkWorker──▶ spare (forked after the order before)
            ◀──ZygoteReady + [pidfd]──  (once)            ◀──WorkerExited── (when one dies; best effort)
-           ◀──WorkerForked + [socket, pidfd, output, error, progress]──
+           ◀──WorkerForked + [socket, output, error, progress, pidfd]──
 
 One spare always waits for an order, forked and confined, and knows no source.  So the common beginning of all workers,
 which is half of the time that a replacement takes, is over when the order comes.
@@ -33,7 +33,8 @@ import msgspec
 
 from hooklatch_worker import wire
 from hooklatch_worker.runtime import child
-from hooklatch_worker.sandbox import linux, temporary
+from hooklatch_worker.sandbox import temporary
+from hooklatch_worker.systems import system
 
 __all__ = ["run_zygote"]
 
@@ -54,7 +55,7 @@ class SpareWorker(NamedTuple):
 
     process: BaseProcess
     pid: int
-    fds: list[int]  # the other end of its socket, its pidfd, its output, its error and its progress
+    fds: list[int]  # the other end of its socket, its output, its error, its progress, and its pidfd
 
     def close(self) -> None:
         for fd in self.fds:
@@ -63,8 +64,8 @@ class SpareWorker(NamedTuple):
 
 def run_zygote(control: socket.socket, guardian_pid: int) -> None:
     """Run the zygote until the daemon or the guardian is gone; never return."""
-    linux.become_subreaper()
-    linux.wake_when_orphaned()
+    system.become_subreaper()
+    system.wake_when_orphaned()
     if threading.active_count() != 1:
         raise RuntimeError("the zygote has more than one thread; forking it would not be safe")
     gc.freeze()  # a collection then never copies the pages of objects that exist now into the workers
@@ -90,10 +91,10 @@ class Zygote:
         self.temporary: set[str] = set()  # the folders of the workers' temporary directories
 
     def run(self) -> None:
-        wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        wake_r, wake_w = system.make_wakeup_pipe()
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
-        guardian = os.pidfd_open(self._guardian_pid)
+        guardian = system.watch_process(self._guardian_pid)
         if os.getppid() != self._guardian_pid:
             return
         poll = select.poll()
@@ -116,12 +117,13 @@ class Zygote:
                 self._fork_spare()
 
     def _send_ready(self) -> None:
-        own = os.pidfd_open(os.getpid())
-        self._send(wire.ZygoteReady(os.getpid()), [own])
-        os.close(own)
+        own = system.send_process(os.getpid())
+        self._send(wire.ZygoteReady(os.getpid()), own)
+        for fd in own:
+            os.close(fd)
 
     def _handle_request(self) -> bool:
-        data = self._control.recv(2**16)
+        data, _ = system.receive_message(self._control)
         if not data:
             return False
         request = FORKS.decode(data)
@@ -151,7 +153,7 @@ class Zygote:
                 process.start()
             pid = process.pid
             assert pid is not None
-            fds.insert(1, os.pidfd_open(pid))
+            fds += system.send_process(pid)
         except BaseException:
             for fd in fds:
                 os.close(fd)
@@ -181,15 +183,14 @@ class Zygote:
             self._spare = None
         rightful = frozenset(self._workers if self._spare is None else {*self._workers, self._spare.pid})
         deadline = time.monotonic() + REAP_TIMEOUT
-        while linux.kill_children(keep=rightful):
+        while system.kill_children(keep=rightful):
             if time.monotonic() > deadline:
                 return False
         return True
 
     def _send(self, message: msgspec.Struct, fds: list[int] | None = None, *, wait: bool = True) -> None:
         try:
-            flags = 0 if wait else socket.MSG_DONTWAIT
-            socket.send_fds(self._control, [wire.encode_body(message)], fds or [], flags)
+            system.send_message(self._control, wire.encode_body(message), fds, wait=wait)
         except BlockingIOError:
             return  # an exit notice is for diagnostics; a full socket must not stop the forking
         except (BrokenPipeError, ConnectionResetError):
@@ -197,14 +198,14 @@ class Zygote:
 
 
 def append_only(name: str) -> int:
-    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    fd = system.make_anonymous_file(name)
     # O_APPEND, because otherwise a truncation would leave a hole of the old size before the next output.
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
     return fd
 
 
 def make_shared_memory(name: str) -> int:
-    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    fd = system.make_anonymous_file(name)
     os.ftruncate(fd, wire.PROGRESS_BYTES)
     return fd
 
@@ -216,7 +217,7 @@ def kill_descendants() -> bool:
     """
     wait = select.poll()
     deadline = time.monotonic() + SWEEP_TIMEOUT
-    while linux.kill_children():
+    while system.kill_children():
         if time.monotonic() > deadline:
             return False
         wait.poll(1)

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hooklatch_worker.sandbox import environment, landlock, linux, seccomp, temporary
+from hooklatch_worker.sandbox import environment, landlock, seccomp, temporary
+from hooklatch_worker.systems import linux, system
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 __all__ = [
@@ -64,7 +65,7 @@ class EffectiveIsolation(msgspec.Struct, frozen=True):
 
 
 def detect_kernel() -> KernelFeatures:
-    return KernelFeatures(landlock.read_abi(), seccomp.is_supported())
+    return KernelFeatures(landlock.read_abi(), seccomp.is_supported()) if system.CONFINES else KernelFeatures(0, False)
 
 
 def find_effective_isolation(kernel: KernelFeatures, isolation: Isolation) -> EffectiveIsolation:
@@ -111,7 +112,8 @@ def confine_process(isolation: Isolation, source: Source, name: str) -> Effectiv
     # Made before the confinement, which forbids it.
     own_folder = temporary.make_temporary_folder(isolation.temporary, name)
     kernel = detect_kernel()
-    drop_capabilities()
+    if system.CONFINES:
+        drop_capabilities()
     if kernel.landlock and not confine_files(isolation, source, own_folder, kernel.landlock):
         kernel = KernelFeatures(0, kernel.has_filters)
     if kernel.has_filters and not confine_calls(isolation):

@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import stat
 
+from hooklatch_worker.systems import system
+
 __all__ = ["MAX_FILE", "UnsafeFileError", "check_file", "check_folders", "stamp_parent_folders", "read_safely"]
 
 MAX_FILE = 4 * 2**20  # bytes of a file that holds hooks
 MAX_LINKS = 40  # symbolic links per path, as in the kernel (path_resolution(7))
-LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeFileError(Exception):
@@ -33,8 +34,7 @@ def read_safely(path: str, *, maximum: int = MAX_FILE) -> bytes:
     """
     checked_fd = resolve_safely(path, is_file=True)
     try:
-        # Open the checked file itself: its path may lead to another file by now.
-        with open(f"/proc/self/fd/{checked_fd}", "rb", buffering=0) as file:
+        with system.open_looked(checked_fd) as file:
             data = file.read(maximum + 1)
             while len(data) <= maximum and (more := file.read(maximum + 1 - len(data))):
                 data += more
@@ -81,16 +81,16 @@ def stamp_parent_folders(path: str) -> tuple[int, ...]:
 
 
 def resolve_safely(path: str, *, is_file: bool) -> int:
-    """Return an O_PATH descriptor of the end of a path, each entry on the way to which is checked by a descriptor."""
+    """Return a descriptor of the end of a path (`look_at`), each entry on the way to which is checked by one."""
     if "\0" in path:
         raise UnsafeFileError(f"{path!r} is not a path")
     where, links, own, held = "/", 0, os.geteuid(), list[int]()
     try:
         names = split_reversed(os.path.join(os.getcwd(), path))
-        held.append(os.open("/", LOOK))  # an entry; before it is held the folder from which a link leads on
+        fd, status, target = system.look_at("/")
+        held.append(fd)  # an entry; of a link the folder from which it leads on
         while True:
-            status, is_last = os.fstat(held[-1]), not names
-            is_link = stat.S_ISLNK(status.st_mode)
+            is_last, is_link = not names, stat.S_ISLNK(status.st_mode)
             if is_last and is_file and not is_link and not stat.S_ISREG(status.st_mode):
                 raise UnsafeFileError(f"{path} is not a regular file")
             if status.st_uid not in (0, own):
@@ -99,14 +99,13 @@ def resolve_safely(path: str, *, is_file: bool) -> int:
                 links += 1
                 if links > MAX_LINKS:
                     raise UnsafeFileError(f"{path} leads through more than {MAX_LINKS} links")
-                target = os.readlink("", dir_fd=held[-1])
                 names += split_reversed(target)
-                os.close(held.pop())
                 where = os.path.dirname(where)
                 if target.startswith("/"):
                     where = "/"
-                    held.append(os.open("/", LOOK))
+                    held.append(system.look_at("/")[0])
                     os.close(held.pop(0))
+                status = os.fstat(held[-1])
                 continue
             is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
             is_accepted = is_sticky and len(names) > is_file  # neither the end, nor the file's own folder
@@ -115,8 +114,9 @@ def resolve_safely(path: str, *, is_file: bool) -> int:
             if is_last:
                 return held.pop()
             name = names.pop()
-            held.append(os.open(name, LOOK, dir_fd=held[-1]))
-            if len(held) > 2:
+            fd, status, target = system.look_at(name, held[-1])
+            if fd >= 0:
+                held.append(fd)
                 os.close(held.pop(0))
             where = os.path.dirname(where) if name == ".." else os.path.join(where, name)
     except UnsafeFileError:

@@ -15,6 +15,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_dura
 from hooklatch.cli.terminal.requests import ask_administrator, connect_administrator, connect_agent_once
 from hooklatch.credentials import read_credentials
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
+from hooklatch_worker.systems import system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,19 +110,15 @@ class DaemonExit:
 
 def is_dead(pid: int) -> bool:
     """Return whether a process is a zombie: it has ended but for a thread that waits for a disk (proc(5))."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1] == b"Z"
-    except OSError:
-        return False  # it has ended, and its descriptor says so
+    return system.read_process_state(pid) == b"Z"  # if it has ended, its descriptor says so
 
 
 def process_behind(stream: sockets.socket) -> tuple[int, int] | None:
     """Return pid and pidfd of the process that listens; None where that cannot be known."""
     try:
         pid, _ = read_credentials(stream)
-        return (pid, os.pidfd_open(pid)) if pid > 0 else None
-    except (OSError, AttributeError):  # it has ended, or this is not Linux
+        return (pid, system.watch_process(pid)) if pid > 0 else None
+    except (OSError, AttributeError):  # it has ended, or cannot be watched here
         return None
 
 

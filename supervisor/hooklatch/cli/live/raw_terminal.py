@@ -20,6 +20,7 @@ from contextlib import ExitStack, suppress
 from types import FrameType, TracebackType
 
 from hooklatch.cli.terminal.look import StyledText, colour_text, has_colour
+from hooklatch_worker.systems import system
 
 __all__ = ["ENDING", "RawTerminal", "parse_keys"]
 
@@ -62,7 +63,7 @@ class RawTerminal:
 
     def __enter__(self) -> RawTerminal:
         with ExitStack() as stack:
-            self._woken, self._waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            self._woken, self._waking = system.make_wakeup_pipe()
             stack.callback(os.close, self._woken)
             stack.callback(os.close, self._waking)
             stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False))

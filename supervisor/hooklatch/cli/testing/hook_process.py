@@ -20,7 +20,7 @@ from hooklatch_worker.runtime.calls import Caller
 from hooklatch_worker.runtime.child import CALLS, CODES, ORDERS, read_next_body
 from hooklatch_worker.runtime.loader import ImportedSource, SourceError, load_source
 from hooklatch_worker.runtime.state_client import StateClient
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import system
 
 __all__ = ["ENDED", "INTERRUPTED", "serve_hooks"]
 
@@ -30,7 +30,7 @@ INTERRUPTED = 130
 
 def serve_hooks(fd: int, parent: int, *, is_debugging: bool) -> None:
     """Load a source, and run its hooks for the command at the other end until that closes the socket."""
-    linux.die_with_parent(parent)
+    system.die_with_parent(parent)
     connection, reader = socket.socket(fileno=fd), wire.FrameReader()
     order, code = read_next_body(connection, reader), read_next_body(connection, reader)
     if order is None or code is None:

@@ -37,6 +37,7 @@ from hooklatch.service.parts import DaemonComponents
 from hooklatch.threads import in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import children
+from hooklatch_worker.systems import system
 
 __all__ = ["open_in_process_dispatcher"]
 
@@ -118,8 +119,8 @@ class HookProcess(WorkerProcess):
             )  # fmt: skip
         self.generation, self.pid, self.socket = 1, self.started.pid, ours
         self.socket.setblocking(False)
-        self.pidfd = os.pidfd_open(self.pid)
-        self.stdout_fd, self.stderr_fd, self.progress_fd = (os.memfd_create("nothing") for _ in range(3))
+        self.pidfd = system.watch_process(self.pid)
+        self.stdout_fd, self.stderr_fd, self.progress_fd = (system.make_anonymous_file("nothing") for _ in range(3))
         os.ftruncate(self.progress_fd, wire.PROGRESS_BYTES)
         self.exit_code, self.exit_known = None, trio.Event()
         self.exit_known.set()  # no zygote reports its end: `wait_ended` finds it out

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -37,6 +36,7 @@ from hooklatch.fleet.engine.redis_errors import (
     explain_unasked,
     is_of_the_server,
 )
+from hooklatch_worker.systems.disks import read_boot_time
 
 __all__ = ["RedisConnection", "RedisCommand", "RedisPool", "make_tls_context"]
 
@@ -336,11 +336,11 @@ class RedisPool:
             self._clock = int(seconds) + int(microseconds) / 1e6
         except ValueError:
             raise explain_not_redis(self.address, "its answer to TIME is not a time") from None
-        self._clock_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._clock_at = read_boot_time()
 
     def now(self) -> int:
         """Return the engine's time in ms since the epoch: its last answer, and the time that has passed since."""
-        return int((self._clock + time.clock_gettime(time.CLOCK_BOOTTIME) - self._clock_at) * 1000)
+        return int((self._clock + read_boot_time() - self._clock_at) * 1000)
 
     def close(self) -> None:
         """Close the connections; the next caller of `connection` gets a new one."""

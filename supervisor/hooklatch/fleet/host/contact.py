@@ -32,8 +32,8 @@ from hooklatch.fleet.roles import Role
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.fleet.timestamps import SKEW, Timestamp, format_moment, read_timestamp
-from hooklatch.record.storage.recovery import read_boot_id
 from hooklatch.service.config.state_file import StateFile
+from hooklatch_worker.systems.disks import read_boot_id, read_boot_time
 
 __all__ = [
     "ClockFloor", "ClockReading", "EngineContact", "FleetContact", "carry_contact", "compute_age",
@@ -148,7 +148,7 @@ BOOT = read_boot_id() or ""
 
 def read_clocks() -> ClockReading:
     """Return the present readings of all clocks."""
-    return ClockReading(time.time(), BOOT, time.clock_gettime(time.CLOCK_BOOTTIME))
+    return ClockReading(time.time(), BOOT, read_boot_time())
 
 
 class FleetContact:

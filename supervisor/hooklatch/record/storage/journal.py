@@ -10,7 +10,6 @@ instead.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import logging
 import os
@@ -28,29 +27,16 @@ from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery
 from hooklatch.record.storage.segments import SegmentFile
+from hooklatch_worker.systems.disks import allocate_blocks
 
 __all__ = ["NO_SPACE", "Clock", "Segment", "FORMAT", "ChainWriter", "Appender"]
 
 Clock = Callable[[], float]  # seconds
 FORMAT = 1
 MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # backoff in seconds before the next attempt with a new segment
-KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE from linux/falloc.h
 RESERVE_NAME = "reserve"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
-LIBC = ctypes.CDLL(None, use_errno=True)
-FALLOCATE = getattr(LIBC, "fallocate64", None) or LIBC.fallocate  # with 64-bit offsets on every machine
-
-
-def allocate_blocks(fd: int, start: int, length: int) -> None:
-    """Allocate blocks for a file without changing its size.
-
-    Raises:
-        OSError: there is no space, or the filesystem does not support it.
-    """
-    if FALLOCATE(fd, KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(length)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 class Segment:

@@ -21,6 +21,7 @@ import msgspec
 
 from hooklatch.record.storage.chain import GENESIS
 from hooklatch.record.storage.slots import SlotFile, read_form
+from hooklatch_worker.systems.disks import sync_data
 
 __all__ = ["BLOCK", "HighWaterMark", "MarkFile", "mark_path", "read_mark", "Anchor", "anchor_path", "read_anchor"]
 
@@ -90,7 +91,7 @@ class MarkFile(SlotFile):
         """Open the mark, set it and sync it."""
         super().__init__(mark_path(folder), mark.encode())
         self.mark = mark
-        os.fdatasync(self.fd)
+        sync_data(self.fd)
         self._lock = threading.Lock()
         self._retirement: tuple[int, dict[str, object]] | None = None
 
@@ -98,7 +99,7 @@ class MarkFile(SlotFile):
         """Change some fields and sync."""
         with self._lock:
             self._set(msgspec.structs.replace(self.mark, **changes))
-            os.fdatasync(self.fd)
+            sync_data(self.fd)
 
     def reserve(self, seq: int) -> None:
         """Reserve numbers beyond `seq`, before any of them is used."""
@@ -111,7 +112,7 @@ class MarkFile(SlotFile):
             reserved_through = used + BLOCK if is_near else self.mark.reserved_through
             self._set(msgspec.structs.replace(self.mark, seq=seq, hash=own, reserved_through=reserved_through))
             if is_near:
-                os.fdatasync(self.fd)
+                sync_data(self.fd)
 
     def retire(self, seq: int, kept_seq: int, kept_prev: str, lost: int) -> None:
         """Set where the record begins as soon as record `seq`, which announces the removal, is on disk."""
@@ -157,7 +158,7 @@ class Anchor(SlotFile):
     def advance(self, seq: int, own: str) -> None:
         """Set the anchor and sync it."""
         self.write(encode_anchor(seq, own))
-        os.fdatasync(self.fd)
+        sync_data(self.fd)
 
 
 def encode_anchor(seq: int, own: str) -> bytes:

@@ -34,6 +34,7 @@ from hooklatch.record.storage.retention import find_missing_beginning, read_reti
 from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.slots import SlotError
 from hooklatch.version import VERSION
+from hooklatch_worker.systems.disks import read_boot_id
 
 __all__ = [
     "Recovery", "RecordError", "collect_host_facts", "lock_record", "recover_record", "RecordEnd", "Resumption",
@@ -202,14 +203,6 @@ def collect_host_facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "boot_id": read_boot_id(),
     }
-
-
-def read_boot_id() -> str | None:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return None
 
 
 class RecordEnd(msgspec.Struct, frozen=True):

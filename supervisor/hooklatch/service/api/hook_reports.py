@@ -19,7 +19,8 @@ from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.phases import order_hooks
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.pool import Pool
-from hooklatch.processes.resource_limits import UnmeasuredError, read_proportional_bytes
+from hooklatch.processes.pool_limits import UnmeasuredError
+from hooklatch.processes.resource_limits import read_proportional_bytes
 from hooklatch.record.storage.querying import LogQuery, query_record
 from hooklatch.record.storage.reading import NoRecordError
 from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session

@@ -38,6 +38,7 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection, Role
 from hooklatch.service.transport.requests import FireRequest, HostRequest, IncomingRequest, read_host_params
 from hooklatch_worker.author.ambiguity import find_ambiguity
+from hooklatch_worker.systems import system
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import FleetStatus
@@ -269,8 +270,7 @@ def select_viewed_session(sessions: Sessions, connection: Connection, session_id
 def process_name(pid: int) -> str | None:
     """Return the kernel's name of a process; None if it has ended, or is in another PID namespace (pid 0)."""
     try:
-        with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
-            return file.read(64).decode("utf-8", "backslashreplace").rstrip("\n")
+        return system.read_name(pid).decode("utf-8", "backslashreplace")
     except OSError:
         return None
 

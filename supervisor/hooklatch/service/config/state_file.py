@@ -39,6 +39,7 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault, list_directory, look_up_path
 from hooklatch.service.config.settings import Override, Settings
 from hooklatch.threads import in_thread
+from hooklatch_worker.systems.disks import sync_data
 
 __all__ = ["BEGIN", "GO_ON", "NOTHING", "StateWitness", "ManifestHook", "SavedState", "StateFile"]
 
@@ -89,7 +90,7 @@ class StateWitness:
             OSError: the witness cannot be written, so the state must not be either.
         """
         with closing(SlotFile(self.path, f"{before} {after}".encode())) as slot:
-            os.fdatasync(slot.fd)
+            sync_data(slot.fd)
 
     def allow_only(self, digest: str) -> None:
         """Allow one content alone, without a sync: if a power cut loses this, the content before is believed too.

@@ -35,6 +35,7 @@ from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.threads import in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import StateRequest
+from hooklatch_worker.systems.disks import read_boot_time
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import SharedStateStatus
@@ -258,8 +259,3 @@ def find_namespace(hook: Hook) -> Namespace:
     if hook.project:
         return Namespace("project", hook.project, location)
     return Namespace(hook.layer.label, hook.plugin or "", location)
-
-
-def read_boot_time() -> float:
-    """Return the seconds since boot, including those in suspend."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -25,6 +25,7 @@ from hooklatch.directories import sync_folder
 from hooklatch.errors import JournalError, explain_error
 from hooklatch.files import create_anew, open_regular
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+from hooklatch_worker.systems.disks import sync_data
 
 __all__ = ["StateChange", "StateJournal", "seal_change"]
 
@@ -136,7 +137,7 @@ class StateJournal:
             JournalError: what is on the disk is unknown.
         """
         try:
-            os.fdatasync(self._fd)
+            sync_data(self._fd)
         except OSError as error:
             raise self._write_error(error) from None
 

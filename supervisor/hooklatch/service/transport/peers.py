@@ -24,15 +24,13 @@ from collections.abc import Callable
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.restarts import TokenBucket
 from hooklatch.credentials import read_credentials
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.systems import system
 
 __all__ = ["PeerGoneError", "PeerInspector"]
 
-SO_PEERPIDFD = 77  # asm-generic/socket.h, Linux 6.5; Python 3.11 has no name for it
 LAST_WORDS = 200  # events of clients that are gone already, in one burst; shell one-liners send fewer
 LAST_WORDS_RATE = 10.0  # and then each second
 MAX_PARENTS = 1000  # a longer chain cannot be real
-PARENT, STARTED = 1, 19  # of the words after the name in /proc/PID/stat (proc(5): fields 4 and 22)
 
 
 class PeerGoneError(Exception):
@@ -46,7 +44,7 @@ class PeerInspector:
         self._roots = roots
         self._dropped = dropped
         self._last_words = TokenBucket(rate=LAST_WORDS_RATE, burst=LAST_WORDS)
-        self._born = read_stat(os.getpid())[1]
+        self._born = system.read_parent_and_start(os.getpid())[1]
 
     def check(self, stream: socket.socket) -> None:
         """Check that a peer may connect.
@@ -63,15 +61,15 @@ class PeerInspector:
         if pid in (0, os.getpid()):
             return
         try:
-            pidfd = open_pidfd(stream, pid)
+            handle = system.open_peer(stream, pid)
         except OSError:
             raise PeerGoneError from None
         try:
             runs_hooks = self._runs_hooks(pid)
-            if not is_same_process(pidfd, pid):  # the walk may have been over another process with the same pid
+            if not system.is_same_process(handle, pid):  # the walk may have been over another process with the same pid
                 raise PeerGoneError
         finally:
-            os.close(pidfd)
+            os.close(handle)
         if runs_hooks:
             raise RpcError(
                 ErrorCode.NOT_PERMITTED,
@@ -94,53 +92,26 @@ class PeerInspector:
             if pid in (0, os.getpid()):
                 return False
             try:
-                parent, started = read_stat(pid)
+                parent, started = system.read_parent_and_start(pid)
             except OSError:  # it ended during the walk, or /proc hides it
                 if not below:
                     raise PeerGoneError from None
                 if is_anothers(pid):
                     return False
-                parent = read_parent(below)
+                try:
+                    parent = system.read_parent_and_start(below)[0]
+                except OSError:
+                    raise PeerGoneError from None
                 if parent == pid:
                     raise make_unreadable_peer_error(pid) from None
                 pid = parent  # it has just died, and its child was reparented
                 continue
             if started < self._born:
                 return False  # older than any hook
+            if parent == pid:
+                raise make_unreadable_peer_error(pid)
             below, pid = pid, parent
         raise make_unreadable_peer_error(pid)
-
-
-def open_pidfd(stream: socket.socket, pid: int) -> int:
-    try:
-        return stream.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
-    except OSError:
-        return os.pidfd_open(pid)  # an older kernel, where the pid may be reused before this call
-
-
-def is_same_process(pidfd: int, pid: int) -> bool:
-    """Return whether the pid still belongs to the process: it runs, or has ended and is not reaped yet."""
-    if not linux.has_ended(pidfd):
-        return True
-    try:
-        with open(f"/proc/self/fdinfo/{pidfd}", "rb") as file:
-            return b"\nPid:\t%d\n" % pid in file.read()
-    except OSError:
-        return False
-
-
-def read_stat(pid: int) -> tuple[int, int]:
-    """Return a process's parent, and when it started in ticks since the boot."""
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        words = file.read().rpartition(b")")[2].split()
-    return int(words[PARENT]), int(words[STARTED])
-
-
-def read_parent(pid: int) -> int:
-    try:
-        return read_stat(pid)[0]
-    except OSError:
-        raise PeerGoneError from None
 
 
 def is_anothers(pid: int) -> bool:

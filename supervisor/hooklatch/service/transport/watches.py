@@ -3,19 +3,19 @@
 ReaderHandoff   fires that occupy a connection's reader for too long: another task then takes over the reading
 LineTimeouts    lines that were begun: a connection whose line does not end in time is closed
 Hangups         peers of half-closed sockets that are gone.  Such a socket stays readable, so only the hangup shows it
-                (EPOLLHUP, which is always reported). One epoll object watches all of them, since one for each would
-                double the descriptors of a flood of such connections
+                it. One set watches all of them, since one for each would double the descriptors of a flood of these
 """
 
 from __future__ import annotations
 
 import math
-import select
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Protocol
 
 import trio
+
+from hooklatch_worker.systems import system
 
 __all__ = ["ReadableConnection", "ReaderHandoff", "LineTimeouts", "Sender", "Hangups"]
 
@@ -100,25 +100,25 @@ class Hangups:
 
     def __init__(self) -> None:
         self._watched: dict[int, Callable[[], None]] = {}
-        self._epoll: select.epoll | None = None
+        self._events: system.EventSet | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch until cancelled."""
-        with select.epoll() as epoll:
+        with closing(system.EventSet()) as events:
             for fd in self._watched:  # registered before a failure of this task
-                epoll.register(fd, 0)
-            self._epoll = epoll
+                events.add_hangup(fd)
+            self._events = events
             task_status.started()
             try:
                 while True:
-                    await trio.lowlevel.wait_readable(epoll.fileno())
-                    self._call_back(epoll)
+                    await trio.lowlevel.wait_readable(events.fileno())
+                    self._call_back(events)
             finally:
-                self._epoll = None
+                self._events = None
 
-    def _call_back(self, epoll: select.epoll) -> None:
-        for fd, _ in epoll.poll(0):
-            epoll.unregister(fd)  # otherwise it would be reported again and again
+    def _call_back(self, events: system.EventSet) -> None:
+        for fd in events.take():
+            events.remove(fd)  # otherwise it would be reported again and again
             on_gone = self._watched.pop(fd, None)
             if on_gone is not None:
                 on_gone()
@@ -127,11 +127,11 @@ class Hangups:
     def watching(self, fd: int, on_gone: Callable[[], None]) -> Generator[None]:
         """Call `on_gone`, once, if the peer leaves during the block."""
         self._watched[fd] = on_gone
-        if self._epoll is not None:
-            self._epoll.register(fd, 0)
+        if self._events is not None:
+            self._events.add_hangup(fd)
         try:
             yield
         finally:
-            if self._watched.pop(fd, None) is not None and self._epoll is not None:
+            if self._watched.pop(fd, None) is not None and self._events is not None:
                 with suppress(OSError):  # closed descriptors are not watched any more
-                    self._epoll.unregister(fd)
+                    self._events.remove(fd)

@@ -1,0 +1,14 @@
+"""The choice of what the daemon needs of its system for files: mounts, durability and clocks.  No worker loads it."""
+
+import sys
+
+if sys.platform == "linux":
+    from hooklatch_worker.systems import linux_disks as chosen
+else:
+    from hooklatch_worker.systems import darwin_disks as chosen
+
+__all__ = ["allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "sync_data"]
+
+# Bound once: a fire looks at paths.
+allocate_blocks, away_now, is_plain = chosen.allocate_blocks, chosen.away_now, chosen.is_plain
+read_boot_id, read_boot_time, sync_data = chosen.read_boot_id, chosen.read_boot_time, chosen.sync_data
