@@ -7,12 +7,14 @@ import functools
 import subprocess
 from pathlib import Path
 
+import yaml
+
 from support.repository import ROOT
 from support.tables import table
 
 TOP = {
-    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md",
-    "action.yml",  # GitHub looks for an action there
+    ".ci", ".github", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
+    "SECURITY.md", "action.yml",  # GitHub looks for an action there
     "bench", "clients", "docs", "examples", "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
 }  # fmt: skip
 MAX_LINES = 600  # of a file; half of that is read with more ease
@@ -40,6 +42,17 @@ def modules() -> list[Path]:
 
 def test_the_top_level_holds_what_it_should_and_nothing_else() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in tracked()} == TOP
+
+
+def test_public_ci_runs_what_a_person_runs_on_both_systems() -> None:
+    job = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())["jobs"]["check"]
+    matrix, last = job["strategy"]["matrix"], job["steps"][-1]
+
+    assert matrix["python"] == ["3.11", "3.13"]
+    assert matrix["system"] == [row["system"] for row in matrix["include"]]
+    assert [row["command"] for row in matrix["include"]] == [".ci/run", "make check"]
+    assert (job["runs-on"], last["run"]) == ("${{ matrix.system }}", "${{ matrix.command }}")
+    assert (ROOT / ".ci/run").read_text().endswith("exec make check\n")
 
 
 def test_the_two_source_roots_are_no_packages_themselves() -> None:

@@ -28,8 +28,8 @@ class Notifier:
 
     @property
     def is_managed(self) -> bool:
-        """Return whether a manager has started this process."""
-        return self._address is not None
+        """Return whether a manager has started this process; launchd names the service, as in cli/daemon/launchd."""
+        return self._address is not None or os.environ.get("XPC_SERVICE_NAME") == "hooklatch"
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str], pid: int) -> Notifier:

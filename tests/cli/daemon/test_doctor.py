@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from hooklatch.cli.daemon.doctor import diagnose_pythons
+from hooklatch.cli.commands import build_command_line
+from hooklatch.cli.daemon.doctor import diagnose_pythons, run_doctor
+from hooklatch.cli.daemon.serve import run_serve
+from hooklatch.cli.hosts.machine_files import System
 from support.commands import Place, new_place, serving
 from support.tables import table
 
@@ -111,3 +114,19 @@ def test_a_python_that_imports_from_where_the_agent_works_is_named(target: str, 
 
     assert [one.is_problem for one in found] == [False] * is_named
     assert all("a Python older than 3.11" in one.what for one in found)
+
+
+@pytest.mark.parametrize(("platform", "shown"), [("linux", False), ("darwin", True)])
+def test_on_a_mac_serve_and_doctor_say_once_that_it_was_not_run_on_one(
+    platform: System, shown: bool, place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "macOS: built and tested against its interfaces, not yet run on one; please report"
+    place.enter(monkeypatch)
+
+    with serving(place):
+        for run, words in ((run_serve, ["serve", "--detach"]), (run_doctor, ["doctor"])):
+            arguments = build_command_line().parse_args(words)
+            arguments.daemon_uid = None
+            run(arguments, platform)
+
+            assert " ".join(capsys.readouterr().err.split()).count(line) == shown

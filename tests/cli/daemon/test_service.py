@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.daemon.service import quote_for_systemd
+from hooklatch.cli.daemon.systemd import quote_for_systemd
 from hooklatch.version import VERSION
 from support.commands import CONFIG, GUARDS, PATIENCE, Place, new_place
 

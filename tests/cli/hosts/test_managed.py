@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.hosts.managed import PLUGIN, find_foreign_owner
+from hooklatch.cli.hosts.managed import find_foreign_owner
 from support.commands import PROGRAM, Place, list_own_problems, new_place, serving
 
 pytestmark = pytest.mark.slow
@@ -98,7 +98,7 @@ def test_a_managed_file_of_somebody_else_is_named_and_untouched(name: str, machi
     assert f"{LAYOUTS[name].managed} is somebody else's" in refused.stderr
     assert "left: " in left.stdout
     assert path.read_bytes() == before
-    assert not machine.path(PLUGIN).exists()
+    assert not machine.path(LAYOUTS["opencode"].managed_files[0]).exists()
 
 
 def test_managed_settings_of_somebody_else_that_leave_ours_out_are_a_problem(machine: Machine) -> None:

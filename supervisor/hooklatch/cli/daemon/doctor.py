@@ -18,10 +18,12 @@ from typing import Literal, TypedDict
 import msgspec
 
 from hooklatch import paths
+from hooklatch.cli.daemon.serve import NOTICE
 from hooklatch.cli.guard_lock import list_differences, lock_path, read_lock
 from hooklatch.cli.hooks.status import format_failing_hook, list_warnings
 from hooklatch.cli.hosts.checking import SettingsFileCheck, check_hosts
 from hooklatch.cli.hosts.layouts import LAYOUTS
+from hooklatch.cli.hosts.machine_files import System, name_system
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import NobodyListensError, connect_administrator, suggest_waiting
@@ -81,7 +83,9 @@ def add_doctor(parser: Parser) -> None:
     parser.prints("cli.daemon.doctor:DoctorReport")
 
 
-def run_doctor(arguments: argparse.Namespace) -> int:
+def run_doctor(arguments: argparse.Namespace, system: System | None = None) -> int:
+    if (system or name_system()) == "darwin":
+        output.print_error(NOTICE)
     with look.Spinner("a call that has to be refused goes through each agent's settings"):
         hosts = check_hosts()
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))

@@ -1,34 +1,33 @@
-"""The commands `service`: systemd of this user holds the sockets, starts the daemon, and starts it again when it ends.
+"""The commands `service`: the service manager of this user starts the daemon, and starts it again when it ends.
 
 The units are in the folder `units` beside this module.  Installed, they have the path of the program that installed
-them, and the PATH of its terminal, where hooks find their programs.
+them, and the PATH of its terminal, where hooks find their programs.  launchd gets the same in files of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
-import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TypedDict
 
+from hooklatch.cli.daemon.launchd import Launchd
+from hooklatch.cli.daemon.managers import MARK, START_LIMIT, UNITS, ServiceManager
 from hooklatch.cli.daemon.stop import stop_daemon
+from hooklatch.cli.daemon.systemd import Systemd, fill_in
 from hooklatch.cli.hosts import settings_files
-from hooklatch.cli.hosts.programs import LateError, run_host_program, units_folder
+from hooklatch.cli.hosts.machine_files import System, name_system
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import ask_administrator
 from hooklatch.core.status_answers import StatusAnswer
-from hooklatch.errors import DaemonUnreachableError, HooklatchError, explain_error
-from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
+from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
 __all__ = [
-    "UNITS", "add_install", "add_remove", "add_service", "add_show", "add_status", "find_manager_fault",
-    "install_units", "make_user_units", "quote_for_systemd",
+    "add_install", "add_remove", "add_service", "add_show", "add_status", "choose_manager", "install_units",
+    "run_install", "run_remove", "run_status",
 ]  # fmt: skip
 
 BELOW = (
@@ -37,12 +36,6 @@ BELOW = (
     ("remove", "daemon.service", "stop it, and delete what `install` wrote"),
     ("show", "daemon.service", "print a unit, with the path of this program"),
 )
-UNITS = Path(__file__).with_name("units")
-MARK = "# Written by: hooklatch service install"
-SOCKETS = ("hooklatch-agent.socket", "hooklatch-admin.socket")
-SERVICE, LINK = "hooklatch.service", "hooklatch-link.service"
-PROGRAM = re.compile(r"(?<=^ExecStart=)\S+/hooklatch (\w+)", re.MULTILINE)
-START_LIMIT = 120.0  # seconds, as in the unit
 PAUSE = 0.1
 WITHOUT = (
     "without it: write `hooklatch serve --detach` into the profile of your shell, or have agents start the daemon: "
@@ -51,7 +44,7 @@ WITHOUT = (
 
 
 class UnitStatus(TypedDict):
-    """A unit: whether its file is what `service install` would write now, and what systemd says of it."""
+    """A unit: whether its file is what `service install` would write now, and what the service manager says."""
 
     unit: str
     file: str
@@ -61,10 +54,15 @@ class UnitStatus(TypedDict):
 
 
 class ServiceStatus(TypedDict):
-    """`service status`, `install` and `remove`: the units that are installed; `fault` if systemd cannot be asked."""
+    """`service status`, `install` and `remove`: the units that are there; `fault` if the manager cannot be asked."""
 
     fault: str | None
     units: list[UnitStatus]
+
+
+def choose_manager(system: System | None = None) -> ServiceManager:
+    """Return the service manager of a system, by default this one."""
+    return Launchd() if (system or name_system()) == "darwin" else Systemd()
 
 
 def add_service(parser: Parser) -> None:
@@ -114,112 +112,41 @@ def run_show(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def run_install(arguments: argparse.Namespace) -> int:
-    units = make_user_units(arguments, has_link=arguments.link)
+def run_install(arguments: argparse.Namespace, manager: ServiceManager | None = None) -> int:
+    manager = manager or choose_manager()
+    units = manager.make_files(arguments, has_link=arguments.link)
     if arguments.dry_run:
         for path, text in units.items():
             output.print_line(look.paint_text(f"{path}:", "title"))
             output.say_text(text)
         return Exit.OK
-    status = install_units(arguments, units)
+    status = install_units(arguments, units, manager)
     if not arguments.json:
         output.print_line(
-            f"systemd runs hooklatch {status['version']} (pid {status['pid']}), starts it at each login, and again "
-            "when it ends"
+            f"{manager.title} runs hooklatch {status['version']} (pid {status['pid']}), starts it at each login, and "
+            "again when it ends"
         )
-        output.print_line("note: where agents run while you are not logged in: loginctl enable-linger")
-    return print_units(arguments)
+        output.print_line(f"note: {manager.login_note}")
+    return print_units(arguments, manager)
 
 
-def make_user_units(arguments: argparse.Namespace, *, has_link: bool = False) -> dict[str, str]:
-    """Return the units for this user by the paths of their files."""
-    config = os.path.abspath(find_config_file(arguments.config, os.environ))
-    state, runtime_dir = state_dir(os.environ), list_runtime_dirs(arguments.runtime_dir, os.environ)[0]
-    plain = {name: value for name, value in os.environ.items() if name in ("HOME", "XDG_RUNTIME_DIR")}
-    options: list[str] = []  # only what systemd's own environment would not lead to
-    if config != find_config_file(None, plain) and os.path.lexists(config):
-        options += ["--config", config]
-    if state != state_dir(plain):
-        options += ["--state-dir", state]
-    sockets = "" if runtime_dir == list_runtime_dirs(None, plain)[0] else os.path.abspath(runtime_dir)
-    folder = units_folder()
-    return {
-        os.path.join(folder, name): f"{MARK}\n{fill_in((UNITS / 'user' / name).read_text(), options, sockets)}"
-        for name in (*SOCKETS, SERVICE, *([LINK] if has_link else []))
-    }
-
-
-def fill_in(unit: str, options: list[str], sockets: str = "") -> str:
-    """Return a unit with the path of this program, and its PATH."""
-    program = " ".join(map(quote_for_systemd, find_own_program()))
-    config = " ".join(map(quote_for_systemd, options))
-    path = quote_for_systemd(f"PATH={os.environ.get('PATH') or os.defpath}", is_command=False)
-    text = PROGRAM.sub(lambda found: f"{program} {found[1]} {config}".rstrip(), unit)
-    text = re.sub(r"^(ExecStart=.*)$", lambda found: f"{found[1]}\nEnvironment={path}", text, flags=re.MULTILINE)
-    return text.replace("ListenStream=%t/hooklatch", f"ListenStream={sockets.replace('%', '%%')}") if sockets else text
-
-
-def find_own_program() -> list[str]:
-    """Return the words that start this program: its script where there is one, whose path outlives an upgrade."""
-    script = os.path.abspath(sys.argv[0])
-    beside = os.path.join(os.path.dirname(sys.executable), "hooklatch")
-    for path in (script, beside):
-        if os.path.basename(path) == "hooklatch" and os.path.isfile(path) and os.access(path, os.X_OK):
-            return [path]
-    return [sys.executable, "-P", "-m", "hooklatch"]
-
-
-def quote_for_systemd(word: str, *, is_command: bool = True) -> str:
-    """Return a word as it stands in a unit (systemd.service(5), "COMMAND LINES"; systemd.unit(5), "SPECIFIERS")."""
-    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    text = text.replace("$", "$$") if is_command else text
-    if "\n" in text:
-        raise CommandError(Exit.CANNOT_CREATE, f"{word!r} has a line break, which a unit cannot hold")
-    return text if re.fullmatch(r"[\w./%$:=@+,-]+", text) else f'"{text}"'
-
-
-def ask_systemd(*words: str) -> tuple[int, str]:
-    """Return the exit code of systemctl, and what it said."""
-    try:
-        done = run_host_program(["systemctl", "--user", *words], limit=START_LIMIT, environ=os.environ)
-    except (OSError, LateError) as error:
-        return Exit.UNAVAILABLE, explain_error(error)
-    return done.exit_code, (done.stdout or done.stderr).decode(errors="replace").strip()
-
-
-def find_manager_fault() -> str | None:
-    """Return why systemd cannot be asked to run services of this user; None if it can."""
-    code, answer = ask_systemd("show", "--property=Version")
-    return f"systemctl --user does not work here ({answer})" if code else None
-
-
-def order_systemd(*words: str) -> None:
-    code, answer = ask_systemd(*words)
-    if code:
-        raise CommandError(Exit.UNAVAILABLE, f"systemctl --user {' '.join(words)}: {answer}")
-
-
-def install_units(arguments: argparse.Namespace, units: Mapping[str, str]) -> StatusAnswer:
-    """Write the units, and have systemd run the daemon, in place of one that runs; return its status."""
-    if (fault := find_manager_fault()) is not None:
+def install_units(arguments: argparse.Namespace, units: Mapping[str, str], manager: ServiceManager) -> StatusAnswer:
+    """Write the units, and have the manager run the daemon, in place of one that runs; return its status."""
+    if (fault := manager.find_fault()) is not None:
         raise CommandError(Exit.UNAVAILABLE, f"{fault}; nothing was written; {WITHOUT}")
     before = find_status(arguments)
     is_managed = before is not None and before["start"] is not None and before["start"]["is_managed"]
     is_changed = write_units(units)
-    order_systemd("daemon-reload")
     if before is not None and not is_managed:
         stop_daemon(arguments)
-    names = [os.path.basename(path) for path in units]
-    order_systemd("enable", "--now", *names)
-    if is_managed and is_changed:
-        order_systemd("restart", SERVICE)
+    manager.start(list(units), is_changed=is_managed and is_changed)
     deadline = time.monotonic() + START_LIMIT
-    with look.Spinner("systemd starts the daemon"):
+    with look.Spinner(f"{manager.title} starts the daemon"):
         while (status := find_status(arguments)) is None:
             if time.monotonic() > deadline:
                 raise CommandError(
-                    Exit.FINDINGS, f"systemd has not started it in {START_LIMIT:.0f} s; every gate is denied until it "
-                    f"runs; see why: journalctl --user -u {SERVICE}",
+                    Exit.FINDINGS, f"{manager.title} has not started it in {START_LIMIT:.0f} s; every gate is denied "
+                    f"until it runs; see why: {manager.log_hint}",
                 )  # fmt: skip
             time.sleep(PAUSE)
     return status
@@ -244,7 +171,7 @@ def write_units(units: Mapping[str, str]) -> bool:
             old = settings_files.read_if_present(path)
             if old == text.encode():
                 continue
-            if old is not None and not old.startswith(MARK.encode()):
+            if old is not None and MARK.encode() not in old:
                 output.print_line(f"backup: {settings_files.back_up_file(path, old)}")
             settings_files.replace_file(path, old, text.encode(), mode=0o644)
             is_changed = True
@@ -253,31 +180,28 @@ def write_units(units: Mapping[str, str]) -> bool:
     return is_changed
 
 
-def list_units(arguments: argparse.Namespace) -> list[UnitStatus]:
+def list_units(arguments: argparse.Namespace, manager: ServiceManager) -> list[UnitStatus]:
     """Return the units of ours that are installed."""
-    fault, units = find_manager_fault(), list[UnitStatus]()
-    for path, text in make_user_units(arguments, has_link=True).items():
+    fault, units = manager.find_fault(), list[UnitStatus]()
+    for path, text in manager.make_files(arguments, has_link=True).items():
         try:
             old = settings_files.read_if_present(path)
         except FileError as error:
             raise CommandError(Exit.CANNOT_CREATE, str(error)) from None
         name = os.path.basename(path)
         if old is not None:
-            enabled, active = (
-                ask_systemd(question, name)[1] if fault is None else "unknown"
-                for question in ("is-enabled", "is-active")
-            )
+            enabled, active = manager.ask_state(path) if fault is None else ("unknown", "unknown")
             is_current = old == text.encode()
             units.append(UnitStatus(unit=name, file=path, is_current=is_current, enabled=enabled, active=active))
     return units
 
 
-def run_status(arguments: argparse.Namespace) -> int:
-    return print_units(arguments)
+def run_status(arguments: argparse.Namespace, manager: ServiceManager | None = None) -> int:
+    return print_units(arguments, manager or choose_manager())
 
 
-def print_units(arguments: argparse.Namespace) -> int:
-    fault, units = find_manager_fault(), list_units(arguments)
+def print_units(arguments: argparse.Namespace, manager: ServiceManager) -> int:
+    fault, units = manager.find_fault(), list_units(arguments, manager)
     if arguments.json:
         output.say_json(ServiceStatus(fault=fault, units=units))
     elif units:
@@ -287,29 +211,30 @@ def print_units(arguments: argparse.Namespace) -> int:
         ]
         output.say_table(("UNIT", "ENABLED", "ACTIVE", "CURRENT"), rows)
     else:
-        output.print_line("systemd does not start it; to have that: hooklatch service install")
+        output.print_line(f"{manager.title} does not start it; to have that: hooklatch service install")
     if fault is not None:
         output.print_error(f"{fault}; {WITHOUT}")
     is_well = fault is None and units and all(unit["active"] == "active" for unit in units)
     return Exit.OK if is_well else Exit.FINDINGS
 
 
-def run_remove(arguments: argparse.Namespace) -> int:
-    units = list_units(arguments)
+def run_remove(arguments: argparse.Namespace, manager: ServiceManager | None = None) -> int:
+    manager = manager or choose_manager()
+    units = list_units(arguments, manager)
     try:
         texts = {unit["file"]: settings_files.read_if_present(unit["file"]) or b"" for unit in units}
-        ours = [unit for unit in units if texts[unit["file"]].startswith(MARK.encode())]
-        fault = find_manager_fault()
+        ours = [unit for unit in units if MARK.encode() in texts[unit["file"]]]
+        fault = manager.find_fault()
         if ours and fault is None:
-            order_systemd("disable", "--now", *(unit["unit"] for unit in ours))
+            manager.stop([unit["file"] for unit in ours])
         for unit in ours:
             settings_files.delete_file(unit["file"], texts[unit["file"]])
     except FileError as error:
         raise CommandError(Exit.CANNOT_CREATE, str(error)) from None
     if ours and fault is None:
-        order_systemd("daemon-reload")
+        manager.forget()
     if arguments.json:
-        output.say_json(ServiceStatus(fault=fault, units=list_units(arguments)))
+        output.say_json(ServiceStatus(fault=fault, units=list_units(arguments, manager)))
         return Exit.OK
     for unit in units:
         output.print_line(

@@ -22,6 +22,7 @@ from hooklatch.cli.hosts.changing import diff_edit
 from hooklatch.cli.hosts.checking import check_hosts
 from hooklatch.cli.hosts.install import HostInstall, apply_host, count_changes, list_host_notes, plan_host
 from hooklatch.cli.hosts.layouts import LAYOUTS
+from hooklatch.cli.hosts.machine_files import name_system
 from hooklatch.cli.hosts.programs import find_program
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -34,10 +35,11 @@ from hooklatch.paths import find_config_file, state_dir
 __all__ = ["add_setup"]
 
 PROPOSED = (FIRST, "git_rules", "protected_paths")
-SERVICES = ("systemd", "agents", "none")
-ServiceKind = Literal["systemd", "agents", "none"]
+ServiceKind = Literal["systemd", "launchd", "agents", "none"]
+MANAGER: ServiceKind = "launchd" if name_system() == "darwin" else "systemd"
+SERVICES = (MANAGER, "agents", "none")
 MEANINGS: Mapping[str, str] = {
-    "systemd": "systemd starts the daemon now, at each login, and when it ends",
+    MANAGER: f"{MANAGER} starts the daemon now, at each login, and when it ends",
     "agents": "the daemon runs now, and after a reboot an agent's first event starts it (--start)",
     "none": "the daemon runs now; after a reboot you start it, and until then tool calls are refused",
 }
@@ -87,7 +89,7 @@ def add_setup(parser: Parser) -> None:
         "--guard", metavar="NAME", action="append", help=f"a guard of the gallery (else {', '.join(PROPOSED)})"
     )
     parser.add_argument("--agent", metavar="HOST", action="append", help="an agent (else those that are found here)")
-    parser.add_argument("--service", choices=SERVICES, help="what starts the daemon (else systemd where it is)")
+    parser.add_argument("--service", choices=SERVICES, help=f"what starts the daemon (else {MANAGER} where it is)")
 
 
 def run_setup(arguments: argparse.Namespace) -> int:
@@ -177,9 +179,11 @@ def make_plan(arguments: argparse.Namespace, *, is_asking: bool) -> SetupPlan:
     commands += [f"hooklatch guards add {' '.join(guards)}"] if guards else []
     if plan.files:
         plan.steps.append(SetupStep("; ".join(commands), lambda: write_new(plan.files)))
-    if kind == "systemd":
-        plan.units = service.make_user_units(arguments)
-        plan.steps.append(SetupStep("hooklatch service install", lambda: service.install_units(arguments, plan.units)))
+    if kind == MANAGER:
+        manager = service.choose_manager()
+        plan.units = manager.make_files(arguments)
+        step = partial(service.install_units, arguments, plan.units, manager)
+        plan.steps.append(SetupStep("hooklatch service install", step))
     else:
         words = parse_words(arguments, "serve", "--detach")
         plan.steps.append(
@@ -250,7 +254,7 @@ def choose_service(arguments: argparse.Namespace, *, is_asking: bool) -> Service
     named: ServiceKind | None = arguments.service
     if named is not None:
         return named
-    best: ServiceKind = "systemd" if service.find_manager_fault() is None else "agents"
+    best: ServiceKind = MANAGER if service.choose_manager().find_fault() is None else "agents"
     if not is_asking:
         return best
     return best if ask_yes(f"{MEANINGS[best]}?", is_default=True) else "none"

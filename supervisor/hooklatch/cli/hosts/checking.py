@@ -135,8 +135,7 @@ def check_hosts() -> list[SettingsFileCheck]:
 
 
 def list_checked_files(layout: SettingsLayout) -> Iterator[str]:
-    if layout.managed:
-        yield managed.PLUGIN if layout.is_plugin else layout.managed
+    yield from layout.managed_files[:1]
     for path in list_settings_files(layout, user=False, project=False):
         if layout.place(path, layout.gate) == path:  # of scripts, the gate's stands for all
             yield path
@@ -168,7 +167,7 @@ def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_fi
 
 
 def find_file_layer(layout: SettingsLayout, path: str) -> Layer:
-    if path in (layout.managed, managed.PLUGIN):
+    if path in layout.managed_files:
         return "managed"
     return "user" if path == layout.file("user", os.environ, "") else "project"
 
@@ -190,7 +189,7 @@ def check_twice(checks: list[SettingsFileCheck]) -> None:
     """Report hosts that ask twice, since both their user's and a project's settings have entries."""
     for number, check in enumerate(checks):
         before = [other.file for other in checks[:number] if other.host == check.host and other.events]
-        is_managed = before[:1] in ([LAYOUTS[check.host].managed], [managed.PLUGIN])
+        is_managed = before[:1] == [*LAYOUTS[check.host].managed_files[:1]]
         # Claude Code runs equal handlers once; and where managed hooks run alone, the others do not.
         if before and check.events and check.host != "claude-code" and not (is_managed and check.host == "codex"):
             what = f"{check.file} and {before[0]} both have its entries, so each event asks twice"

@@ -18,7 +18,6 @@ from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.managed import SECURE_MODS
 from hooklatch.cli.hosts.others import Document, Layer, OtherHook
 from hooklatch.core.light_json import as_object
-from hooklatch.files import open_regular_file
 from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent
 from hooklatch.hosts.host import Host
 
@@ -110,6 +109,9 @@ def judge_layers(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[L
     """Yield what leaves our entries out now, and what can; `own_files` have entries, and are looked at already."""
     yield from judge_switches(settings, own_files)
     yield from judge_agents(settings)
+    if not settings.layout.machine.is_known:
+        what = f"{settings.layout.managed_fault}, so hooks there are not seen"
+        yield LayerFinding(what, "ask its vendor where they are, and look there", is_problem=False)
     yield judge_layer(settings)
 
 
@@ -127,7 +129,8 @@ def judge_layer(settings: EffectiveSettings) -> LayerFinding:
     layer = " and the ".join(sorted(settings.layers))
     fails = f"; where an entry is killed or late, {settings.layout.fails}" if settings.layout.fails else ""
     what = f"its entries are in the {layer} settings; what can leave them out: {LEFT_OUT_BY[name]}{guard}{fails}"
-    do = f"as root: hooklatch install {name} --managed" if settings.layout.managed else "nothing: it has no other layer"
+    fault = settings.layout.managed_fault
+    do = f"nothing: {fault}" if fault else f"as root: hooklatch install {name} --managed"
     return LayerFinding(what, do, is_problem=False)
 
 
@@ -168,26 +171,26 @@ def judge_agents(settings: EffectiveSettings) -> Iterator[LayerFinding]:
 
 
 def list_running_agents(layout: SettingsLayout) -> Iterator[tuple[int, list[str]]]:
-    """Yield each process of this host that runs with such flags or variables, as far as /proc shows them."""
-    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
-        words = read_words(f"/proc/{name}/cmdline")
+    """Yield each process of this host that runs with such flags or variables, as far as the system shows them."""
+    import psutil  # knows where each system has this
+
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except (psutil.Error, OSError):  # it has ended, or is another user's
+            continue
         # A program in JavaScript is the second word, behind its interpreter.
         if not any(os.path.basename(word) in layout.programs for word in words[:2]):
             continue
         flags = [word for number, word in enumerate(words) if is_flag(words[number:], layout.name)]
-        variables = [word.partition("=")[0] for word in read_words(f"/proc/{name}/environ")]
+        try:
+            variables = list(process.environ())
+        except (psutil.Error, OSError):
+            variables = list[str]()
         own = set(os.environ)  # what this terminal has too was there when the operator installed
         found = [*flags, *(each for each in variables if each not in own and is_leaving_out(each, layout.name))]
         if found:
-            yield int(name), found
-
-
-def read_words(path: str) -> list[str]:
-    try:
-        with open_regular_file(path) as file:
-            return [word.decode(errors="replace") for word in file.read().split(b"\0") if word]
-    except OSError:  # it has ended, or is another user's
-        return []
+            yield process.pid, found
 
 
 def find_agent(name: str) -> Agent | None:

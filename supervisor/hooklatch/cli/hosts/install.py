@@ -26,6 +26,7 @@ from hooklatch.cli.hosts.changing import (
 )
 from hooklatch.cli.hosts.editing import find_beyond_json
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
+from hooklatch.cli.hosts.machine_files import TITLES
 from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_unaccepted, read_documents
 from hooklatch.cli.hosts.plugin import make_plugin
 from hooklatch.cli.hosts.programs import find_program, is_service_installed, list_more_programs, read_program_version
@@ -241,10 +242,8 @@ def list_host_notes(install: HostInstall, backups: list[str | None], arguments: 
 
 def install_managed(host: Host, layout: SettingsLayout, arguments: argparse.Namespace) -> int:
     """Write the files of the layer that only root can write."""
-    if not layout.managed:
-        raise CommandError(
-            Exit.NO_INPUT, f"{host.title} has no settings that only root can write: install it for users"
-        )
+    if layout.managed_fault:
+        raise CommandError(Exit.NO_INPUT, f"{host.title}: {layout.managed_fault}; install it for users")
     _, version, _ = find_version(host, layout, arguments.program)
     commands, handlers, plugin, _ = draft_entries(host, layout, version, arguments)
     texts = managed.make_managed_texts(layout, handlers, plugin)
@@ -342,7 +341,7 @@ def run_uninstall(arguments: argparse.Namespace) -> int:
 
 def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Namespace) -> int:
     """Delete our files of the layer that only root can write."""
-    paths = [*([managed.PLUGIN] if layout.is_plugin else []), *([layout.managed] if layout.managed else [])]
+    paths = layout.managed_files
     with convert_file_errors():
         plans = [managed.plan_managed(path, None, os.environ) for path in paths]
         changes = [plan for plan in plans if not plan.is_none]
@@ -362,7 +361,7 @@ def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Na
             output.print_line(f"left: {plan.path}, which is somebody else's")
     if not changes:
         output.print_line(
-            f"nothing of hooklatch is in {paths[-1] if paths else 'such a layer, which it does not have'}"
+            f"nothing of hooklatch is in {paths[-1]}" if paths else f"{host.title}: {layout.managed_fault}"
         )
     return Exit.OK
 
@@ -428,7 +427,7 @@ def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) ->
         yield from here
     if not user and not project:
         for path, installed in install_record.list_installed(os.environ).items():
-            is_settings = not path.endswith((codex_trust.FILE, adopting.ENDING)) and not path.startswith("/etc/")
+            is_settings = not path.endswith((codex_trust.FILE, adopting.ENDING)) and path not in layout.managed_files
             if installed.host == layout.name and path not in (*own, *here) and is_settings:
                 yield path
 
@@ -499,6 +498,8 @@ def list_install_notes(
     if layout.read:
         newest = f"as its package {layout.read} says"
         yield f"{host.title} was read and not played: that a refused call does not run is known from its source alone"
+    if not layout.machine.is_known:
+        yield f"{host.title} was read on Linux: that it reads this file is not known on {TITLES[layout.system]}"
     if program is None:
         names = " or ".join(layout.programs)
         yield f"{names} is not on the PATH, so its version is unknown; the entries are {newest} (--program names it)"
@@ -589,7 +590,7 @@ def print_settings_change(
         if not arguments.start and not is_service_installed():
             starts = f"the entries themselves (hooklatch install {host.name} --start)"
             output.print_line(
-                f"after a reboot no daemon runs: have systemd start it (hooklatch service install), or {starts}"
+                f"after a reboot no daemon runs: have it started (hooklatch service install), or {starts}"
             )
 
 

@@ -9,16 +9,17 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from hooklatch.cli.hosts.entries import SettingsShape
+from hooklatch.cli.hosts.machine_files import MACHINE_FILES, NONE, TITLES, MachineFiles, System, name_system
 from hooklatch.cli.hosts.text_forms import SCRIPT
 from hooklatch.hosts.host import HostEventSpec
 
 __all__ = [
-    "LAYOUTS", "SettingsLayout", "Scope", "Version", "make_handler", "is_known", "read_version",
+    "LAYOUTS", "SettingsLayout", "Scope", "Version", "make_handler", "make_layouts", "is_known", "read_version",
     "format_version",
 ]  # fmt: skip
 
@@ -76,13 +77,32 @@ class SettingsLayout:
     gate: str = "PreToolUse"  # the event of the canary
     canary: Mapping[str, Any] = field(default_factory=dict[str, Any])
     form: Literal["json", "toml", "scripts", "plugin"] = "json"
-    managed: str = ""  # the file of the layer that only root can write; "": there is none
+    system: System = "linux"
+    machine: MachineFiles = NONE  # the layer that only root can write; `make_layouts` sets it
     # Whether it accepts comments in its settings; None: not tried.  None of the programs accepts a comma too many.
     has_comments: bool | None = False
 
     @property
     def is_plugin(self) -> bool:
         return self.form == "plugin"
+
+    @property
+    def managed(self) -> str:
+        """Return the file of ours that only root can write, "" if there is no such layer or it is not known."""
+        return self.machine.ours
+
+    @property
+    def managed_files(self) -> tuple[str, ...]:
+        """Return that file, behind the plugin that it names, if the program has plugins."""
+        plugin = os.path.join(os.path.dirname(self.managed), "hooklatch.js") if self.is_plugin else ""
+        return tuple(filter(None, (plugin, self.managed))) if self.managed else ()
+
+    @property
+    def managed_fault(self) -> str:
+        """Return why there is no such file of ours, "" if there is one."""
+        if not self.machine.is_known:
+            return f"where it keeps settings that only root can write is not known on {TITLES[self.system]}"
+        return "" if self.managed else "it has no settings that only root can write"
 
     def place(self, path: str, event: str) -> str:
         """Return the file of an event's entry; `path` is the one of the gate."""
@@ -131,7 +151,7 @@ BLOCKS: Final = "the tool is blocked"  # by an option of the entry
 CALL: Final = {"session_id": "hooklatch-doctor", "tool_name": "Bash", "tool_input": {"command": "true"}}
 VERSIONED: Final = (("version", 1),)
 
-LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
+ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
     {
         layout.name: layout
         for layout in (
@@ -139,27 +159,24 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 name="claude-code", programs=("claude",), folder=".claude", variable="CLAUDE_CONFIG_DIR",
                 # Not .claude/settings.json, which is shared: an entry names this machine's Python.
                 user="settings.json", project=".claude/settings.local.json", measured="2.1.330",
-                managed="/etc/claude-code/managed-settings.json",
                 more=list_claude_extras, knows=knows_claude_event, canary={**CALL, "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
                 name="codex", programs=("codex",), folder=".codex", variable="CODEX_HOME",
                 user="hooks.json", project=".codex/hooks.json", oldest=(0, 146), measured="0.169.0",
-                managed="/etc/codex/requirements.toml",
                 canary={**CALL, "turn_id": "hooklatch-doctor", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
                 name="gemini", programs=("gemini",), folder=".gemini", variable="GEMINI_CLI_HOME",
                 variable_names_home=True, user="settings.json", project=".gemini/settings.json", unit="ms",
                 measured="0.61.0", has_comments=True, more=list_gemini_extras, gate="BeforeTool",
-                managed="/etc/gemini-cli/settings.json",
                 canary={**CALL, "tool_name": "run_shell_command"},
             ),
             SettingsLayout(
                 name="copilot", programs=("copilot",), folder=".copilot", variable="COPILOT_HOME",
                 has_comments=None, user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
                 timeout="timeoutSec", shape=SettingsShape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
-                measured="1.0.102", managed="/etc/github-copilot/policy.d/hooklatch.json",
+                measured="1.0.102",
                 skip=lambda event: event[:1].isupper(), gate="preToolUse",
                 canary={"sessionId": "hooklatch-doctor", "toolName": "bash", "toolArgs": {"command": "true"}},
             ),
@@ -167,7 +184,7 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 name="cursor", programs=("cursor-agent", "cursor"), folder=".cursor", user="hooks.json",
                 has_comments=None,
                 project=".cursor/hooks.json", shape=SettingsShape(is_grouped=False, root=VERSIONED), has_type=False,
-                more=list_cursor_extras, gate="preToolUse", managed="/etc/cursor/hooks.json",
+                more=list_cursor_extras, gate="preToolUse",
                 canary={
                     "conversation_id": "hooklatch-doctor", "generation_id": "hooklatch-doctor", "tool_name": "Shell",
                     "tool_input": {"command": "true"}, "tool_use_id": "hooklatch-doctor", "workspace_roots": [],
@@ -176,12 +193,12 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             SettingsLayout(
                 name="opencode", programs=("opencode",), folder=".config/opencode", variable="XDG_CONFIG_HOME",
                 variable_names_home=True, user="plugins/hooklatch.js", project=".opencode/plugins/hooklatch.js",
-                measured="1.18.33", gate="tool.execute.before", form="plugin", managed="/etc/opencode/opencode.json",
+                measured="1.18.33", gate="tool.execute.before", form="plugin",
             ),
             SettingsLayout(
                 name="qwen", programs=("qwen",), folder=".qwen", user="settings.json",
                 project=".qwen/settings.json", unit="ms", measured="0.24.4", has_comments=True,
-                more=list_gemini_extras, knows=knows_qwen_event, managed="/etc/qwen-code/settings.json",
+                more=list_gemini_extras, knows=knows_qwen_event,
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
@@ -191,7 +208,7 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             ),
             SettingsLayout(
                 name="grok", programs=("grok",), folder=".grok", variable="GROK_HOME", user="hooks/hooklatch.json",
-                project=".grok/hooks/hooklatch.json", measured="1.0.41", managed="/etc/grok/requirements.toml",
+                project=".grok/hooks/hooklatch.json", measured="1.0.41",
                 fails=RUNS, canary={**CALL, "tool_name": "run_terminal_command", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
@@ -210,14 +227,13 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             SettingsLayout(
                 name="auggie", programs=("auggie",), folder=".augment", user="settings.json",
                 project=".augment/settings.local.json", unit="ms", read="0.36.0", has_comments=None,
-                managed="/etc/augment/settings.json",
                 fails=RUNS, canary={"conversation_id": "hooklatch-doctor", "tool_name": "launch-process",
                         "tool_input": {"command": "true"}},
             ),
             SettingsLayout(
                 name="droid", programs=("droid",), folder=".factory", variable="FACTORY_HOME_OVERRIDE",
                 variable_names_home=True, user="settings.json", project=".factory/settings.json", measured="0.225.2",
-                has_comments=None, managed="/etc/factory/settings.json", fails=RUNS,
+                has_comments=None, fails=RUNS,
                 canary={**CALL, "tool_name": "Execute"},
             ),
             SettingsLayout(
@@ -229,6 +245,15 @@ LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
         )
     }
 )  # fmt: skip
+
+
+def make_layouts(system: System) -> Mapping[str, SettingsLayout]:
+    """Return the settings of each program on a system, by its name."""
+    files = MACHINE_FILES[system]
+    return MappingProxyType({name: replace(row, system=system, machine=files[name]) for name, row in ROWS.items()})
+
+
+LAYOUTS: Final = make_layouts(name_system())
 
 
 def make_handler(

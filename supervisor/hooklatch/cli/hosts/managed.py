@@ -30,7 +30,6 @@ from hooklatch.hosts.find import find_host
 __all__ = [
     "find_foreign_owner",
     "list_not_roots",
-    "PLUGIN",
     "make_managed_texts",
     "plan_managed",
     "write_managed",
@@ -46,9 +45,7 @@ ALONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         },
     }
 )
-PLUGIN: Final = "/etc/opencode/hooklatch.js"
-# With its schema: OpenCode adds that to a file that has none, if it may.
-NAMING: Final = {"$schema": "https://opencode.ai/config.json", "plugin": [f"file://{PLUGIN}"]}
+SCHEMA: Final = "https://opencode.ai/config.json"  # OpenCode adds it to a file that has none, if it may
 FIRST_LINE: Final = (
     "# hooklatch's requirements for {title}.  `hooklatch uninstall {name} --managed` removes this file.\n"
 )
@@ -61,7 +58,8 @@ def make_managed_texts(
     """Return the texts of the managed files of a host, by path; OpenCode has a file that names its plugin."""
     path = layout.managed
     if layout.is_plugin:
-        return {PLUGIN: plugin, path: json.dumps(NAMING, indent=2) + "\n"}
+        code, naming = layout.managed_files
+        return {code: plugin, naming: json.dumps({"$schema": SCHEMA, "plugin": [Path(code).as_uri()]}, indent=2) + "\n"}
     if path.endswith(".toml"):
         return {path: make_requirements(layout, handlers)}
     root = json.dumps(ALONE[layout.name], indent=2) + "\n" if layout.name in ALONE else ""
@@ -98,7 +96,7 @@ def is_own_file(path: str, data: bytes, environ: Mapping[str, str]) -> bool:
     if known is not None and known.digest == install_record.digest_bytes(data):
         return True
     text = data.decode(errors="replace")
-    if path == PLUGIN or path.endswith(".toml"):
+    if path.endswith((".js", ".toml")):
         return text.startswith((FIRST_WORDS, "// hooklatch's plugin"))
     try:
         entries = list(find_entries(text))

@@ -6,21 +6,26 @@ in the settings of every scope, in those of the machine, and in plugins and exte
 
 from __future__ import annotations
 
+import getpass
 import glob
 import hashlib
 import json
 import os
+import plistlib
 import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
+from urllib.parse import unquote
+from xml.parsers.expat import ExpatError
 
 from hooklatch.cli.hosts import install_record, settings_files
 from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.entries import InstalledHandler, list_handlers
 from hooklatch.cli.hosts.layouts import LAYOUTS, SettingsLayout
+from hooklatch.cli.hosts.machine_files import SYSTEM_FOLDERS, name_system
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.hosts.text_forms import is_script
@@ -42,21 +47,15 @@ __all__ = [
 
 Layer: TypeAlias = Literal["managed", "user", "project", "plugin"]
 
-# Where each host reads hooks besides the file that ours go into: {base} is the user's folder, {here} the project.
+# Where each host reads hooks besides the machine's files: {base} is the user's folder, {here} the project.
 PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
     {
         "claude-code": (
-            ("managed", "/etc/claude-code/managed-settings.json"),
-            ("managed", "/etc/claude-code/managed-settings.d/*.json"),
             ("user", "{base}/settings.json"),
             ("project", "{here}/.claude/settings.json"),
             ("project", "{here}/.claude/settings.local.json"),
         ),
         "codex": (
-            ("managed", "/etc/codex/requirements.toml"),
-            ("managed", "/etc/codex/managed_config.toml"),
-            ("managed", "/etc/codex/config.toml"),
-            ("managed", "/etc/codex/hooks.json"),
             ("user", "{base}/hooks.json"),
             ("user", "{base}/config.toml"),
             ("project", "{here}/.codex/hooks.json"),
@@ -64,14 +63,11 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
             ("plugin", "{base}/plugins/**/hooks.json"),
         ),
         "gemini": (
-            ("managed", "/etc/gemini-cli/settings.json"),
-            ("managed", "/etc/gemini-cli/system-defaults.json"),
             ("user", "{base}/settings.json"),
             ("project", "{here}/.gemini/settings.json"),
             ("plugin", "{base}/extensions/*/hooks/hooks.json"),
         ),
         "copilot": (
-            ("managed", "/etc/github-copilot/policy.d/*.json"),
             ("user", "{base}/hooks/*.json"),
             ("user", "{base}/settings.json"),
             ("user", "{base}/config.json"),
@@ -81,12 +77,10 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
             ("plugin", "{base}/installed-plugins/**/hooks.json"),
         ),
         "cursor": (
-            ("managed", "/etc/cursor/hooks.json"),
             ("user", "{base}/hooks.json"),
             ("project", "{here}/.cursor/hooks.json"),
         ),
         "opencode": (
-            ("managed", "/etc/opencode/opencode.json*"),
             ("user", "{base}/plugin*/*.[jt]s"),
             ("user", "{base}/opencode.json*"),
             ("project", "{here}/.opencode/plugin*/*.[jt]s"),
@@ -94,16 +88,12 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
             ("project", "{here}/.opencode/opencode.json*"),
         ),
         "qwen": (
-            ("managed", "/etc/qwen-code/settings.json"),
-            ("managed", "/etc/qwen-code/system-defaults.json"),
             ("user", "{base}/settings.json"),
             ("project", "{here}/.qwen/settings.json"),
             ("plugin", "{base}/extensions/*/hooks/hooks.json"),
         ),
         "kimi": (("user", "{base}/config.toml"),),
         "grok": (
-            ("managed", "/etc/grok/requirements.toml"),
-            ("managed", "/etc/grok/managed_config.toml"),
             ("user", "{base}/hooks/*.json"),
             ("user", "{base}/*.toml"),
             ("user", "{base}/../.claude/settings*.json"),
@@ -124,12 +114,10 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
             ("project", "{here}/.cline/hooks/*"),
         ),
         "auggie": (
-            ("managed", "/etc/augment/settings.json"),
             ("user", "{base}/settings.json"),
             ("project", "{here}/.augment/settings*.json"),
         ),
         "droid": (
-            ("managed", "/etc/factory/settings.json"),
             ("user", "{base}/settings.json"),
             ("user", "{base}/hooks.json"),
             ("project", "{here}/.factory/settings.json"),
@@ -143,8 +131,10 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
 )
 # Kinds of handlers that can refuse at most.
 ONLY_JUDGES: Final = frozenset({"prompt", "agent"})
-# Programs of the system: they change with its updates, and an agent cannot write them.
-OF_THE_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib")
+OF_THE_SYSTEM: Final = SYSTEM_FOLDERS[name_system()]
+# Keys of a profile's file that say what it is, and the programs whose settings are the other keys as they stand.
+PROFILE_KEYS: Final = "Payload"
+PLAIN_PROFILES: Final = ("com.anthropic.claudecode.plist", "ai.opencode.managed.plist")
 CODE: Final = (".js", ".ts")  # OpenCode's plugins
 PLUGIN_EVENT: Final = "tool.execute.before"
 PLUGIN_DIRS: Final = "CLAUDE_CODE_PLUGIN_DIRS"
@@ -188,8 +178,10 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
     """Return every file that is there in which a host looks for hooks, the most powerful layer first."""
     base = layout.file("user", environ, here).removesuffix(f"/{layout.user}")
     documents: dict[str, Document] = {}
-    for layer, pattern in PLACES.get(layout.name, ()):
-        place = pattern.format(base=glob.escape(base), here=glob.escape(here))
+    machine: list[tuple[Layer, str]] = [("managed", pattern) for pattern in layout.machine.read]
+    user = glob.escape(getpass.getuser()) if layout.system == "darwin" else ""
+    for layer, pattern in [*machine, *PLACES.get(layout.name, ())]:
+        place = pattern.format(base=glob.escape(base), here=glob.escape(here), user=user)
         for path in sorted(glob.glob(place, recursive=True, include_hidden=True)):
             documents.setdefault(os.path.realpath(path), read_document(layer, path))
     found = list(documents.values())
@@ -201,7 +193,10 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
 
 def read_document(layer: Layer, path: str) -> Document:
     try:
-        text = (settings_files.read_if_present(path) or b"").decode().removeprefix("\ufeff")
+        data = settings_files.read_if_present(path) or b""
+        if path.endswith(".plist"):
+            return read_profile(path, data)
+        text = data.decode().removeprefix("\ufeff")
         if path.endswith(".toml"):
             return Document(layer, path, tomllib.loads(text))
         if path.endswith(CODE) or is_hook_script(path):
@@ -211,6 +206,17 @@ def read_document(layer: Layer, path: str) -> Document:
         return Document(layer, path, fault=str(error) if isinstance(error, FileError) else f"{path}: {error}")
     value: object = root.value if root is not None else {}
     return Document(layer, path, as_object(value))
+
+
+def read_profile(path: str, data: bytes) -> Document:
+    """Return what a profile of the device sets on a Mac; the settings of some programs are packed, and not read."""
+    try:
+        value: object = plistlib.loads(data)
+    except (ExpatError, ValueError, TypeError, AttributeError) as error:
+        return Document("managed", path, fault=f"{path}: {error}")
+    if not path.endswith(PLAIN_PROFILES):
+        return Document("managed", path, fault=f"{path}: a profile of this device sets it, in a form that is not read")
+    return Document("managed", path, {k: v for k, v in as_object(value).items() if not k.startswith(PROFILE_KEYS)})
 
 
 def is_hook_script(path: str) -> bool:
@@ -284,7 +290,7 @@ def list_other_plugins(documents: list[Document]) -> Iterator[OtherHook]:
         named: object = document.value.get("plugin")
         for name in cast("list[object]", named) if isinstance(named, list) else ():
             folder = os.path.expanduser(f"~/.cache/opencode/node_modules/{str(name).rpartition('@')[0] or name}")
-            files = [str(name).removeprefix("file://")] if str(name).startswith(("file://", "/")) else sorted(
+            files = [unquote(str(name).removeprefix("file://"))] if str(name).startswith(("file://", "/")) else sorted(
                 glob.glob(f"{glob.escape(folder)}/**/*.[jt]s", recursive=True))  # fmt: skip
             texts = [str(read_document("plugin", path).value.get("code", "")) for path in files if os.path.isfile(path)]
             is_asked = not texts or any(PLUGIN_EVENT in text for text in texts)  # what cannot be read may be

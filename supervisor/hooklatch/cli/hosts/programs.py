@@ -14,12 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hooklatch.cli.hosts.layouts import SettingsLayout, Version, read_version
+from hooklatch.cli.hosts.machine_files import System, name_system
 from hooklatch.errors import explain_error
 from hooklatch_worker.sandbox import children
 
 __all__ = [
-    "ProgramExit", "LateError", "find_program", "is_service_installed", "list_more_programs", "run_host_program",
-    "read_program_version", "units_folder",
+    "ProgramExit", "LateError", "agents_folder", "find_program", "is_service_installed", "list_more_programs",
+    "run_host_program", "read_program_version", "units_folder",
 ]  # fmt: skip
 
 VERSION_LIMIT = 30.0  # seconds; a program in JavaScript may take ten on a busy machine
@@ -96,6 +97,13 @@ def units_folder() -> str:
     return os.path.join(config if config.startswith("/") else os.path.expanduser("~/.config"), "systemd", "user")
 
 
-def is_service_installed() -> bool:
-    """Return whether systemd is to start the daemon at each login."""
-    return os.path.lexists(os.path.join(units_folder(), "hooklatch.service"))
+def agents_folder() -> str:
+    """Return the folder of the agents that launchd runs for this user."""
+    return os.path.expanduser("~/Library/LaunchAgents")
+
+
+def is_service_installed(system: System | None = None) -> bool:
+    """Return whether the service manager of a system, by default this one, is to start the daemon at each login."""
+    is_mac = (system or name_system()) == "darwin"
+    path = (agents_folder(), "hooklatch.plist") if is_mac else (units_folder(), "hooklatch.service")
+    return os.path.lexists(os.path.join(*path))

@@ -53,6 +53,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SWITCHES = r"=.*\b(features|hooks|plugins|projects|mcp_servers)\b.*"  # keys of Codex's settings
+PROFILES = "/Library/Managed Preferences/*"  # what a profile of the device sets on macOS
 AGENTS = (
     Agent(
         names=("claude", "claude-code"),
@@ -68,6 +69,7 @@ AGENTS = (
         folders=(
             "*/.claude/settings*.json", "*/.claude/hooks/*", "*/.claude/plugins/*", "*/.claude/dev-mods/*",
             "*/.claude/skills/*/hooks/*", "*/.claude/skills/*/.claude-plugin/*", "/etc/claude-code/*",
+            "/Library/Application Support/ClaudeCode/*", PROFILES,
         ),
         copied=("*/.claude/skills/*",),
     ),
@@ -81,6 +83,7 @@ AGENTS = (
         verbs=("plugin", "features", "cloud", "exec-server"),
         folders=(
             "*/.codex/hooks.json", "*/.codex/*config.toml", "*/.codex/hooks/*", "*/.codex/plugins/*", "/etc/codex/*",
+            PROFILES,
         ),
     ),
     Agent(
@@ -89,7 +92,7 @@ AGENTS = (
         verbs=("extensions", "extension", "hooks", "hook"),
         folders=(
             "*/.gemini/settings.json", "*/.gemini/extensions/*", "*/.gemini/hooks/*", "*/.gemini/trustedFolders.json",
-            "/etc/gemini-cli/*",
+            "/etc/gemini-cli/*", "/Library/Application Support/GeminiCli/*",
         ),
     ),
     Agent(
@@ -112,7 +115,7 @@ AGENTS = (
         verbs=("extensions", "extension", "hooks", "hook"),
         folders=(
             "*/.qwen/settings.json", "*/.qwen/extensions/*", "*/.qwen/hooks/*", "*/.qwen/trustedFolders.json",
-            "/etc/qwen-code/*",
+            "/etc/qwen-code/*", "/Library/Application Support/QwenCode/*",
         ),
     ),
     Agent(
@@ -120,12 +123,15 @@ AGENTS = (
         flags=("--pure", "--attach"),
         variables=("OPENCODE*CONFIG*", "OPENCODE_PURE", "OPENCODE*PLUGIN*", "OPENCODE_TEST_*"),
         verbs=("plugin", "plug", "attach", "uninstall"),
-        folders=("*/opencode/plugin*/*", "*/.opencode/plugin*/*", "*/opencode/*.json*", "/etc/opencode/*"),
+        folders=(
+            "*/opencode/plugin*/*", "*/.opencode/plugin*/*", "*/opencode/*.json*", "/etc/opencode/*",
+            "/Library/Application Support/opencode/*", PROFILES,
+        ),
     ),
     Agent(
         names=("cursor-agent",),
         variables=("CURSOR*CONFIG*",),
-        folders=("*/.cursor/hooks.json", "*/.cursor/hooks/*", "/etc/cursor/*"),
+        folders=("*/.cursor/hooks.json", "*/.cursor/hooks/*", "/etc/cursor/*", "/Library/Application Support/Cursor/*"),
     ),
     Agent(
         names=("kimi", "kimi-code"),
@@ -137,7 +143,9 @@ AGENTS = (
         flags=("--plugin-dir",),
         variables=("GROK_HOME", "GROK_CONFIG*"),
         verbs=("plugin", "plugins"),
-        folders=("*/.grok/hooks/*", "*/.grok/*.toml", "*/.grok/disabled-hooks", "*/.grok/plugins/*", "/etc/grok/*"),
+        folders=(
+            "*/.grok/hooks/*", "*/.grok/*.toml", "*/.grok/disabled-hooks", "*/.grok/plugins/*", "/etc/grok/*", PROFILES,
+        ),
     ),
     Agent(
         names=("letta", "letta-code"),
@@ -161,7 +169,10 @@ AGENTS = (
         flags=("--settings",),
         variables=("FACTORY_HOME_OVERRIDE", "FACTORY_RUNTIME_SETTINGS*", "FACTORY_ORG_MANAGED*"),
         verbs=("plugin",),
-        folders=("*/.factory/settings*.json", "*/.factory/hooks*", "*/.factory/plugins/*", "/etc/factory/*"),
+        folders=(
+            "*/.factory/settings*.json", "*/.factory/hooks*", "*/.factory/plugins/*", "/etc/factory/*",
+            "/Library/Application Support/Factory/*",
+        ),
     ),
     Agent(
         names=("goose",),
