@@ -75,8 +75,8 @@ COMMANDS = {
     "beside the daemon": (
         ("mcp", "hosts.mcp", "start an MCP server whose every tool call is judged first"),
         ("listen", "hosts.listen", "answer Claude Code's http hooks; needs hooklatch[listen]"),
-        ("join", "daemon.join", "make this machine a host of a fleet, with the token of `fleet enroll`"),
-        ("link", "daemon.link", "connect this daemon to its fleet; needs hooklatch[fleet]"),
+        ("join", "fleet.join", "make this machine a host of a fleet, with the token of `fleet enroll`"),
+        ("link", "fleet.link", "connect this daemon to its fleet; needs hooklatch[fleet]"),
         ("fleet", "fleet.fleet", "one policy on many machines; needs hooklatch[fleet]"),
     ),
     "for other programs": (

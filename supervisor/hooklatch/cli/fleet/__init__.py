@@ -1,1 +1,1 @@
-"""Commands about a fleet: what publishers, auditors and operators run.  None of them needs a daemon."""
+"""The commands of a fleet: what publishers, auditors and operators run, and on a host `join` and `link`."""

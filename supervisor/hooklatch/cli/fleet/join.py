@@ -40,7 +40,7 @@ class JoinOutput(TypedDict):
 
 def add_join(parser: Parser) -> None:
     parser.runs(run_join, example="hooklatch join - < token", exits=(*access.EXITS, Exit.CANNOT_CREATE))
-    parser.prints("cli.daemon.join:JoinOutput")
+    parser.prints("cli.fleet.join:JoinOutput")
     parser.add_argument("token", metavar="TOKEN", help="what `hooklatch fleet enroll` has printed; - reads it")
 
 

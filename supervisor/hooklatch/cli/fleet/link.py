@@ -35,7 +35,7 @@ class LinkOutput(TypedDict):
 
 def add_link(parser: Parser) -> None:
     parser.runs(run_link, example="hooklatch link", exits=EXITS)
-    parser.prints("cli.daemon.link:LinkOutput")
+    parser.prints("cli.fleet.link:LinkOutput")
     add_log_options(parser)
     parser.add_argument("--admin-dir", metavar="DIR", help="where admin.sock is, if the daemon was told the same")
 
@@ -45,8 +45,8 @@ def run_link(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     import trio
 
-    from hooklatch.cli.daemon.link_process import LinkPaths, LinkProcess, check_link_settings
     from hooklatch.cli.fleet.access import read_fleet
+    from hooklatch.cli.fleet.link_process import LinkPaths, LinkProcess, check_link_settings
     from hooklatch.service.logs import start_log
 
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
