@@ -88,7 +88,7 @@ ROOMS = {
     "hooklatch.shelltext": ("grammar", "reading"),
     "hooklatch.guards": ("paths",),
     "hooklatch.fleet": ("engine", "publishing", "logs", "link", "host"),
-    "hooklatch.cli": ("terminal", "testing", "fleet", "hooks", "hosts", "daemon", "live"),
+    "hooklatch.cli": ("terminal", "testing", "fleet", "hooks", "hosts", "daemon"),
     "hooklatch_worker": ("author", "systems", "sandbox", "lsp", "runtime"),
 }
 SHELLS = {"trio", "socket", "asyncio", "threading", "multiprocessing", "subprocess", "time", "psutil", "os", "select"}

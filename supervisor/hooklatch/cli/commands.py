@@ -50,9 +50,9 @@ COMMANDS = {
         ("resume", "hooks.suspend", "end a suspension early"),
     ),
     "what happens": (
-        ("ui", "live.top", "decisions and hooks on the whole screen, to look into and act on; needs hooklatch[ui]"),
-        ("watch", "live.watch", "show decisions, changes and suspensions as they happen"),
-        ("top", "live.top", "show what each hook does, live: calls, times, failures, workers"),
+        ("ui", "daemon.top", "decisions and hooks on the whole screen, to look into and act on; needs hooklatch[ui]"),
+        ("watch", "daemon.watch", "show decisions, changes and suspensions as they happen"),
+        ("top", "daemon.top", "show what each hook does, live: calls, times, failures, workers"),
         ("asks", "hooks.asks", "list asks of hooks that wait for a person, and answer them"),
         ("sessions", "hooks.status", "list the agents that are connected"),
         ("log", "daemon.log", "show the decision record, or verify that nobody changed it"),

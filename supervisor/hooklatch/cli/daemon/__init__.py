@@ -1,4 +1,4 @@
-"""The commands about the daemon itself: init, serve, stop, health, state, doctor, log, link and dashboard.
+"""The commands about the daemon, its record, and what it decides now: `ui` and `watch` show that live.
 
-`link_process` is what `link` runs.
+`app`, `widgets`, `drawing`, `acts` and `feed` are the screen of `ui`.  `launchd` and `systemd` are what `service` asks.
 """

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hooklatch.cli.daemon.feed import RETRY_INTERVAL, convert_to_record, is_transient
 from hooklatch.cli.hooks.hooks import check_event
 from hooklatch.cli.hooks.status import format_diagnostic_place
-from hooklatch.cli.live.feed import RETRY_INTERVAL, convert_to_record, is_transient
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.bell import AskBell, add_bell_option
 from hooklatch.cli.terminal.look import format_moment, paint_text, shorten_revision, terminal_width

@@ -26,8 +26,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from hooklatch.cli.live import acts
-from hooklatch.cli.live.drawing import (
+from hooklatch.cli.daemon import acts
+from hooklatch.cli.daemon.drawing import (
     DECISION_TITLES,
     HOOK_TITLES,
     Line,
@@ -43,7 +43,7 @@ from hooklatch.cli.live.drawing import (
     list_decision_cells,
     list_hook_cells,
 )
-from hooklatch.cli.live.feed import (
+from hooklatch.cli.daemon.feed import (
     SORTS,
     DecisionRow,
     DecisionRows,
@@ -54,7 +54,7 @@ from hooklatch.cli.live.feed import (
     TopReport,
     build_board,
 )
-from hooklatch.cli.live.widgets import LEAST_HEIGHT, LEAST_WIDTH, Canvas, FieldPage, LinePage, MainScreen, TooSmall
+from hooklatch.cli.daemon.widgets import LEAST_HEIGHT, LEAST_WIDTH, Canvas, FieldPage, LinePage, MainScreen, TooSmall
 from hooklatch.cli.terminal.bell import AskBell, write_out
 from hooklatch.cli.terminal.look import paint_text
 from hooklatch.cli.terminal.parser import CommandError

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
+from hooklatch.cli.daemon.feed import DecisionRow, TopBoard
 from hooklatch.cli.hooks.asks import format_ask_times, list_ask_details
 from hooklatch.cli.hooks.status import find_red_hooks
-from hooklatch.cli.live.feed import DecisionRow, TopBoard
 from hooklatch.cli.terminal.look import VERDICTS, StyledText, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.output import LABELS, escape_invisible
 from hooklatch.cli.terminal.records import find_hook_name

@@ -23,8 +23,8 @@ pytest.importorskip("textual", reason="textual is not installed: pip install 'ho
 
 from textual.pilot import Pilot
 
-from hooklatch.cli.live.app import LiveApp
-from hooklatch.cli.live.feed import fetch_top_report
+from hooklatch.cli.daemon.app import LiveApp
+from hooklatch.cli.daemon.feed import fetch_top_report
 from hooklatch.cli.terminal.requests import connect_administrator
 from support.commands import CONFIG, PATIENCE, Place, new_place, payload, serving
 from support.daemons import open_descriptors

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from hooklatch.cli.live.drawing import Line, fit_line
+from hooklatch.cli.daemon.drawing import Line, fit_line
 from hooklatch.cli.terminal.look import StyledText, paint_text
 from hooklatch.core.text import format_count
 

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.live.feed import SORTS, TopReport, build_board, fetch_top_report
+from hooklatch.cli.daemon.feed import SORTS, TopReport, build_board, fetch_top_report
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.bell import add_bell_option
 from hooklatch.cli.terminal.look import terminal_width
@@ -20,7 +20,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, make_missi
 from hooklatch.cli.terminal.requests import connect_administrator
 
 if TYPE_CHECKING:
-    from hooklatch.cli.live.app import LiveApp
+    from hooklatch.cli.daemon.app import LiveApp
     from hooklatch.cli.schema import TopHook, TopOutput
 
 __all__ = ["add_top", "add_ui"]
@@ -92,7 +92,7 @@ def run_top(arguments: argparse.Namespace) -> int:
 
 def import_app() -> type[LiveApp]:
     try:
-        from hooklatch.cli.live.app import LiveApp
+        from hooklatch.cli.daemon.app import LiveApp
     except ImportError as error:
         raise make_missing_error(error.name or error, "ui") from None
     return LiveApp

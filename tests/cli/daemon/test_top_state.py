@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from hooklatch.cli.live.drawing import (
+from hooklatch.cli.daemon.drawing import (
     DECISION_TITLES,
     HOOK_TITLES,
     RowCursor,
@@ -22,7 +22,7 @@ from hooklatch.cli.live.drawing import (
     list_decision_cells,
     list_hook_cells,
 )
-from hooklatch.cli.live.feed import (
+from hooklatch.cli.daemon.feed import (
     DecisionRow,
     DecisionRows,
     TopBoard,

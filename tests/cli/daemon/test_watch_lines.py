@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from hooklatch.cli.live.watch import is_wanted, list_announcement_lines
+from hooklatch.cli.daemon.watch import is_wanted, list_announcement_lines
 from hooklatch.record.storage.reading import Filters
 from support.tables import table
 
