@@ -11,7 +11,8 @@ import os
 import platform
 import struct
 
-from hooklatch_worker.systems.linux import LIBC, forbid_new_privileges, raise_errno
+from hooklatch_worker.systems.libc import LIBC, raise_errno
+from hooklatch_worker.systems.linux import forbid_new_privileges
 
 __all__ = ["CALLS", "PAIRS", "hide_folders", "refuse_calls"]
 
