@@ -26,7 +26,10 @@ GROUND = {
     "version",
 }  # fmt: skip
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
-PRODUCTS = {"fleet", "environments", "metrics", "lsp", "guards", "dashboard", "importing", "bridges", "testing", "cli"}
+PRODUCTS = {
+    *("fleet", "environments", "metrics", "lsp", "notifications", "webhook", "guards", "dashboard", "importing"),
+    *("bridges", "testing", "cli"),
+}
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
 BELOW = {
     "shelltext": set(),
@@ -39,6 +42,8 @@ BELOW = {
     "environments": {"processes", "core", *GROUND},
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},
+    "notifications": {"service", "environments", "webhook", "core", *GROUND},
+    "webhook": set(),
     "hosts": {"core"},
     "bridges": {"client", "hosts", "core", *GROUND},
     "entry": {"credentials", "files", "paths", "hosts", "threads", "core"},

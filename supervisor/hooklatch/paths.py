@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "ADMIN_SOCKET", "AGENT_SOCKET", "FLEET_TOKEN", "POINTER", "list_candidate_dirs", "find_config_file",
+    "ADMIN_SOCKET", "AGENT_SOCKET", "DASHBOARD", "FLEET_TOKEN", "POINTER", "list_candidate_dirs", "find_config_file",
     "read_pointed_dir", "list_runtime_dirs", "state_dir",
 ]  # fmt: skip
 
 AGENT_SOCKET = "agent.sock"
 ADMIN_SOCKET = "admin.sock"
+DASHBOARD = "dashboard"  # beside the admin socket: the address of a dashboard, which locks the file while it runs
 FLEET_TOKEN = "fleet.token"  # beside the admin socket, if this host is in a fleet
 POINTER = "listening"  # in the state directory: one line, the directory in which the daemon listens
 

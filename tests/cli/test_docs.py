@@ -36,7 +36,8 @@ APART = (
     "link",
     "replay",
     "record",
-)  # they begin or end a daemon, run until told to end, or need payloads that were kept: tests of their own run them
+    "suggest",
+)  # they begin or end a daemon, run until told to end, or need decisions that were kept: tests of their own run them
 
 
 def examples() -> list[tuple[str, str]]:

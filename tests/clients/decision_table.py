@@ -25,7 +25,7 @@ from hooklatch.core.decision import deny_unrecorded, refuse_fire
 from hooklatch.core.failures import LOGGED, format_failure
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Model
 from hooklatch.core.messages import CallOutcome, ChainHead, DecisionVerdict, FireDecision
-from hooklatch.core.refusal_texts import tell_model
+from hooklatch.core.refusal_texts import add_instead, tell_model
 from hooklatch.dialects import BUILT_IN
 from hooklatch.dialects.dialect import adapt_spec
 from hooklatch.dialects.find import load_built_in
@@ -70,6 +70,7 @@ def table() -> dict[str, Any]:
         "head": dict(zip(("always", "sometimes"), fields_of(ChainHead), strict=True)),
         "events": {name: spec.model for name, spec in CATALOGUE.items()},
         "told": {cause: told(cause) for cause in [*LOGGED, "no_daemon"]},
+        "instead": add_instead("", "COMMAND").removesuffix("COMMAND"),
         "combinations": rows(),
     }
 

@@ -159,7 +159,7 @@ def asking(event: str = "pre_tool_use") -> FireDecision:
     return FireDecision(
         decision_id="a-1", event=event, verdict="ask", cause="policy", reason="why?", layer="global", hook="guard",
         retryable=False, patch={"tool_input": b"{}"}, payload_digest=DIGEST, append="more", resume=None, value=None,  # type: ignore[dict-item]
-        revision=1, duration_ms=1.0, warnings=["careful"],
+        revision=1, duration_ms=1.0, warnings=["careful"], instead="ls",
     )  # fmt: skip
 
 
@@ -186,6 +186,7 @@ def test_an_end_becomes_a_decision(
 
     assert (made.verdict, made.cause, made.retryable) == expected
     assert bool(made.patch) is bool(made.append) is keeps
+    assert made.instead == ("ls" if (verdict, cause) == ("deny", "policy") else None)  # where a person refuses
     assert made.warnings == ["careful"]
     assert made.reason is not None
     assert "so" in made.reason

@@ -60,6 +60,32 @@ def test_a_gate_combines_by_deny_overrides(replies: list[Reply], verdict: str, d
     assert decision.cause in ("policy", "crash", "timeout") if decider else decision.cause is None
 
 
+@table(
+    ("replies", "instead"),
+    [
+        ([deny("no", instead="ls")], "ls"),
+        ([None, ask("sure?", instead="pwd"), deny("no", instead="ls")], "ls"),  # that of the reason
+        ([ask("sure?", instead="pwd"), deny("no")], None),
+        ([ask("sure?", instead="pwd"), ask("really?", instead="ls")], "pwd"),
+        ([ask("sure?", instead="pwd"), halt("stop")], None),
+        ([ask("sure?", instead="pwd"), failed("crash")], None),
+        ([allow()], None),
+    ],
+)
+def test_what_to_run_instead_goes_with_the_reason_that_decides(replies: list[Reply], instead: str | None) -> None:
+    decision = play("pre_tool_use", **{f"h{index}": reply for index, reply in enumerate(replies)}).decision
+
+    assert decision.instead == instead
+
+
+@pytest.mark.parametrize("answer", [b'{"instead": "ls"}', b'{"verdict": "allow", "instead": "ls"}'])
+def test_a_command_to_run_instead_of_nothing_denies(answer: bytes) -> None:
+    decision = play("pre_tool_use", a=answer).decision
+
+    assert (decision.verdict, decision.cause, decision.instead) == ("deny", "protocol", None)
+    assert "`instead` needs the verdict 'deny' or 'ask'" in str(decision.reason)
+
+
 @pytest.mark.parametrize("refusal", [deny("no"), halt("stop"), failed("crash")])
 def test_the_first_refusal_ends_the_chain(refusal: Reply) -> None:
     assert play("pre_tool_use", a=None, b=refusal, c=None).asked == ["a", "b"]

@@ -44,6 +44,32 @@ def test_a_failure_of_a_guard_is_told_to_each_reader(cause: str, what: str, mess
     assert tell_person(decision) == f"hooklatch refused this call: its {what}. Run: {command}"
 
 
+@table(
+    ("given", "model", "person"),
+    [
+        (
+            {"reason": "it overwrites"},
+            "it overwrites (hooklatch hook 'global/mine')\nInstead, run: git push",
+            "hooklatch refused this call: it overwrites (guard mine). Instead, run: git push",
+        ),
+        (
+            {"reason": f"it overwrites{RULE}"},
+            f"it overwrites (hooklatch hook 'global/mine'){RULE}\nInstead, run: git push",
+            "hooklatch refused this call: it overwrites (guard mine). Instead, run: git push",
+        ),
+        (
+            {"reason": ""},
+            "refused by hooklatch hook 'global/mine'\nInstead, run: git push",
+            "hooklatch refused this call (guard mine). Instead, run: git push",
+        ),
+    ],
+)
+def test_what_to_run_instead_ends_the_text_for_each_reader(given: dict[str, str], model: str, person: str) -> None:
+    decision = decided("deny", cause="policy", instead="git push", **given, **MINE)
+
+    assert (tell_model(decision), tell_person(decision)) == (model, person)
+
+
 OWN: list[tuple[str, str, str]] = [
     ("overload", "has no room for it now", "hooklatch status"),
     ("draining", "is shutting down", "hooklatch status"),

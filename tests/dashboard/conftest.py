@@ -17,7 +17,7 @@ from hooklatch import amend, ask, deny, hook
 def no_force_push(event):
     command = event.tool_input["command"]
     if "push --force" in command:
-        return deny("force pushes are not allowed here")
+        return deny("force pushes are not allowed here", instead="git push <b>gently</b>")
     if "strange" in command:
         markup = '<script>alert("x")</script><img src=x onerror=alert(1)>'
         return deny(markup + "\x1b[31m\u202egnp.exe\u2066\x00" + "w" * 50000)

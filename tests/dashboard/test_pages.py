@@ -76,7 +76,9 @@ def test_the_record_is_filtered_and_verified(visitor: Visitor, place: Place) -> 
     while "being checked" in (checked := shown(visitor, "/record")):
         pass
     found = re.search(r'href="([^"]*/decision\?id=[^"]+)"', visitor.page("/record?verdict=deny").text)
+    gentle = re.search(r'href="([^"]*/decision\?id=[^"]+)"', visitor.page("/record?text=gently").text)
     assert found is not None
+    assert gentle is not None
     decision = shown(visitor, html.unescape(found[1]).removeprefix(visitor.base))
 
     assert "force pushes are not allowed" in denied
@@ -86,6 +88,7 @@ def test_the_record_is_filtered_and_verified(visitor: Visitor, place: Place) -> 
     assert "'yesterday' is not a time; write" in never
     assert "post_tool_use Write" in recent
     assert "Whole:" in checked
+    assert "Instead: git push <b>gently</b>" in shown(visitor, html.unescape(gentle[1]).removeprefix(visitor.base))
     assert "What each hook said" in decision
     assert "The whole record" in decision
 

@@ -64,6 +64,12 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
         {"halt": "no", "injects": [MESSAGE], "transform": None},
         {"verdict": "halt", "reason": "no"},
     ),
+    (
+        REASONIX,
+        "PreToolUse",
+        {"verdict": "deny", "reason": "no", "instead": "ls"},
+        {"verdict": "deny", "reason": "no", "instead": "ls"},
+    ),
     (REASONIX, "PreToolUse", 0, {}),
     (REASONIX, "PreToolUse", {"exitCode": 2, "stderr": "no\n", "stdout": "x"}, DENY),
     (REASONIX, "PreToolUse", {"exitCode": 2, "stdout": "no"}, DENY),

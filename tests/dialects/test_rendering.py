@@ -310,6 +310,7 @@ def test_people_see_scope_event_command_and_outcome(outcome: dict[str, Any], exp
 
 REASONS = [
     ({"cause": "policy", "reason": "no"}, "no"),
+    ({"cause": "policy", "reason": "no", "instead": "ls"}, "no\nInstead, run: ls"),
     ({"cause": "policy", "reason": None, "layer": "global", "hook": "g"}, "hook global/g gave no reason"),
     ({"cause": "crash", "reason": "", "layer": "global", "hook": "g"}, "hook crashed (fail-safe deny) (global/g)"),
     ({"cause": "timeout", "reason": "slow"}, "hook timed out (fail-safe deny): slow [timeout]"),

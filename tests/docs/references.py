@@ -58,10 +58,17 @@ def of_toml() -> str:
         )
         shape = shapes.get(inner.get("$ref", "").rpartition("/")[2], {})
         parts += [f"## `{brackets}`", "In: " + WHERE.get(name, "`hooks.toml` alone.")]
-        rows = list(rows_of(shape, shapes))
-        if rows:
-            parts.append("\n".join(["| key | values | default | what it is for |", "|---|---|---|---|", *rows]))
+        parts += table_of(shape, shapes)
+        for key, below in shape.get("properties", {}).items():
+            if below.get("$ref", "").endswith("Table"):  # a product's own, inside
+                parts += [f"## `[{name}.{key}]`", "In: " + WHERE.get(name, "`hooks.toml` alone.")]
+                parts += table_of(shapes[below["$ref"].rpartition("/")[2]], shapes)
     return "\n\n".join(parts) + "\n"
+
+
+def table_of(shape: dict[str, Any], shapes: dict[str, Any]) -> list[str]:
+    rows = list(rows_of(shape, shapes))
+    return ["\n".join(["| key | values | default | what it is for |", "|---|---|---|---|", *rows])] if rows else []
 
 
 def rows_of(shape: dict[str, Any], shapes: dict[str, Any]) -> Iterator[str]:

@@ -52,6 +52,25 @@ def test_a_pattern_of_the_shell_is_what_it_stands_for(tmp_path: Path) -> None:
     assert protected_paths.judge_text("rm *.txt", str(tmp_path)) is None
 
 
+@table(
+    ("command", "instead"),
+    [
+        ("git push -f origin x", "git push --force-with-lease origin x"),
+        (" cd a && git push origin --force x ", "cd a && git push origin --force-with-lease x"),
+        ("git push --force origin main", None),  # that is refused too
+        ("git push -f --mirror", None),
+        ("git push origin +x", None),
+        ("git push -f origin x && git push -f origin y", None),
+        ("git push -f origin " + "x" * 500, None),
+        ("git commit --no-verify -m x", None),
+    ],
+)
+def test_a_forced_push_is_refused_with_the_gentler_one_that_would_pass(command: str, instead: str | None) -> None:
+    answer = git_rules.judge_text(command, "/srv/app/web", is_sure=True)
+
+    assert (answer.verdict, answer.instead) == ("deny", instead)
+
+
 def test_a_push_without_a_name_is_one_of_the_branch_that_is_checked_out(tmp_path: Path) -> None:
     head = tmp_path / "work" / ".git" / "HEAD"
     head.parent.mkdir(parents=True)

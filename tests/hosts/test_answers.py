@@ -47,6 +47,7 @@ def cases(draw: st.DrawFn) -> tuple[str, str, FireDecision]:
         hook=draw(texts),
         layer=draw(texts),
         append=draw(texts),
+        instead=draw(texts),
         warnings=draw(st.lists(st.text(max_size=9), max_size=2)),
         cause=draw(st.sampled_from(["policy", "crash", "timeout", None])),
     )
@@ -148,6 +149,19 @@ def test_a_failure_blocks_a_gate_and_says_so(host: str, event: str, cause: Cause
     assert effect(host, event, output).done == "blocked"
     if event not in ("Elicitation", "ElicitationResult"):  # their answer has no place for a reason
         assert "what happened" in output.stdout + output.stderr
+
+
+@table(("host", "event"), GATES)
+@table("verdict", ["deny", "ask"])
+def test_each_host_gives_its_model_the_command_to_run_instead(host: str, event: str, verdict: str) -> None:
+    decision = decided(verdict, reason="because", instead="git push --force-with-lease")
+
+    output = answered(host, event, decision, tool_input=INPUT)
+
+    text = output.stdout + output.stderr
+    assert ("because" in text) is ("Instead, run: git push --force-with-lease" in text)
+    if event not in ("Elicitation", "ElicitationResult"):  # their answer has no place for a reason
+        assert "because" in text or verdict == "ask"
 
 
 OTHERS = [

@@ -85,14 +85,21 @@ def test_a_secret_in_a_text_of_the_payload_is_replaced(tmp_path: Path, secret: s
         assert part not in json.dumps(found["excerpt"])
 
 
+@pytest.mark.parametrize("reason", ["", "x" * 20_000, None])
+def test_a_secret_in_what_to_run_instead_is_replaced_whatever_else_is_said(tmp_path: Path, reason: str | None) -> None:
+    found = recorded(decision(reason=reason, outcomes=[], instead="curl -u a:b password=hunter2"), fact(), tmp_path)
+
+    assert found["instead"] == f"curl -u a:b {REDACTED}"
+
+
 @pytest.mark.parametrize("secret", ["sk-abcdefghijklmnop1234", "password=hunter2"])
 def test_a_secret_in_what_a_hook_says_is_replaced(tmp_path: Path, secret: str) -> None:
     outcome = CallOutcome(layer="global", hook="x", outcome="failed", cause="crash", message=f"died: {secret}")
-    given = decision(reason=f"no: {secret}", warnings=[f"look: {secret}"], outcomes=[outcome])
+    given = decision(reason=f"no: {secret}", warnings=[f"look: {secret}"], outcomes=[outcome], instead=f"a {secret}")
 
     found = recorded(given, fact(), tmp_path)
 
-    assert found["reason"] == f"no: {REDACTED}"
+    assert (found["reason"], found["instead"]) == (f"no: {REDACTED}", f"a {REDACTED}")
     assert found["warnings"] == [f"look: {REDACTED}"]
     assert found["outcomes"][0]["message"] == f"died: {REDACTED}"
     assert secret.encode() not in b"".join(lines(tmp_path))

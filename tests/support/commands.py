@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -19,7 +20,8 @@ from hooklatch_worker.systems import linux
 from support.warm_commands import PROGRAM, start_command
 
 __all__ = [
-    "CONFIG", "GUARDS", "PATIENCE", "PROGRAM", "Daemon", "Pause", "Place", "Started", "new_place", "payload", "serving",
+    "CONFIG", "GUARDS", "PATIENCE", "PROGRAM", "Daemon", "Pause", "Place", "Started", "list_own_problems", "new_place",
+    "payload", "serving",
 ]  # fmt: skip
 PATIENCE = 60  # seconds for what takes a moment; only a failing test waits that long
 GUARDS = """
@@ -54,6 +56,11 @@ def held_to_schema(words: Sequence[str], said: Any) -> Any:
     if name is not None and name != "log":  # the kinds of records are in docs/reference/record.md
         check(name, said)
     return said
+
+
+def list_own_problems(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what doctor found but for agents that somebody runs on this machine, which are not of a test."""
+    return [one for one in said["problems"] if not re.search(r"process \d+ runs with", one["what"])]
 
 
 class Place:

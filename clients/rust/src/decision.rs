@@ -19,6 +19,8 @@ pub struct Decision {
     pub cause: Option<String>,
     /// What the hook that decided said, for a person.
     pub reason: Option<String>,
+    /// The shell command that the hook names in place of what it refuses, or asks about: the model's next step.
+    pub instead: Option<String>,
     /// The id of the hook that decided.
     pub hook: Option<String>,
     /// What hooks and the daemon have to tell, which changes nothing of the verdict.
@@ -117,6 +119,7 @@ impl Decision {
             verdict: text("verdict").unwrap_or_else(|| "deny".to_string()),
             cause: text("cause"),
             reason: text("reason"),
+            instead: text("instead"),
             hook: text("hook"),
             warnings: warnings.filter_map(|warning| warning.as_str().map(str::to_string)).collect(),
             revision: wire.at("revision").as_i64(),

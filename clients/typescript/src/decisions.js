@@ -15,7 +15,7 @@ const {
   RequestFailedError,
   UnreadableAnswerError,
 } = require("./errors.js");
-const { faultOf, TOLD } = require("./table.js");
+const { faultOf, INSTEAD, TOLD } = require("./table.js");
 
 const GOES_ON = ["pass", "allow", "claim"];
 
@@ -39,6 +39,7 @@ const EMPTY = {
   name: "",
   rendered: null,
   followed_by: [],
+  instead: null,
   record: null,
 };
 
@@ -61,6 +62,7 @@ class Decision {
     /** @type {string | null} */ this.reason = fields.reason ?? null;
     /** @type {string | null} */ this.cause = fields.cause ?? null;
     /** @type {string | null} */ this.hook = fields.hook ?? null;
+    /** @type {string | null} */ this.instead = fields.instead ?? null;
     /** @type {number | null} */ this.revision = fields.revision ?? null;
     /** @type {any} */ this.rendered = fields.rendered ?? null;
     Object.freeze(this);
@@ -100,7 +102,10 @@ class Decision {
   /** The text for the model: a hook's own reason, or what a failure means, and what to do then. */
   get forModel() {
     const frame = this.cause ? TOLD[this.cause] : undefined;
-    if (frame === undefined) return this.reason || this.explanation;
+    if (frame === undefined) {
+      const next = this.instead ? `${INSTEAD}${this.instead}` : "";
+      return `${this.reason || this.explanation}${next}`;
+    }
     // A reason may name what a person runs, such as to disable a guard.
     const why = this.reason && !this.reason.includes("hooklatch ") ? `: ${this.reason}` : "";
     return `${frame[0]}${why}${frame[1]}`;

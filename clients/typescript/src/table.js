@@ -100,5 +100,7 @@ function fits(object, key, word) {
 
 /** @type {Record<string, [string, string]>} */
 const TOLD = TABLE.told; // by cause: what a model is told of a failure, before and after why
+/** @type {string} */
+const INSTEAD = TABLE.instead; // between a hook's own reason and the command that it names
 
-module.exports = { TOLD, faultOf, isObject, refusesWhenUnknown };
+module.exports = { INSTEAD, TOLD, faultOf, isObject, refusesWhenUnknown };

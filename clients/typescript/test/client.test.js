@@ -12,6 +12,7 @@ const { connect, refusesWhenUnknown } = require("hooklatch");
 const { HookRegistry } = require("hooklatch/ethos");
 const { loadHooks, openHooks } = require("hooklatch/reasonix");
 
+const { readDecision } = require("../src/decisions.js");
 const { encodeMarked, encodePlain } = require("../src/plain.js");
 const { isStill, Terms } = require("../src/terms.js");
 
@@ -34,9 +35,20 @@ test("without a daemon a gate denies, and all else passes", async () => {
   await session.close();
 
   assert.deepStrictEqual([gate.allowed, gate.cause, gate.isLocal], [false, "no_daemon", true]);
-  assert.match(gate.asToolResult("t").content, /^Not run: hooklatch is not running.* no judgement of this call.* tell the user/);
+  assert.match(
+    gate.asToolResult("t").content,
+    /^Not run: hooklatch is not running.* no judgement of this call.* tell the user/,
+  );
   assert.deepStrictEqual([note.allowed, note.explanation], [true, "post_tool_use allowed: pass"]);
   assert.ok(refusesWhenUnknown("a name that nobody knows"));
+});
+
+test("a command to run instead is the model's next step", () => {
+  const names = ["layer", "hook", "patch", "payload_digest", "append", "resume", "value"];
+  const nothing = Object.fromEntries(names.map((name) => [name, null]));
+  const wire = { ...nothing, decision_id: "d1", event: "pre_tool_use", verdict: "deny", cause: "policy", reason: "no" };
+  const answer = { ...wire, retryable: false, revision: 7, duration_ms: 1, instead: "ls" };
+  assert.equal(readDecision(answer, "pre_tool_use", false).forModel, "no\nInstead, run: ls");
 });
 
 test("a fire that is given up is a deny, and nothing is thrown", async () => {

@@ -31,6 +31,8 @@ export interface Decision {
   /** In a session with a dialect, the answer in its words; null where the client decided by itself. */
   readonly rendered: any;
   readonly followed_by: Decision[];
+  /** The shell command that a hook names in place of what it refuses, or asks about: the model's next step. */
+  readonly instead: string | null;
   readonly record: { seq: number; hash: string } | null;
   /** Whether the action may go on: not for deny and halt, and not for ask, which needs approval first. */
   readonly allowed: boolean;

@@ -19,7 +19,7 @@ import msgspec
 
 from hooklatch.client.protocol.decisions import Decision
 from hooklatch.core.payload import canonicalize_json
-from hooklatch.core.refusal_texts import ASKED
+from hooklatch.core.refusal_texts import ASKED, add_instead
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
@@ -99,7 +99,7 @@ def make_ruling(decision: Decision, key: str, value: object, abilities: SdkAbili
 def make_ask_ruling(
     decision: Decision, key: str, wanted: object, is_rewritten: bool, abilities: SdkAbilities
 ) -> AskRuling | RefuseRuling:
-    why = decision.reason or "a hook asks for it"
+    why = add_instead(decision.reason or "a hook asks for it", decision.instead)
     if not abilities.asks:
         return make_refusal(f"{ASKED}{abilities.name} cannot ask a person here: {why}", decision)
     if is_rewritten and not abilities.asks_about_rewrites:

@@ -69,6 +69,7 @@ COMMANDS = {
         ("test", "testing.policy_tests", "fire recorded payloads at the hooks, and compare the decisions"),
         ("replay", "testing.replay", "fire what was kept at other hooks, and show what would change"),
         ("record", "testing.replay", "turn decisions on record into cases for `hooklatch test`"),
+        ("suggest", "daemon.suggest", "propose rules from a week of the record, with what each would have changed"),
     ),
     "beside the daemon": (
         ("mcp", "hosts.mcp", "start an MCP server whose every tool call is judged first"),

@@ -122,6 +122,13 @@ KEYS: Final[dict[str, dict[str, str]]] = {
     "AskTable": {
         "wait": "How long an ask waits for a person, in seconds or as a duration (0: the agent asks, as it can).",
         "agents": "The agents whose asks wait: all, or those that cannot ask a person themselves.",
+        "notify": "Who tells a person that an ask begins to wait.",
+    },
+    "NotifyTable": {
+        "desktop": "Whether `notify-send` shows it on the daemon's user's desktop.",
+        "command": "A program and its arguments, without a shell. The ask is on its standard input, as JSON.",
+        "webhook": "An https URL, or http on the loopback, to which the same JSON is posted.",
+        "timeout": "Seconds after which a notifier is killed, with all that it started.",
     },
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ import inspect
 import os
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_type_hints
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -186,16 +186,25 @@ def load_shape(name: str) -> Any:
 
 def join_tables() -> type:
     """Return the shape of the main hooks.toml, with the tables of all products."""
-    import msgspec
-
     from hooklatch.products import TABLES, list_products, load_product
     from hooklatch.service.config.configuration import ConfigFile
     from hooklatch.service.config.settings import MainTable
 
-    products = [(name, load_product(TABLES, name, MainTable).struct) for name in sorted(list_products(TABLES))]
-    fields = [(name, struct | msgspec.UnsetType, msgspec.UNSET) for name, struct in products]
+    structs: dict[str, Any] = {name: load_product(TABLES, name, MainTable).struct for name in list_products(TABLES)}
+    inner = [name for name in structs if "." in name]  # such as ask.notify: a key of one of our own tables
+    for path in inner:
+        table, _, key = path.partition(".")
+        structs[table] = extend(get_type_hints(ConfigFile)[table], {key: structs.pop(path)})
+    return extend(ConfigFile, dict(sorted(structs.items())))
+
+
+def extend(struct: type, tables: dict[str, Any]) -> type:
+    """Return a struct of the same name with these tables as further keys, or in place of its own."""
+    import msgspec
+
+    fields = [(name, table | msgspec.UnsetType, msgspec.UNSET) for name, table in tables.items()]
     return msgspec.defstruct(
-        "ConfigFile", fields, bases=(ConfigFile,), namespace={"__doc__": ConfigFile.__doc__}, frozen=True,
+        struct.__name__, fields, bases=(struct,), namespace={"__doc__": struct.__doc__}, frozen=True,
         forbid_unknown_fields=True,
     )  # fmt: skip
 

@@ -26,10 +26,10 @@ __all__ = [
     "AcceptedFire", "AnnouncedChange", "AnnouncedOperation", "Ask", "AskAnnounced", "AskAnswer", "AskEnd", "AskReason",
     "AsksAnswer", "BriefHook", "CallCounts", "ChangeAnswer", "ClosedAsk", "CountedName", "CountsAnswer", "EndedSession",
     "EventField", "EventStatus", "EventsAnswer", "ExplainAnswer", "GuardCounts", "HelloAnswer", "HookFailure",
-    "HookLoad", "HookStatus", "HooksAnswer", "HourOfDecisions", "LastRefusal", "MissedLines", "ProtocolLimits",
-    "Refusals", "RefusedDefinition", "ReportedSession", "ResumeAnswer", "ResyncLine", "ServerName", "SessionAnswer",
-    "SessionStatus", "SessionsAnswer", "SettingsAnswer", "SettingsNote", "ShownHook", "ShownHooks", "SuspendAnswer",
-    "TrustAnswer", "TrustedHook", "UntrustAnswer",
+    "HookLoad", "HookStatus", "HooksAnswer", "HourOfDecisions", "InsteadCounts", "LastRefusal", "MissedLines",
+    "ProtocolLimits", "Refusals", "RefusedDefinition", "ReportedSession", "ResumeAnswer", "ResyncLine", "ServerName",
+    "SessionAnswer", "SessionStatus", "SessionsAnswer", "SettingsAnswer", "SettingsNote", "ShownHook", "ShownHooks",
+    "SuspendAnswer", "TrustAnswer", "TrustedHook", "UntrustAnswer",
 ]  # fmt: skip
 
 
@@ -386,11 +386,24 @@ class LastRefusal(TypedDict):
     reason: str
 
 
+class InsteadCounts(TypedDict):
+    """The denials of a guard that named a command to run instead, and those after which it was run.
+
+    `taken`: a later gate event of the same session passed, whose shell command is that text, but for blanks around it.
+    `unknown`: the record keeps too little of one of the two to compare them.
+    """
+
+    offered: int
+    taken: int
+    unknown: int
+
+
 class GuardCounts(TypedDict):
     """The counts of one hook, by its full name: its calls, what it decided by verdict, and its failed calls.
 
     `verdicts` are of decisions that were its own; `ask` has its asks that waited for a person too.  `would` are the
-    verdicts of a hook that only observes.  `warnings` are its calls that added some.
+    verdicts of a hook that only observes.  `warnings` are its calls that added some.  `instead` is null where it was
+    not worked out.
     """
 
     name: str
@@ -400,6 +413,7 @@ class GuardCounts(TypedDict):
     verdicts: dict[str, int]
     would: dict[str, int]
     last_refusal: LastRefusal | None
+    instead: InsteadCounts | None
 
 
 class CountedName(TypedDict):

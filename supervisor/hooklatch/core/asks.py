@@ -63,9 +63,7 @@ class AskResolution(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> AskEnd:
         """Return it as it is announced."""
-        return {
-            "id": self.id, "verdict": self.verdict, "cause": self.cause, "reason": self.reason, "by": self.by,
-        }  # fmt: skip
+        return {"id": self.id, "verdict": self.verdict, "cause": self.cause, "reason": self.reason, "by": self.by}
 
     def text(self) -> str:
         """Return the resolution as one line, with its author and reason."""
@@ -193,21 +191,15 @@ def apply_resolution(spec: EventSpec, decision: FireDecision, resolution: AskRes
     asked = f"{name} asked: {decision.reason}" if decision.reason else f"{name} asked"
     if resolution.verdict == "allow":
         verdict: Literal["allow", "pass"] = "allow" if "allow" in spec.verdicts else "pass"
-        return replace(decision, verdict=verdict, cause="policy", reason=f"{resolution.text()} ({asked})")
+        return replace(decision, verdict=verdict, cause="policy", reason=f"{resolution.text()} ({asked})", instead=None)
     if resolution.cause in ("policy", "overload"):  # the latter is about places here, and not about workers
         reason = f"{resolution.text()} ({asked})"
     else:
         reason = format_failure(resolution.cause, f"{resolution.reason} ({asked})")
     return replace(
-        decision,
-        verdict="deny",
-        cause=resolution.cause,
-        reason=reason,
-        retryable=resolution.cause in RETRYABLE,
-        patch=None,
-        append=None,
-        value=None,
-    )
+        decision, verdict="deny", cause=resolution.cause, reason=reason, retryable=resolution.cause in RETRYABLE,
+        patch=None, append=None, value=None, instead=decision.instead if resolution.cause == "policy" else None,
+    )  # fmt: skip
 
 
 def collapse_spaces(text: str) -> str:

@@ -25,6 +25,8 @@ def find_fault(spec: EventSpec, answer: Answer, *, only_judges: bool = False) ->
             return f"{spec.name} does not allow {output} (it allows {join_words(spec.outputs)})"
     if answer.value is not None and answer.verdict != "claim":
         return "a value needs the verdict 'claim'"
+    if answer.instead is not None and answer.verdict not in ("deny", "ask"):
+        return "`instead` needs the verdict 'deny' or 'ask'"
     if answer.last and not spec.allows_last:
         return f"{spec.name} does not allow last(): it ends the chain of a sequential event that is not a gate"
     if only_judges and (answer.patch or answer.context):

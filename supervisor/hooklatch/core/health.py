@@ -78,6 +78,7 @@ class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     files: Sequence[str]  # in a folder of hooks, that nothing reads
     notes: Sequence[str]  # about hooks that guard nothing, perhaps on purpose
     fleet: Sequence[str]  # that a password leaves this machine unencrypted
+    asks: Sequence[str]  # why no person may have heard of one
 
 
 # What to do about each field of `WarningInputs`; a field without a line here fails on its first warning.
@@ -93,6 +94,7 @@ DO_ABOUT = {
     "files": "do as it says; of a folder of hooks .toml, .py and .json are read, and policy-tests and README are not",
     "notes": "nothing, if it is meant so; whether a hook is called: hooklatch test --coverage",
     "fleet": "use rediss://, as examples/fleet has it, and give this host another password",
+    "asks": "fix what it names, or [ask.notify] in hooks.toml; what waits: hooklatch asks",
     "disabled": "nothing, if it is meant so; else fix it, and then: hooklatch hooks enable NAME",
     "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",
 }

@@ -36,20 +36,9 @@ EngineFaultKind = Literal[
     "away", "refused", "empty", "behind", "rewritten", "shared"
 ]  # of a fleet's engine, by a link's word
 FindingReason = Literal[
-    "parts",
-    "zygote",
-    "record",
-    "isolation",
-    "files",
-    "hooks",
-    "faults",
-    "quarantined",
-    "failing",
-    "state",
-    "suspended",
-    "fleet",
-    "calls",
-]
+    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "failing", "state",
+    "suspended", "fleet", "calls",
+]  # fmt: skip
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 
 
@@ -116,6 +105,7 @@ class FireDecision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The one answer to a fire.  Denied by default; only the combining rules can change that.
 
     `layer` and `hook` name the hook that decided; `name` is its full name, if these are ambiguous.
+    `instead` is the shell command that it names in place of what it refuses, or asks about.
     Scalars are always present on the wire (null if empty), lists and maps may be absent if empty.
     """
 
@@ -139,6 +129,7 @@ class FireDecision(msgspec.Struct, frozen=True, omit_defaults=True):
     context: dict[str, Any] = {}
     outcomes: list[CallOutcome] = []
     warnings: list[str] = []
+    instead: str | None = None
     record: ChainHead | None = None
 
     @property

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         @property
         def reason(self) -> str | None: ...
         @property
+        def instead(self) -> str | None: ...
+        @property
         def layer(self) -> str | None: ...
         @property
         def hook(self) -> str | None: ...
@@ -37,13 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASKED", "DOCTOR", "LOGGED_LOCALLY", "NOTICE", "NOT_RUN", "PROMPTS", "RULE", "START", "STATUS", "TOLD",
-    "UNJUDGED", "WITHHELD", "frame_for_model", "frame_for_person", "tell_model", "tell_person",
+    "UNJUDGED", "WITHHELD", "add_instead", "frame_for_model", "frame_for_person", "tell_model", "tell_person",
 ]  # fmt: skip
 
 NOT_RUN = "Not run: "
 WITHHELD = "withheld by hooklatch: "  # before the reason, in place of what a tool gave
 # Appended to the first refusal of a session: whose rule it is, and that there may be another way.
 RULE = ". This is a rule of your user: choose another way, or ask them."
+INSTEAD = "Instead, run: "  # before the command that a guard names, which ends the text
 ASKED = NOT_RUN + "it needs the user's yes, and "
 START, STATUS, DOCTOR = "hooklatch serve --detach", "hooklatch status", "hooklatch doctor"
 # For a session that begins without a daemon.
@@ -101,6 +104,11 @@ def frame_for_person(what: str, command: str, event: str = "") -> "tuple[str, st
     return f"hooklatch refused {noun}: {what.format(it='it', its='its')}", f". Run: {command}" if command else ""
 
 
+def add_instead(text: str, instead: "str | None") -> str:
+    """Return the text of a refusal or a question for the model, with its next step if its guard names one."""
+    return f"{text}\n{INSTEAD}{instead}" if instead else text
+
+
 def tell_model(decision: "Refused") -> str:
     """Return a refusal or a question as the model reads it; never empty.
 
@@ -110,7 +118,7 @@ def tell_model(decision: "Refused") -> str:
     if decision.cause in (None, "", "policy"):
         rule = RULE if reason.endswith(RULE) else ""
         reason = reason.removesuffix(RULE)
-        return (f"{reason} ({who})" if reason else f"refused by {who}") + rule
+        return add_instead((f"{reason} ({who})" if reason else f"refused by {who}") + rule, decision.instead)
     what, why, command = read_failure(decision)
     if decision.event in PROMPTS:
         return tell_person(decision)
@@ -129,6 +137,7 @@ def tell_person(decision: "Refused") -> str:
         return before + (f": {why}" if why else "") + after
     reason = (decision.reason or "").removesuffix(RULE).removeprefix(NOT_RUN)
     guard = f" (guard {decision.name or decision.hook})" if decision.hook else ""
+    guard += f". {INSTEAD}{decision.instead}" if decision.instead else ""
     if decision.verdict == "ask":
         return f"hooklatch asks: {reason or 'may this run?'}{guard}"
     return f"hooklatch refused {NOUNS.get(decision.event, 'this call')}{f': {reason}' if reason else ''}{guard}"

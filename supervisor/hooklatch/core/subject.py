@@ -14,7 +14,7 @@ from hooklatch.core.light_json import parse_own_object, quote_unicode, serialize
 from hooklatch.core.text import escape_text
 from hooklatch_worker.author.tools import KINDS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 
-__all__ = ["MAX_SUBJECT", "describe_subject", "read_subject", "read_tool_name"]
+__all__ = ["MAX_SUBJECT", "describe_subject", "find_kind", "read_payload", "read_subject", "read_tool_name"]
 
 MAX_SUBJECT = 300  # characters; a list cuts it further, to its width
 # Of an event that is not about a tool's input, the first of these that it has.

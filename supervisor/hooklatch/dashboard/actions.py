@@ -175,6 +175,8 @@ class Actions:
         problems = await self._ask(request.query_params.get("id", ""))
         if problems.value is None:
             return self._site.wrong(404, problems.fault, place="asks")
+        if request.query_params.get("digest", problems.value["payload_digest"]) != problems.value["payload_digest"]:
+            return self._site.wrong(409, "this link is about another payload than the ask's", place="asks")
         return self._ask_form(problems.value, {})
 
     async def answer(self, request: Request) -> Response:

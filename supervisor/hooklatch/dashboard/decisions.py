@@ -61,6 +61,7 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
     hook: str = ""
     cause: str = ""
     reason: str = ""
+    instead: str = ""
     digest: str = ""
     duration_ms: float | None = None
     outcomes: list[OutcomeRow] = []
@@ -118,6 +119,7 @@ def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow
         hook=find_shown_name(record),
         cause=read_text_field(record, "cause"),
         reason=read_text_field(record, "reason"),
+        instead=read_text_field(record, "instead"),
         digest=read_text_field(record, "payload_digest"),
         duration_ms=read_number_field(record, "duration_ms"),
         outcomes=[build_outcome_row(read_mapping(outcome)) for outcome in read_sequence(record.get("outcomes"))],

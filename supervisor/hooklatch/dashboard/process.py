@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -18,12 +21,15 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from hooklatch import paths
 from hooklatch.client.trio_admin import AdminConnector
+from hooklatch.core.status_answers import StatusAnswer
 from hooklatch.dashboard.actions import Actions
 from hooklatch.dashboard.doors import AccessControl, Keys
 from hooklatch.dashboard.pages import LiveStream, PageHandlers
 from hooklatch.dashboard.rendering import FOLDER
 from hooklatch.dashboard.site import DashboardSite
+from hooklatch.files import create_anew
 
 __all__ = ["ADDRESS", "bind_loopback", "serve_dashboard"]
 
@@ -112,10 +118,33 @@ async def serve_dashboard(
             nursery.start_soon(site.counts.run)
             nursery.start_soon(end_on_signal, received, site, is_over)
             nursery.start_soon(site.begin_counting)
+            nursery.start_soon(leave_address, site)
             on_ready(site.keys.url)
             application: Any = build_application(site)  # two packages that name ASGI's types differently
             await serve_http(application, make_server_config(listener), shutdown_trigger=is_over.wait, mode="asgi")
             nursery.cancel_scope.cancel()
+
+
+async def leave_address(site: DashboardSite) -> None:
+    """Have the address beside the daemon's admin socket until cancelled, for the links in notifications of asks.
+
+    The address leads to no page without the cookie.  Its path is a secret, for those alone who reach the socket.
+    """
+    async with site.asking() as asker:
+        status = await asker.ask("status", StatusAnswer)
+    if status.value is None:
+        return
+    path = os.path.join(os.path.dirname(status.value["places"]["admin"]), paths.DASHBOARD)
+    with suppress(OSError):  # another user's folder
+        fd = create_anew(path)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            os.write(fd, f"{site.keys.origins[0]}{site.keys.base}\n".encode())
+            await trio.sleep_forever()
+        finally:
+            if os.stat(path).st_ino == os.fstat(fd).st_ino:  # not that of a dashboard which began later
+                os.unlink(path)
+            os.close(fd)
 
 
 async def end_on_signal(signals: AsyncIterator[int], site: DashboardSite, is_over: trio.Event) -> None:

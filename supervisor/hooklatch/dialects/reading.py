@@ -20,7 +20,7 @@ from hooklatch_worker.author.verdicts import GarbageError
 __all__ = ["AnswerContext", "translate_answer"]
 
 OUTPUT_KEYS = frozenset({"patch", "inject", "append", "resume", "warnings", "last", "context"})
-CANONICAL = OUTPUT_KEYS | {"verdict", "reason", "value"}
+CANONICAL = OUTPUT_KEYS | {"verdict", "reason", "value", "instead"}
 
 
 class AnswerContext(msgspec.Struct, frozen=True):

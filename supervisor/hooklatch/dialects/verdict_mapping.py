@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.core.failures import format_failure
+from hooklatch.core.refusal_texts import add_instead
 from hooklatch.dialects.dialect import OUTPUT_WORDS, REFUSALS, Dialect, NativeEvent
 from hooklatch.dialects.translation import MISSING, find_at_path, is_same
 
@@ -193,7 +194,8 @@ def format_refusal_reason(decision: Mapping[str, Any]) -> str:
     reason, cause = str(decision.get("reason") or ""), decision.get("cause")
     hook_name = "/".join(str(part) for part in (decision.get("layer"), decision.get("hook")) if part)
     if cause in (None, "policy"):
-        return reason or (f"hook {hook_name} gave no reason" if hook_name else "no reason was given")
+        text = reason or (f"hook {hook_name} gave no reason" if hook_name else "no reason was given")
+        return add_instead(text, decision.get("instead"))
     failure = format_failure(str(cause), "")
     text = reason if reason.startswith(failure) else f"{failure}: {reason}" if reason else failure
     if hook_name and hook_name not in text:

@@ -71,6 +71,9 @@ try:
     poll.poll()
     code = program.poll()
     code = 1 if code is None else code if code >= 0 else 128 - code
+except OSError as error:
+    code = 127
+    os.write(2, f"{{sys.argv[1]}}: {{error.strerror}}".encode())
 finally:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while system.kill_children():
@@ -120,8 +123,11 @@ async def run_program(
     folder: str,
     timeout: float,
     output: ProgramOutput | None = None,
+    stdin: bytes = b"",
 ) -> CommandExit:
-    """Run a program, named by its path, to its end; kill it after `timeout` seconds, or when cancelled.
+    """Run a program to its end; kill it, and all that it started, after `timeout` seconds, or when cancelled.
+
+    A name without a slash is looked up in the PATH of `environ`; of a program that is not there the exit code is 127.
 
     Raises:
         OSError: it cannot be started.
@@ -130,10 +136,15 @@ async def run_program(
     # Of a fixed size: without that, a program that prints without end takes the machine's memory.
     output.fd = system.make_bounded_file("output", MAX_WRITTEN)
     try:
-        process = children.start_child(
-            [*keeper_command(), *command], environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output.fd,
-            stderr=output.fd, start_new_session=True, umask=0o077,
-        )  # fmt: skip
+        source = system.make_bounded_file("input", len(stdin))
+        try:
+            os.pwrite(source, stdin, 0)
+            process = children.start_child(
+                [*keeper_command(), *command], environ, cwd=folder, stdin=source, stdout=output.fd,
+                stderr=output.fd, start_new_session=True, umask=0o077,
+            )  # fmt: skip
+        finally:
+            os.close(source)
         OWNED.add(process.pid)  # without a checkpoint since its start: a sweep would take it for a stray process
         try:
             code = await wait_for_program(process, timeout)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 __all__ = [
-    "AddedGuards", "Gallery", "GalleryGuard", "ShownGuard", "read_guard_cases", "list_gallery",
+    "AddedGuards", "Gallery", "GalleryGuard", "ShownGuard", "describe_guard", "read_guard_cases", "list_gallery",
     "find_gallery_guard", "read_guard_source",
 ]  # fmt: skip
 
@@ -23,13 +23,17 @@ NEEDED = {
 
 
 class GalleryGuard(msgspec.Struct, frozen=True):
-    """One guard of the gallery: its name, summary and events, what to install for it, and whether that is missing."""
+    """One guard: its name, summary and events, what to install for it, and whether that is missing.
+
+    `source` is the git repository, revision and commit of a shared guard; None for one of the gallery.
+    """
 
     name: str
     summary: str
     events: list[str]
     needs: str | None = None
     is_missing: bool = False
+    source: str | None = None
 
 
 class ShownGuard(msgspec.Struct, frozen=True):
@@ -69,6 +73,16 @@ def find_gallery_guard(name: str) -> GalleryGuard:
     return GalleryGuard(
         name, summary, list_marked_event_names(tree), needs, module is not None and not is_there(module)
     )
+
+
+def describe_guard(name: str, text: str, source: str) -> GalleryGuard:
+    """Return a shared guard by its text, which may be anything."""
+    try:
+        tree = ast.parse(text)
+        summary = (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".")
+        return GalleryGuard(name, summary, list_marked_event_names(tree), source=source)
+    except (SyntaxError, ValueError, TypeError, IndexError, RecursionError, MemoryError):
+        return GalleryGuard(name, "", [], source=source)
 
 
 def read_guard_source(name: str) -> str:

@@ -101,6 +101,7 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
     payload_kept: str | None = None
     payload_unkept: str | None = None
     claimed_session: str | None = None
+    instead: str | None = None
 
 
 def hide_payload(facts: FireFacts) -> None:
@@ -115,17 +116,18 @@ def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Re
     outcomes_omitted = warnings_omitted = 0
     session, host, cwd = facts.session, facts.host, facts.cwd
     call_id = clip_name(facts.call_id) if isinstance(facts.call_id, int) else facts.call_id
-    outputs: list[str] = []
+    outputs, instead = list[str](), decision.instead
     try:
         if len(outcomes) > OUTCOMES:
             outcomes, outcomes_omitted = outcomes[:OUTCOMES], len(outcomes) - OUTCOMES
         if len(warnings) > WARNINGS:
             warnings, warnings_omitted = warnings[:WARNINGS], len(warnings) - WARNINGS
-        if reason or warnings or not are_all_silent(outcomes):
-            cleaner = None if is_clean(reason, outcomes, warnings, redactor) else redactor
+        if reason or warnings or instead or not are_all_silent(outcomes):
+            cleaner = None if is_clean(reason, outcomes, [*warnings, instead or ""], redactor) else redactor
             outcomes = [redact_outcome(outcome, reason, cleaner) for outcome in outcomes]
             warnings = [clip_text(text, cleaner) for text in warnings]
             reason = clip_text(reason, cleaner) if reason is not None else None
+            instead = clip_text(instead, cleaner) if instead is not None else None
         if decision.append or decision.resume or decision.value or decision.inject or decision.context:
             outputs = [name for name in OUTPUTS if getattr(decision, name)]
         if len(f"{session}{call_id}{host}{cwd}") > NAME:
@@ -136,7 +138,7 @@ def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Re
             decision.payload_digest, len(facts.payload.data), facts.excerpt, facts.excerpt_cut,
             build_patch_entry(decision.patch, facts.limit, redactor) if decision.patch else None,
             outputs, outcomes, outcomes_omitted, warnings, warnings_omitted, decision.duration_ms,
-            facts.payload_kept, facts.payload_unkept, facts.claimed_session,
+            facts.payload_kept, facts.payload_unkept, facts.claimed_session, instead,
         ))  # fmt: skip
     except UNREADABLE as error:
         return ENCODER.encode(DecisionEntry(

@@ -217,7 +217,7 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
         async with supervisor.open():
             await start_all(supervisor, list_foundations(parts))
             if not options.is_trial:
-                await start_all(supervisor, [ChildSpec("metrics", parts.metrics.run)])
+                await start_all(supervisor, [ChildSpec(product.name, product.run) for product in parts.products])
             await load_everything(parts, fault)
             sockets = (inherited.agent, inherited.admin) if inherited else (listen_on(agent), listen_on(admin))
             for listening_socket in sockets:

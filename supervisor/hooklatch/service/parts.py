@@ -28,7 +28,7 @@ from hooklatch.service.api.methods import (
     PolicyContribution,
     PolicySlot,
     load_later,
-)
+)  # fmt: skip
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.status_report import StatusReport
@@ -124,7 +124,10 @@ class DaemonComponents:
 
         # Products.
         self.fleet = PolicySlot("fleet", PolicyContribution, self._make_part, self._is_in_fleet)
-        self.metrics = ContributionSlot[Contribution]("metrics", Contribution, self._make_part, has_metrics)
+        self.products = [
+            ContributionSlot[Contribution]("metrics", Contribution, self._make_part, has_metrics),
+            ContributionSlot[Contribution]("notifications", Contribution, self._make_part, has_notifiers),
+        ]
 
         commit = HookCommit(
             self.sources, self.registries, state, self.projects, self.fleet, on_declared=self.notes.note_file
@@ -159,7 +162,7 @@ class DaemonComponents:
             dispatcher=self.dispatcher, registries=self.registries, sessions=self.sessions, bus=self.bus,
             asks=self.asks, statistics=self.statistics, files=self.files, file_watch=self.file_watch,
             sources=self.sources, projects=self.projects, record=record, state=state, shared_state=self.shared_state,
-            fleet=self.fleet, products=[self.metrics],
+            fleet=self.fleet, products=self.products,
             supervisors=supervisors, places=self.places, start=start,
             started=time.time(),
         )  # fmt: skip
@@ -191,7 +194,7 @@ class DaemonComponents:
                 **self.hook_methods.of_administrators,
                 **load_later(OF_OPERATORS, load_operator_methods),
             },
-            of_products=[self.fleet, self.metrics],
+            of_products=[self.fleet, *self.products],
         )  # fmt: skip
         self.shared = ConnectionTasks(admission, self.budget, ReaderHandoff(), LineTimeouts(), Hangups())
 
@@ -242,8 +245,8 @@ class DaemonComponents:
         self.permits.is_allowed = settings.record.skipping
         self.dispatcher.is_halting = settings.is_halting
         self.fleet.take(settings)
-        if not self._is_trial:
-            self.metrics.take(settings)
+        for product in () if self._is_trial else self.products:
+            product.take(settings)
         self.asks.wait = 0.0 if self._is_trial else settings.ask_wait
         self.asks.is_for_all = settings.asks_for_all
 
@@ -276,3 +279,7 @@ class DaemonComponents:
 
 def has_metrics(settings: Settings) -> bool:
     return settings.metrics_port is not None or settings.metrics_file is not None
+
+
+def has_notifiers(settings: Settings) -> bool:
+    return settings.notify is not None

@@ -33,6 +33,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return self.decision.reason or ""
 
     @property
+    def instead(self) -> str:
+        """The command that the hook names in place of what it refuses, or asks about; empty for none."""
+        return self.decision.instead or ""
+
+    @property
     def patch(self) -> dict[str, Any]:
         """The changes of hooks: whole values by key; empty for none."""
         return {key: msgspec.json.decode(value) for key, value in (self.decision.patch or {}).items()}
@@ -73,7 +78,12 @@ def list_result_details(decision: FireDecision) -> Iterator[tuple[str, str]]:
     by = f" by {decision.hook}" if decision.hook else ""
     cause = f" ({decision.cause})" if decision.cause not in (None, "policy") else ""
     yield "verdict", f"{decision.verdict}{cause}{by}, {decision.duration_ms:.1f} ms"
-    texts = {"reason": decision.reason, "append": decision.append, "resume": decision.resume}
+    texts = {
+        "reason": decision.reason,
+        "instead": decision.instead,
+        "append": decision.append,
+        "resume": decision.resume,
+    }
     for label, text in texts.items():
         if text:
             yield label, text

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hooklatch.cli.hooks import guards
-from hooklatch.cli.hooks.guards import write_new
+from hooklatch.cli.hooks import guard_files
+from hooklatch.cli.hooks.guard_files import write_new
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from support.tables import table
 
@@ -70,6 +70,6 @@ def test_where_links_are_not_supported_nothing_is_overwritten_either(
     (tmp_path / "new").write_text("other")
 
     with pytest.raises(FileExistsError):
-        guards.publish_file(str(tmp_path / "new"), str(tmp_path / "hooks.d/a.py"))
+        guard_files.publish_file(str(tmp_path / "new"), str(tmp_path / "hooks.d/a.py"))
     assert names_in(tmp_path) == ["hooks.d", "hooks.d/a.py", "new"]
     assert (tmp_path / "hooks.d/a.py").read_text() == "a"

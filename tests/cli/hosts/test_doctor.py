@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from support.commands import PROGRAM, Daemon, Place, new_place, serving
+from support.commands import PROGRAM, Daemon, Place, list_own_problems, new_place, serving
 from support.tables import table
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ def test_a_canary_is_refused_by_the_daemon_in_every_program(installed: Daemon) -
     assert {one["host"]: (one["canary"], one["without_daemon"]) for one in said["hosts"]} == dict.fromkeys(
         NAMES, ("refused by the daemon", "refused")
     )
-    assert said["problems"] == []
+    assert list_own_problems(said) == []
 
 
 def test_the_canary_is_no_fire_and_counts_nowhere(installed: Daemon) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.hosts.managed import PLUGIN, find_foreign_owner
-from support.commands import PROGRAM, Place, new_place, serving
+from support.commands import PROGRAM, Place, list_own_problems, new_place, serving
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def test_a_managed_install_answers_the_canary_and_comes_out_without_a_trace(name
     assert installed.returncode == 0, installed.stderr
     assert modes == {LAYOUTS[name].managed: "0o644"}
     assert [(one["canary"], one["without_daemon"]) for one in said["hosts"]] == [("refused by the daemon", "refused")]
-    assert said["problems"] == []
+    assert list_own_problems(said) == []
     assert any("in the managed layer" in one["what"] for one in said["hints"])
     assert "nothing was changed" in again.stdout
     assert undone.returncode == 0, undone.stderr
@@ -121,7 +121,7 @@ def test_a_user_install_is_a_hint_that_names_what_can_leave_it_out(machine: Mach
     assert "in the user settings" in hint["what"]
     assert "its own guard of mods is not seated" in hint["what"]
     assert hint["do"] == "as root: hooklatch install claude-code --managed"
-    assert said["problems"] == []
+    assert list_own_problems(said) == []
 
 
 @pytest.mark.parametrize(

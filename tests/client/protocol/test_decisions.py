@@ -16,6 +16,7 @@ from hooklatch.client.protocol.decisions import (
     make_local_decision,
     read_decision,
     read_fired,
+    refuse_locally,
 )
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
@@ -29,6 +30,17 @@ def raw(value: Any) -> msgspec.Raw:
 
 def decided(verdict: str, **others: Any) -> Decision:
     return read_decision(raw(decision(verdict=verdict, **others)), "pre_tool_use")
+
+
+@pytest.mark.parametrize(("reason", "before"), [("no", "no"), ("", "pre_tool_use refused by mine: cause policy")])
+def test_the_command_to_run_instead_is_the_models_next_step(reason: str, before: str) -> None:
+    refused = decided("deny", reason=reason, hook="mine", instead="ls")
+    unasked = refuse_locally("permission_request", "policy", "no person", refused)
+    unsettled = refuse_locally("permission_request", "unsettled", "twice", refused)
+
+    assert refused.as_tool_result("t1")["content"] == f"{before}\nInstead, run: ls"
+    assert unasked.for_model == "no person\nInstead, run: ls"
+    assert "ls" not in unsettled.for_model.split()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ Slow: each test has an engine of its own.
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 
 from hooklatch.fleet.engine.engine import Engine
@@ -36,11 +38,9 @@ async def test_a_history_that_gives_up_what_was_read_is_offered_whole_and_anothe
         await until(lambda: daemon.applied is not None and daemon.applied.version == 4)
         await until(lambda: daemon.engine is None and "policy" not in link.state.faults)
 
-    assert [fault.kind if fault is not None else None for fault in daemon.engine_faults] == [
-        "behind",
-        "rewritten",
-        None,
-    ]
+    # One kind may be told twice: the text says what is missing, and a look may fall between two versions of the push.
+    kinds = [fault.kind if fault is not None else None for fault in daemon.engine_faults]
+    assert [kind for kind, _ in groupby(kinds)] == ["behind", "rewritten", None]
 
 
 async def test_an_engine_that_is_away_or_refuses_is_told_to_the_daemon_also_when_it_never_was_there(

@@ -54,7 +54,7 @@ def test_each_guard_has_what_it_decided_and_would_have_over_a_restart(folder: st
 
     assert guard == {
         "name": "global/guards:no_rm", "calls": 4, "failures": 1, "warnings": 1, "would": {},
-        "verdicts": {"deny": 1, "ask": 1, "allow": 1},
+        "verdicts": {"deny": 1, "ask": 1, "allow": 1}, "instead": None,
     }  # fmt: skip
     assert (last["subject"], last["decision_id"], last["reason"]) == ("rm -rf build", "d-1", "no rm")
     assert (new["name"], new["would"], new["verdicts"], new["last_refusal"]) == (

@@ -30,6 +30,13 @@ def test_a_chain_shows_each_function_what_the_one_before_it_amended() -> None:
     assert seen == [("ls -l", "/work")]
 
 
+def test_the_command_of_the_deciding_answer_is_kept() -> None:
+    verdict = composite(say(ask("sure?", instead="ls")), say(deny("no", instead="pwd")), say(deny("nor")))(event())
+
+    assert isinstance(verdict, Verdict)
+    assert (verdict.reason, verdict.instead) == ("no", "pwd")
+
+
 def test_a_refusal_ends_a_chain() -> None:
     reached = []
 

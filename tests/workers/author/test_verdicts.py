@@ -53,6 +53,8 @@ def deep() -> list[Any]:
         (deny("no"), {"verdict": "deny", "reason": "no"}),
         (deny(""), {"verdict": "deny"}),
         (ask("sure?"), {"verdict": "ask", "reason": "sure?"}),
+        (deny("no", instead=" ls "), {"verdict": "deny", "reason": "no", "instead": "ls"}),
+        (ask("sure?", instead="ls"), {"verdict": "ask", "reason": "sure?", "instead": "ls"}),
         (halt("stop"), {"verdict": "halt", "reason": "stop"}),
         (claim({"a": 1}), {"verdict": "claim", "value": {"a": 1}}),
         (claim(None), {"verdict": "claim", "value": None}),
@@ -107,6 +109,32 @@ def test_combining_leaves_the_first_verdict_as_it_was() -> None:
 def test_an_argument_of_the_wrong_type_is_refused_where_it_is_written(say: Any, argument: object) -> None:
     with pytest.raises(TypeError):
         say(argument)
+
+
+@table(
+    ("instead", "error", "text"),
+    [
+        (5, TypeError, "deny(instead=...) takes a str, not a 'int'"),
+        (["ls"], TypeError, "deny(instead=...) takes a str, not a 'list'"),
+        ("", ValueError, "instead has 0 characters; write a command of 1 to 500"),
+        (" \n", ValueError, "instead has 0 characters"),
+        ("x" * 501, ValueError, "instead has 501 characters"),
+    ],
+)
+def test_what_cannot_be_run_instead_is_refused_where_it_is_written(
+    instead: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error) as caught:
+        deny("no", instead=instead)
+
+    assert text in str(caught.value)
+    assert deny("no", instead="x" * 500).instead == "x" * 500
+
+
+@pytest.mark.parametrize("instead", ["5", '""', '" "', '["ls"]', json.dumps("x" * 501)])
+def test_an_answer_with_what_cannot_be_run_instead_is_garbage(instead: str) -> None:
+    with pytest.raises(GarbageError, match=r"\$\.instead"):
+        decode_answer(f'{{"verdict": "deny", "instead": {instead}}}'.encode())
 
 
 @table(

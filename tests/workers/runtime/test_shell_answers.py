@@ -120,6 +120,10 @@ CLAUDE = {
 }  # fmt: skip
 OWN = {
     "deny": ("pre_tool_use", {"verdict": "deny", "reason": "no"}, {"verdict": "deny", "reason": "no"}),
+    "deny-with-another-way": (
+        "pre_tool_use", {"verdict": "deny", "reason": "no", "instead": "ls"},
+        {"verdict": "deny", "reason": "no", "instead": "ls"},
+    ),
     "allow-patch-warn": (
         "pre_tool_use", {"verdict": "allow", "patch": {"tool_input": {}}, "warnings": ["w"]},
         {"verdict": "allow", "patch": {"tool_input": {}}, "warnings": ["w"]},

@@ -92,6 +92,7 @@ def merge_answers(first: Answer, second: Answer) -> Answer:
     return Verdict(
         verdict=decider.verdict,
         reason=decider.reason,
+        instead=decider.instead,
         value=decider.value,
         patch={**(first.patch or {}), **(second.patch or {})} or None,
         messages=(*first.messages, *second.messages),

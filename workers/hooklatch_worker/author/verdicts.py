@@ -6,10 +6,10 @@ The type parameter of `Verdict` tells type checkers, and the daemon enforces it.
 
 from collections.abc import Iterable
 from math import isfinite
-from typing import Any, Generic, Literal, Never, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Never, TypeAlias, TypeVar, cast
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct
 from msgspec.structs import replace
 
 from hooklatch_worker.author.ambiguity import find_ambiguity
@@ -24,8 +24,8 @@ Word: TypeAlias = Literal["allow", "deny", "ask", "halt", "claim"]
 
 C_co = TypeVar("C_co", covariant=True)
 
-
 WRITE = 'return deny("why"), ask("why"), allow() or None'  # what may take the place of another answer
+MAX_INSTEAD = 500  # characters; the record keeps all of it
 
 
 class GarbageError(Exception):
@@ -51,7 +51,7 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True, omit_
     those that an event does not allow.  `warn` and `context` are legal everywhere.
 
     Raises:
-        ValueError: a second verdict word is added (`allow().deny(...)`).
+        ValueError: a second verdict word is added (`allow().deny(...)`), or `instead` is empty or over 500 characters.
         TypeError: an argument has the wrong type.
     """
 
@@ -65,18 +65,19 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True, omit_
     warnings: tuple[str, ...] = ()
     is_last: bool = False
     context_changes: dict[str, object] | None = None
+    instead: str | None = None
 
     def allow(self, reason: str = "") -> "Verdict[C_co | Literal['allow']]":
         """Approve explicitly, as opposed to having no opinion (None)."""
         return self._saying("allow", reason=reason)
 
-    def deny(self, reason: str) -> "Verdict[C_co | Literal['deny']]":
-        """Refuse; the reason is shown to the agent."""
-        return self._saying("deny", reason=reason)
+    def deny(self, reason: str, *, instead: str | None = None) -> "Verdict[C_co | Literal['deny']]":
+        """Refuse; the agent is shown the reason, and `instead`: the whole shell command that it is to run now."""
+        return self._saying("deny", reason=reason, instead=instead)
 
-    def ask(self, reason: str) -> "Verdict[C_co | Literal['ask']]":
-        """Leave the decision to a person; a later deny overrides it."""
-        return self._saying("ask", reason=reason)
+    def ask(self, reason: str, *, instead: str | None = None) -> "Verdict[C_co | Literal['ask']]":
+        """Leave the decision to a person; a later deny overrides it.  `instead` is for the agent if they say no."""
+        return self._saying("ask", reason=reason, instead=instead)
 
     def halt(self, reason: str) -> "Verdict[C_co | Literal['halt']]":
         """Stop the whole run, not only this step."""
@@ -99,15 +100,15 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True, omit_
 
     def append(self, text: str) -> "Verdict[C_co | Literal['append']]":
         """Add text to what the model sees of the result."""
-        return replace(self, texts=(*self.texts, _require_text(text, "append")))
+        return replace(self, texts=(*self.texts, _require_text(text, "append()")))
 
     def resume(self, reason: str) -> "Verdict[C_co | Literal['resume']]":
         """Keep the agent working; the reason tells it what remains to be done."""
-        return replace(self, resume_reason=_require_text(reason, "resume"))
+        return replace(self, resume_reason=_require_text(reason, "resume()"))
 
     def warn(self, text: str) -> "Verdict[C_co]":
         """Add a line to the decision's warnings, without any other effect."""
-        return replace(self, warnings=(*self.warnings, _require_text(text, "warn")))
+        return replace(self, warnings=(*self.warnings, _require_text(text, "warn()")))
 
     def last(self) -> "Verdict[C_co | Literal['last']]":
         """End the chain: later hooks of this event are not called."""
@@ -117,10 +118,16 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True, omit_
         """Change keys of the context that accompanies the payload."""
         return replace(self, context_changes={**(self.context_changes or {}), **changes})
 
-    def _saying(self, word: Word, *, reason: str = "", value: object = UNSET) -> "Verdict[C_co]":
+    def _saying(
+        self, word: Word, *, reason: str = "", value: object = UNSET, instead: str | None = None
+    ) -> "Verdict[C_co]":
         if self.verdict is not None:
             raise ValueError(f"a verdict cannot say both {self.verdict!r} and {word!r}; return one of them")
-        return replace(self, verdict=word, reason=_require_text(reason, word), value=value)
+        if instead is not None:
+            instead = _require_text(instead, f"{word}(instead=...)").strip()
+            if not 0 < len(instead) <= MAX_INSTEAD:
+                raise ValueError(f"instead has {len(instead)} characters; write a command of 1 to {MAX_INSTEAD}")
+        return replace(self, verdict=word, reason=_require_text(reason, f"{word}()"), value=value, instead=instead)
 
 
 _NOTHING: Verdict[Never] = Verdict()
@@ -156,6 +163,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     last: bool = False
     context: dict[str, Any] | None = None
+    instead: str | None = None
 
 
 class _Sent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -169,6 +177,7 @@ class _Sent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     warnings: list[str] | None = None
     last: bool = False
     context: dict[str, Any] | None = None
+    instead: Annotated[str, Meta(max_length=MAX_INSTEAD, pattern=r"\S")] | None = None
 
 
 _sent: msgspec.json.Decoder[_Sent | None] = msgspec.json.Decoder(_Sent | None)
@@ -208,11 +217,8 @@ def decode_answer(data: bytes) -> Answer:
     Raises:
         GarbageError: it is not a valid answer.
     """
-    if not data:
-        return Answer()
     try:
-        sent = _sent.decode(data)
-        if sent is None:
+        if not data or (sent := _sent.decode(data)) is None:
             return Answer()
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise GarbageError(f"the answer is not readable: {error}") from None
@@ -225,17 +231,11 @@ def decode_answer(data: bytes) -> Answer:
     if fault is not None:
         raise GarbageError(f"the answer is not readable: {fault}")
     return Answer(
-        verdict=sent.verdict,
-        reason=sent.reason or "",
-        value=sent.value or None,
-        patch=sent.patch,
+        verdict=sent.verdict, reason=sent.reason or "", value=sent.value or None, patch=sent.patch,
         inject=[sent.inject] if isinstance(sent.inject, dict) else sent.inject or [],
-        append=[sent.append] if isinstance(sent.append, str) else sent.append or [],
-        resume=sent.resume,
-        warnings=sent.warnings or [],
-        last=sent.last,
-        context=sent.context,
-    )
+        append=[sent.append] if isinstance(sent.append, str) else sent.append or [], resume=sent.resume,
+        warnings=sent.warnings or [], last=sent.last, context=sent.context, instead=sent.instead,
+    )  # fmt: skip
 
 
 def check_plain(value: object, where: str) -> None:
@@ -271,7 +271,7 @@ def _check_plain(value: object, where: str) -> None:
 
 def _require_text(text: str, word: str) -> str:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - authors may not type-check
-        raise TypeError(f"{word}() takes a str, not a {type(text).__name__!r}")
+        raise TypeError(f"{word} takes a str, not a {type(text).__name__!r}")
     return text
 
 

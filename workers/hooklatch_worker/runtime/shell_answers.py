@@ -107,6 +107,7 @@ def read_own(text: bytes) -> Verdict[Any]:
     return Verdict(
         verdict=answer.verdict,
         reason=answer.reason,
+        instead=answer.instead,
         value=msgspec.UNSET if answer.value is None else decode(answer.value),
         patch=None if answer.patch is None else {key: decode(value) for key, value in answer.patch.items()},
         messages=tuple(answer.inject),

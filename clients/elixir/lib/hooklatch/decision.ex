@@ -3,7 +3,8 @@ defmodule Hooklatch.Decision do
   The one answer to a fire, and the decision when there is no answer: a gate denies, what cannot refuse passes.
 
   `patch` has whole new values for keys of the payload: run that, not what you fired. `rendered` is the answer in the
-  words of the session's dialect; it is nil where the client decided by itself, and `local` is then true.
+  words of the session's dialect; it is nil where the client decided by itself, and `local` is then true. `instead` is
+  the shell command that a hook names in place of what it refuses, or asks about: the model's next step.
   """
 
   alias Hooklatch.Table
@@ -30,6 +31,7 @@ defmodule Hooklatch.Decision do
             name: "",
             rendered: nil,
             followed_by: [],
+            instead: nil,
             record: nil,
             local: false
 
@@ -57,6 +59,7 @@ defmodule Hooklatch.Decision do
           name: String.t(),
           rendered: term,
           followed_by: [t],
+          instead: String.t() | nil,
           record: map | nil,
           local: boolean
         }

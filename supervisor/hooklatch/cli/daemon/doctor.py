@@ -18,11 +18,12 @@ from typing import Literal, TypedDict
 import msgspec
 
 from hooklatch import paths
+from hooklatch.cli.guard_lock import list_differences, lock_path, read_lock
 from hooklatch.cli.hooks.status import format_failing_hook, list_warnings
 from hooklatch.cli.hosts.checking import SettingsFileCheck, check_hosts
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.parser import Exit, Parser
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import NobodyListensError, connect_administrator, suggest_waiting
 from hooklatch.core.text import format_count
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, describe_error
@@ -83,9 +84,11 @@ def add_doctor(parser: Parser) -> None:
 def run_doctor(arguments: argparse.Namespace) -> int:
     with look.Spinner("a call that has to be refused goes through each agent's settings"):
         hosts = check_hosts()
+    config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     try:
         with connect_administrator(arguments) as link:
             status: StatusAnswer = link.ask("status")
+            config = status["start"]["config"] if status["start"] is not None else config
             hooks: list[HookStatus] = link.ask("hooks")["hooks"]
             events: list[EventStatus] = link.ask("events")["events"]
         diagnoses = [
@@ -96,6 +99,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         ]  # fmt: skip
     except HooklatchError as error:
         diagnoses = [Diagnosis(str(error), suggest_without_daemon(error)), *diagnose_configuration(arguments)]
+    diagnoses += diagnose_shared_guards(lock_path(config))
     diagnoses += [
         Diagnosis(finding.what, finding.do, finding.is_problem) for host in hosts for finding in host.findings
     ]
@@ -299,6 +303,22 @@ def diagnose_events(
         yield Diagnosis(
             f"no host has fired {', '.join(silent)} since the daemon started, but hooks wait for it",
             "check that your host fires it: hooklatch events NAME",
+            is_problem=False,
+        )
+
+
+def diagnose_shared_guards(path: str) -> Iterator[Diagnosis]:
+    """Yield a lock of shared guards that cannot be read, and files that are not as it says."""
+    try:
+        lock, _ = read_lock(path)
+    except CommandError as error:
+        what, _, do = str(error).rpartition("; ")
+        yield Diagnosis(what, do)
+        return
+    for difference in list_differences(os.path.join(os.path.dirname(path), "hooks.d"), lock):
+        yield Diagnosis(
+            f"{difference.path} {difference.what}",
+            f"if that was not you: hooklatch guards show {difference.name}; an edit of yours is kept by an update",
             is_problem=False,
         )
 

@@ -10,7 +10,8 @@ import os
 import shlex
 from typing import TypedDict
 
-from hooklatch.cli.hooks.guards import guard_files, print_written, write_new
+from hooklatch.cli.hooks.guard_files import print_written, write_new
+from hooklatch.cli.hooks.guards import guard_files
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser

@@ -16,7 +16,8 @@ from typing import Literal, TypedDict
 from hooklatch.cli.daemon import serve, service
 from hooklatch.cli.daemon.doctor import CheckedHost, Diagnosis, describe_host, format_canary
 from hooklatch.cli.daemon.init import FIRST, make_config_files
-from hooklatch.cli.hooks.guards import find_guard, guard_files, write_new
+from hooklatch.cli.hooks.guard_files import write_new
+from hooklatch.cli.hooks.guards import find_guard, guard_files
 from hooklatch.cli.hosts.changing import diff_edit
 from hooklatch.cli.hosts.checking import check_hosts
 from hooklatch.cli.hosts.install import HostInstall, apply_host, count_changes, list_host_notes, plan_host

@@ -21,13 +21,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hooklatch.core.answers import CountedName, CountsAnswer, GuardCounts
+    from hooklatch.core.answers import CountedName, CountsAnswer, GuardCounts, InsteadCounts
 
 __all__ = ["add_stats", "count_refusals"]
 
 BY = ("guard", "tool", "agent", "project", "reason")
-GUARD_TITLES = ("GUARD", "CALLS", "DENIES", "ASKS", "ALLOWS", "WARNINGS", "WOULD", "FAILURES", "LAST REFUSAL")
-GUARD_DROP = ("ALLOWS", "WARNINGS", "WOULD", "CALLS", "FAILURES")
+GUARD_TITLES = (
+    "GUARD",
+    "CALLS",
+    "DENIES",
+    "ASKS",
+    "ALLOWS",
+    "WARNINGS",
+    "WOULD",
+    "FAILURES",
+    "INSTEAD",
+    "LAST REFUSAL",
+)
+GUARD_DROP = ("ALLOWS", "WARNINGS", "WOULD", "CALLS", "FAILURES", "INSTEAD")
 NAME_DROP = ("PASSES", "ALLOWS")
 MAX_NAME = 60  # columns of a reason, which may be as long as its author likes
 MAX_LAST = 48
@@ -46,14 +57,15 @@ def add_stats(parser: Parser) -> None:
 
 def run_stats(arguments: argparse.Namespace) -> int:
     from hooklatch.record.storage.counting import Hours, count_lines, summarize_counts  # they need msgspec
+    from hooklatch.record.storage.suggestions import SuggestionCounter
 
-    folder, hours, since = record_folder(arguments), Hours(), arguments.since or ""
+    folder, hours, since, suggestions = record_folder(arguments), Hours(), arguments.since or "", SuggestionCounter()
     try:
-        count_lines(read_forwards(folder), hours, since=since)
+        count_lines(read_forwards(folder), hours, since=since, suggestions=suggestions)
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     known = None if arguments.record else list_known_hooks(arguments)
-    counts = summarize_counts(hours, since=since, known=known)
+    counts = summarize_counts(hours, since=since, known=known, suggestions=suggestions)
     if arguments.json:
         output.say_json(counts)
         return Exit.OK
@@ -109,8 +121,16 @@ def list_guard_cells(guard: GuardCounts) -> tuple[object, ...]:
     return (
         guard["name"].removeprefix("global/"), guard["calls"], paint_text(denies, "bad") if denies else 0,
         verdicts.get("ask", 0), verdicts.get("allow", 0), guard["warnings"], would or None,
-        paint_text(guard["failures"], "bad") if guard["failures"] else 0, shown,
+        paint_text(guard["failures"], "bad") if guard["failures"] else 0, format_instead(guard["instead"]), shown,
     )  # fmt: skip
+
+
+def format_instead(counts: InsteadCounts | None) -> str | None:
+    """Return how many of the commands that a guard named were run; None if it named none."""
+    if counts is None or not counts["offered"]:
+        return None
+    unknown = f", {counts['unknown']} unknown" if counts["unknown"] else ""
+    return f"{counts['taken']} of {counts['offered']} taken{unknown}"
 
 
 def list_name_cells(row: CountedName) -> tuple[object, ...]:

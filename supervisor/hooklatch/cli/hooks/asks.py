@@ -22,6 +22,7 @@ from datetime import datetime
 from typing import Any
 
 from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.bell import AskBell, add_bell_option
 from hooklatch.cli.terminal.look import paint_text, terminal_width
 from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.cli.terminal.questions import may_ask
@@ -58,6 +59,7 @@ def add_asks(parser: Parser) -> None:
         "--follow", action="store_true", help="show asks as they come, until Ctrl-C; at a terminal, answer them"
     )
     parser.set_defaults(follow=False)
+    add_bell_option(parser)
     parser.add_commands(BELOW)
 
 
@@ -76,9 +78,10 @@ def list_asks(arguments: argparse.Namespace) -> int:
     try:
         if not arguments.follow:
             return print_asks(arguments)
-        if arguments.json or not may_ask():
-            return follow_asks(arguments)
-        return follow_at_terminal(arguments)
+        with AskBell(arguments) as bell:
+            if arguments.json or not may_ask():
+                return follow_asks(arguments, bell)
+            return follow_at_terminal(arguments, bell)
     except KeyboardInterrupt:
         return Exit.OK  # the normal way to stop following
 
@@ -111,17 +114,19 @@ def answer_ask(arguments: argparse.Namespace) -> int:
 # -- following ---------------------------------------------------------------------------------------------------
 
 
-def follow_asks(arguments: argparse.Namespace) -> int:
+def follow_asks(arguments: argparse.Namespace, bell: AskBell) -> int:
     """Print each ask that opens and each resolution, beginning with the asks that are open."""
     # Subscribed before the asks are listed: one that opens in between is announced.
     with connect_administrator(arguments) as link:
         link.ask("subscribe", topics=["asks"])
+        bell.follow(link)
         known: set[str] = set()
         for ask in link.ask("asks")["asks"]:
             known.add(ask["id"])
             print_ask_change({"topic": "asks", "opened": ask}, is_json=arguments.json)
         while output.has_reader():
             message = link.announcement()
+            bell.take(link, message)
             opened = message.get("opened")
             if opened is None or opened["id"] not in known:  # it may have been listed already
                 print_ask_change(message, is_json=arguments.json)
@@ -141,11 +146,12 @@ def print_ask_change(message: AskAnnounced, *, is_json: bool) -> None:
         )
 
 
-def follow_at_terminal(arguments: argparse.Namespace) -> int:
+def follow_at_terminal(arguments: argparse.Namespace, bell: AskBell) -> int:
     with connect_administrator(arguments) as link:
         link.ask("subscribe", topics=["asks"])
         prompt = AskPrompt(link, find_user_name())
         output.print_error(f"asks at {link.path}; {KEYS}")
+        bell.follow(link)
         prompt.refresh()
         typed = b""
         while not prompt.is_over:
@@ -153,7 +159,9 @@ def follow_at_terminal(arguments: argparse.Namespace) -> int:
             about = prompt.shown
             # Announcements first: an answer must not be typed at an ask that has ended already.
             if link.has_line or link.fileno() in select.select([STDIN, link.fileno()], [], [])[0]:
-                prompt.take_announcement(link.announcement())
+                message = link.announcement()
+                prompt.take_announcement(message)
+                bell.take(link, message)
             else:
                 data = os.read(STDIN, 4096)
                 *lines, typed = (typed + data).split(b"\n")  # Ctrl-D sends a line that has no end yet

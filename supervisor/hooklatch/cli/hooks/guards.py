@@ -1,5 +1,7 @@
 """The commands `guards`: the gallery of guards to start from, copied into hooks.d with their cases, and tested there.
 
+Guards of git repositories are in `shared_guards`.
+
 `add` writes all files or none, and overwrites none.  The cases go into the folder policy-tests in hooks.d, since
 folders there are not read for hooks.  `test` fires the cases of each guard at that guard alone, by `hooklatch test`:
 the others would answer too, and one of them may refuse a case that this guard lets pass.
@@ -9,43 +11,39 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import errno
-import json
 import os
-import shlex
-import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.terminal import look, output
+from hooklatch.cli.guard_lock import CASES, guard_paths, list_differences, lock_path, read_lock, read_present
+from hooklatch.cli.hooks.guard_files import find_hooks_folder, fire_cases, format_options, print_written, write_new
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
 from hooklatch.errors import format_install_command
 from hooklatch.paths import find_config_file
-from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
+from hooklatch.service.config.file_safety import UnsafeFileError
 
 if TYPE_CHECKING:
     from hooklatch.guards.catalogue import GalleryGuard
 
 __all__ = [
-    "CASES",
     "add_add",
     "add_guards",
     "add_list",
     "add_show",
     "add_test",
-    "find_hooks_folder",
     "guard_files",
-    "print_written",
-    "write_new",
 ]
 
 BELOW = (
-    ("list", "hooks.guards", "list the guards of the gallery"),
+    ("list", "hooks.guards", "list the guards of the gallery, and those of git repositories that are here"),
     ("show", "hooks.guards", "print the source of one, or with --cases what it stops and what it does not"),
     ("add", "hooks.guards", "copy guards and their cases into hooks.d: from then on they are yours to edit"),
     ("test", "hooks.guards", "fire the cases of each guard in hooks.d at that guard alone"),
+    ("outdated", "hooks.shared_guards", "ask the repositories of shared guards what is newer"),
+    ("update", "hooks.shared_guards", "take newer versions of shared guards, and keep what you have edited"),
+    ("forget", "hooks.shared_guards", "take a shared guard out of guards.lock; its files stay, as your own"),
 )
 
 
@@ -55,12 +53,12 @@ def add_guards(parser: Parser) -> None:
 
 
 def add_list(parser: Parser) -> None:
-    parser.runs(list_guards, example="hooklatch guards list")
+    parser.runs(list_guards, example="hooklatch guards list", exits=(Exit.BAD_DATA,))
     parser.prints("guards.catalogue:Gallery")
 
 
 def add_show(parser: Parser) -> None:
-    parser.runs(show_guard, example="hooklatch guards show destructive_commands", exits=(Exit.NO_INPUT,))
+    parser.runs(show_guard, example="hooklatch guards show destructive_commands", exits=(Exit.BAD_DATA, Exit.NO_INPUT))
     parser.prints("guards.catalogue:ShownGuard")
     parser.add_argument("guard", metavar="NAME", help="its name, as `hooklatch guards list` shows it")
     parser.add_argument("--cases", action="store_true", help="its cases instead: one JSON object a line")
@@ -70,24 +68,53 @@ def list_guards(arguments: argparse.Namespace) -> int:
     """Show every guard of the gallery."""
     from hooklatch.guards.catalogue import list_gallery
 
-    guards = list_gallery()
+    guards = [*list_gallery(), *list_shared(arguments)]
     if arguments.json:
         output.say_json(guards)
         return Exit.OK
     output.say_table(
-        ("NAME", "WHAT IT DOES", "NEEDS", "EVENTS"),
-        [(guard.name, guard.summary, format_needs(guard), ", ".join(guard.events)) for guard in guards],
+        ("NAME", "WHAT IT DOES", "NEEDS", "EVENTS", "FROM"),
+        [(guard.name, guard.summary, format_needs(guard), ", ".join(guard.events), guard.source) for guard in guards],
         drop=("EVENTS", "NEEDS"),
     )
     return Exit.OK
+
+
+def list_shared(arguments: argparse.Namespace) -> list[GalleryGuard]:
+    """Return the shared guards that guards.lock names, as they are here."""
+    from hooklatch.guards.catalogue import describe_guard
+
+    lock, _ = read_lock(lock_path(find_config_file(arguments.config, os.environ)))
+    folder = find_hooks_folder(arguments, None)
+    changed = {difference.name: difference.what for difference in list_differences(folder, lock)}
+    guards: list[GalleryGuard] = []
+    for name, locked in sorted(lock.guards.items()):
+        origin = locked.origin + (", not as it was taken" if name in changed else "")
+        guards.append(describe_guard(name, read_text(guard_paths(folder, name).guard) or "", origin))
+    return guards
+
+
+def read_text(path: str) -> str | None:
+    """Return a text that a person is shown; None if there is none."""
+    try:
+        data = read_present(path)
+    except (OSError, UnsafeFileError):  # `check` says why
+        return None
+    return None if data is None else data.decode("utf-8", "replace")
 
 
 def show_guard(arguments: argparse.Namespace) -> int:
     """Print one guard as it would be copied."""
     from hooklatch.guards.catalogue import ShownGuard, read_guard_cases, read_guard_source
 
-    guard = find_guard(arguments.guard)
-    source, cases = read_guard_source(guard.name), read_guard_cases(guard.name)
+    guard = next((shared for shared in list_shared(arguments) if shared.name == arguments.guard), None)
+    if guard is None:
+        guard = find_guard(arguments.guard)
+        source, cases = read_guard_source(guard.name), read_guard_cases(guard.name)
+    else:
+        paths = guard_paths(find_hooks_folder(arguments, None), guard.name)
+        cases, source = (read_text(path) or "" for path in paths)
+        output.print_error(f"{guard.name} is from {guard.source}")
     if arguments.json:
         output.say_json(ShownGuard(guard, source, cases))
     else:
@@ -112,23 +139,36 @@ def format_needs(entry: GalleryGuard) -> str | None:
     return None if entry.needs is None else f"{entry.needs}, missing" if entry.is_missing else entry.needs
 
 
-CASES = "policy-tests"  # beside the guards; `hooklatch fleet push` looks there too
-
-
 def add_add(parser: Parser) -> None:
     parser.runs(
         copy_guards,
         example="hooklatch guards add protected_paths git_rules",
-        exits=(Exit.FINDINGS, Exit.NO_INPUT, Exit.CANNOT_CREATE, Exit.NOT_PERMITTED),
-    )
+        exits=(
+            Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.CANNOT_CREATE, Exit.UNAVAILABLE, Exit.NOT_PERMITTED,
+        ),
+    )  # fmt: skip
     parser.prints("guards.catalogue:AddedGuards")
-    parser.add_argument("guards", metavar="NAME", nargs="+", help="its name, as `hooklatch guards list` shows it")
+    parser.add_argument(
+        "guards", metavar="NAME", nargs="+",
+        help="its name, as `hooklatch guards list` shows it; or one git repository and its tag or commit: "
+        "github:OWNER/NAME@v1, https://…@v1, PATH@v1",
+    )  # fmt: skip
     parser.add_argument("--to", metavar="DIR", help="the folder to copy to (else hooks.d beside the file of hooks)")
-    parser.add_argument("--yes", action="store_true", help="also a guard that denies until a package is installed")
+    parser.add_argument("--only", metavar="NAME", action="append", help="of a repository: this guard; may be repeated")
+    parser.add_argument(
+        "--yes", action="store_true",
+        help="also a guard that denies until a package is installed; of a repository: ask nothing",
+    )  # fmt: skip
 
 
 def copy_guards(arguments: argparse.Namespace) -> int:
     """Copy guards, and print the packages that they need."""
+    if any(mark in word for word in arguments.guards for mark in "@:/"):
+        from hooklatch.cli.hooks.shared_guards import copy_shared  # few commands need git
+
+        return copy_shared(arguments)
+    if arguments.only:
+        raise CommandError(Exit.USAGE, "--only is for a repository: hooklatch guards add SOURCE@REV --only NAME")
     guards = list({guard.name: guard for guard in map(find_guard, arguments.guards)}.values())
     folder = find_hooks_folder(arguments, arguments.to)
     if not arguments.yes and arguments.to is None:
@@ -165,103 +205,12 @@ def confirm_missing(guards: Iterable[GalleryGuard]) -> None:
         raise CommandError(Exit.FINDINGS, f"{what}; nothing was written; first: {install}; or add it as it is: --yes")
 
 
-def format_options(arguments: argparse.Namespace) -> str:
-    folder = f" --in {shlex.quote(os.path.abspath(arguments.to))}" if arguments.to is not None else ""
-    return folder + (f" --config {shlex.quote(os.path.abspath(arguments.config))}" if arguments.config else "")
-
-
-def find_hooks_folder(arguments: argparse.Namespace, named: str | None) -> str:
-    """Return the folder of guards: the one that is named, or hooks.d beside the file of hooks."""
-    if named is not None:
-        return os.path.abspath(named)
-    return os.path.join(os.path.dirname(os.path.abspath(find_config_file(arguments.config, os.environ))), "hooks.d")
-
-
 def guard_files(folder: str, name: str) -> dict[str, str]:
     """Return the files of a guard by their paths: its cases first, since the guard is live as soon as it is there."""
     from hooklatch.guards.catalogue import read_guard_cases, read_guard_source
 
-    return {
-        os.path.join(folder, CASES, f"{name}.jsonl"): read_guard_cases(name),
-        os.path.join(folder, f"{name}.py"): read_guard_source(name),
-    }
-
-
-def write_new(files: dict[str, str]) -> None:
-    """Write files that other users cannot read, in folders that they cannot write to."""
-    for path in files:
-        if os.path.lexists(path):
-            raise CommandError(
-                Exit.CANNOT_CREATE,
-                f"{path} is there already and was left as it is; move it away, or name another folder",
-            )
-    current = ""  # the path that an error is about
-    previous_umask = os.umask(0o077)  # for the folders above too: one that others can write to is refused later
-    with ExitStack() as undo:  # removes all of it should anything fail: half a guard guards nothing
-        try:
-            for current in sorted({os.path.dirname(path) for path in files}, key=len):
-                if not os.path.isdir(current):
-                    undo.callback(remove_quietly, os.rmdir, current)
-                os.makedirs(current, mode=0o700, exist_ok=True)
-                check_folders(os.path.realpath(current))
-            for path, text in files.items():
-                current = temporary_path(path)
-                write_whole(current, text, undo)
-            for current in files:  # all are on the disk: from here on they are live
-                publish_file(temporary_path(current), current)
-                undo.callback(remove_quietly, os.unlink, current)
-        except UnsafeFileError as error:
-            raise CommandError(Exit.NOT_PERMITTED, f"hooks in this folder would be refused: {error}") from None
-        except OSError as error:
-            refusal = f"{current} cannot be created: {error.strerror}; nothing was written"
-            raise CommandError(Exit.CANNOT_CREATE, f"{refusal}: repair that, or name another folder") from None
-        finally:
-            os.umask(previous_umask)
-        undo.pop_all()
-    for path in files:
-        remove_quietly(os.unlink, temporary_path(path))
-
-
-def print_written(files: Iterable[str], heading: str, steps: Iterable[str]) -> None:
-    """Print the files that were written, and below the heading the commands to go on with."""
-    for path in files:
-        output.print_line(f"wrote {look.shorten_path(path)}")
-    output.print_line(heading)
-    for step in steps:
-        output.print_line(f"  {step}")
-
-
-def temporary_path(path: str) -> str:
-    """Return the path at which a file is written first: its name is not one of hooks, so no daemon loads half of it."""
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.new")
-
-
-def write_whole(path: str, text: str, undo: ExitStack) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    # Not before: a file that another process writes just now is not ours to remove.
-    undo.callback(remove_quietly, os.unlink, path)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def publish_file(draft: str, path: str) -> None:
-    """Give a file its name, unless another file has that name already."""
-    try:
-        os.link(draft, path)  # fails if the name exists, unlike a rename
-    except FileExistsError:
-        raise
-    except OSError as error:  # a filesystem without links
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
-        os.rename(draft, path)
-
-
-def remove_quietly(remove: Callable[[str], None], path: str) -> None:
-    with suppress(OSError):
-        remove(path)
+    paths = guard_paths(folder, name)
+    return {paths.cases: read_guard_cases(name), paths.guard: read_guard_source(name)}
 
 
 def add_test(parser: Parser) -> None:
@@ -283,7 +232,7 @@ def test_guards(arguments: argparse.Namespace) -> int:
     folder = find_hooks_folder(arguments, arguments.folder)
     names = [name.removesuffix(".py") for name in arguments.guards] or list_tested_guards(folder)
     options = ["--json"] if arguments.json else [] if arguments.verbose else ["--quiet"]
-    return max(test_guard_in(folder, name, options) for name in names)
+    return max(fire_cases(folder, name, options) for name in names)
 
 
 def list_tested_guards(folder: str) -> list[str]:
@@ -296,19 +245,3 @@ def list_tested_guards(folder: str) -> list[str]:
     if not names:
         raise CommandError(Exit.NO_INPUT, f"{folder} has no guard with cases; see: hooklatch guards add --help")
     return names
-
-
-def test_guard_in(folder: str, name: str, options: list[str]) -> int:
-    from hooklatch.cli.commands import build_command_line  # it finds `test` as a person would
-
-    source, cases = os.path.join(folder, f"{name}.py"), os.path.join(folder, CASES, f"{name}.jsonl")
-    for path in (source, cases):
-        if not os.path.exists(path):
-            raise CommandError(Exit.NO_INPUT, f"{path} does not exist; name a guard that `hooklatch guards add` copied")
-    with tempfile.TemporaryDirectory(prefix="hooklatch-guard-") as scratch:
-        config = os.path.join(scratch, "hooks.toml")
-        with open(config, "w", encoding="utf-8") as file:
-            file.write(f"[[source]]\npath = {json.dumps(source)}\n")
-        words = ["test", cases, "--config", config, *options]
-        args: argparse.Namespace = build_command_line().parse_args(words)
-        return int(args.run(args))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from keyword import iskeyword
 from typing import TypedDict
 
-from hooklatch.cli.hooks.guards import CASES, find_hooks_folder, format_options, print_written, write_new
+from hooklatch.cli.guard_lock import guard_paths
+from hooklatch.cli.hooks.guard_files import find_hooks_folder, format_options, print_written, write_new
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 
@@ -58,7 +58,6 @@ def write_guard(arguments: argparse.Namespace) -> int:
     if not (name.isascii() and name.isidentifier()) or iskeyword(name) or name in ("commands", "deny", "hook"):
         raise CommandError(Exit.USAGE, f"{arguments.name!r} cannot be the name of a function; write one like stay_on")
     folder = find_hooks_folder(arguments, arguments.to)
-    file = os.path.join(folder, f"{name}.py")
     cases = [
         {
             "name": f"{expected}: {command}",
@@ -68,9 +67,10 @@ def write_guard(arguments: argparse.Namespace) -> int:
         }
         for command, expected in EXAMPLES
     ]
+    paths = guard_paths(folder, name)
     files = {
-        os.path.join(folder, CASES, f"{name}.jsonl"): "".join(f"{json.dumps(case)}\n" for case in cases),
-        file: TEXT.format(name=name),
+        paths.cases: "".join(f"{json.dumps(case)}\n" for case in cases),
+        paths.guard: TEXT.format(name=name),
     }
     write_new(files)
     options = format_options(arguments)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hooklatch.cli.hooks.guards import find_hooks_folder, write_new
+from hooklatch.cli.hooks.guard_files import find_hooks_folder, write_new
 from hooklatch.cli.hosts import install_record, settings_files
 from hooklatch.cli.hosts.changing import FileEdit, apply_edit, diff_edit, plan_install, split_bom
 from hooklatch.cli.hosts.entries import find_entries

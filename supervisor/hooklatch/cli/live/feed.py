@@ -42,6 +42,7 @@ class TopReport(NamedTuple):
     status: StatusAnswer
     hooks: Sequence[HookStatus]
     detail: ShownHook | None = None
+    has_new_ask: bool = False  # since the report before
 
 
 class TopBoard(NamedTuple):
@@ -235,13 +236,17 @@ class TopPoller(threading.Thread):
 
     def _poll(self, link: AdminConnection) -> None:
         session: str | None = self._arguments.session
+        link.ask("subscribe", topics=["asks"])
         due = 0.0
         while not self._is_over:
             self._woken.clear()  # before the selection is read: one that comes later wakes the wait below
             selected = self._selected
             if time.monotonic() >= due:
                 due = time.monotonic() + self._interval
-                self._put(fetch_top_report(link, session, selected))
+                report = fetch_top_report(link, session, selected)
+                while link.has_line:
+                    report = report._replace(has_new_ask="opened" in link.announcement() or report.has_new_ask)
+                self._put(report)
             elif selected is not None:
                 self._put(fetch_hook_detail(link, session, selected))
             self._woken.wait(max(0.0, due - time.monotonic()))

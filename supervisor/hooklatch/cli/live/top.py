@@ -26,6 +26,7 @@ from hooklatch.cli.live.feed import (
     fetch_top_report,
 )
 from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.bell import AskBell, add_bell_option
 from hooklatch.cli.terminal.look import terminal_width
 from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
 from hooklatch.cli.terminal.requests import connect_administrator
@@ -63,6 +64,7 @@ def add_top(parser: Parser) -> None:
     )
     parser.add_argument("--sort", metavar="COLUMN", choices=list(SORTS), default="state", help=", ".join(SORTS))
     parser.add_argument("--session", metavar="ID", help="the hooks that this live session sees")
+    add_bell_option(parser)
 
 
 def run_top(arguments: argparse.Namespace) -> int:
@@ -126,13 +128,13 @@ class LiveTable:
         from hooklatch.cli.live.raw_terminal import ENDING, RawTerminal  # termios, which pipes need not have
 
         while True:
-            with RawTerminal() as terminal:
+            with RawTerminal() as terminal, AskBell(self._arguments) as bell:
                 poller = TopPoller(self._arguments, self._arguments.interval, terminal.poke)
                 if self._view.page == "hook":  # shown before Ctrl-Z, and again after it
                     poller.select(self._view.selected)
                 poller.start()
                 try:
-                    key = self._run_screen(terminal, poller)
+                    key = self._run_screen(terminal, poller, bell)
                 finally:
                     poller.end()
             # After the block, so that the shell gets the terminal as it was.
@@ -143,13 +145,13 @@ class LiveTable:
                 signal.raise_signal(ENDING[key])
             return Exit.OK
 
-    def _run_screen(self, terminal: RawTerminal, poller: TopPoller) -> str:
+    def _run_screen(self, terminal: RawTerminal, poller: TopPoller, bell: AskBell) -> str:
         """Draw and take keys; return the key that ends or suspends the table."""
         from hooklatch.cli.live.raw_terminal import ENDING
         from hooklatch.cli.live.top_screen import clamp_scroll, draw_screen, measure_page
 
         while True:
-            self._take_reports(poller)
+            self._take_reports(poller, bell)
             board = self._make_board()
             width, height = terminal.size()
             terminal.draw(draw_screen(board, self._view, width, height))
@@ -170,7 +172,7 @@ class LiveTable:
             poller.select(None)
         self._view = view
 
-    def _take_reports(self, poller: TopPoller) -> None:
+    def _take_reports(self, poller: TopPoller, bell: AskBell) -> None:
         """Take the reports that have come since the last call.
 
         Raises:
@@ -182,10 +184,12 @@ class LiveTable:
                     if is_final:
                         raise error
                     self._fault = str(error)
+                    bell.show(0)
                 case HookDetail(hook):
                     self._now = self._now._replace(detail=hook)
                 case TopReport() as report:
                     self._fault = None
+                    bell.show(report.status["asks"], is_new=report.has_new_ask)
                     if self._view.is_paused:
                         self._now = self._now._replace(detail=report.detail)
                     else:

@@ -15,6 +15,7 @@ from hooklatch.cli.hooks.hooks import check_event
 from hooklatch.cli.hooks.status import format_diagnostic_place
 from hooklatch.cli.live.feed import RETRY_INTERVAL, is_transient
 from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.bell import AskBell, add_bell_option
 from hooklatch.cli.terminal.look import format_moment, paint_text, shorten_revision, terminal_width
 from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.cli.terminal.records import add_choices, list_line_pieces, read_filters
@@ -118,6 +119,7 @@ def add_watch(parser: Parser) -> None:
     )
     add_choices(parser, KINDS)
     parser.add_argument("--count", metavar="N", type=parse_positive_count, help="end after N lines")
+    add_bell_option(parser)
 
 
 def parse_positive_count(text: str) -> int:
@@ -130,18 +132,19 @@ def run_watch(arguments: argparse.Namespace) -> int:
     filters = read_filters(arguments)
     shown = 0
     try:
-        for announcement in read_announcements(arguments, filters):
-            if is_wanted(announcement, filters):
-                print_announcement(announcement, is_json=arguments.json)
-                shown += announcement.get("kind") not in OF_WATCH
-            if shown == arguments.count or not output.has_reader():
-                break
+        with AskBell(arguments) as bell:
+            for announcement in read_announcements(arguments, filters, bell):
+                if is_wanted(announcement, filters):
+                    print_announcement(announcement, is_json=arguments.json)
+                    shown += announcement.get("kind") not in OF_WATCH
+                if shown == arguments.count or not output.has_reader():
+                    break
     except KeyboardInterrupt:
         return Exit.OK  # the normal way to stop watching
     return Exit.OK
 
 
-def read_announcements(arguments: argparse.Namespace, filters: Filters) -> Iterator[dict[str, Any]]:
+def read_announcements(arguments: argparse.Namespace, filters: Filters, bell: AskBell) -> Iterator[dict[str, Any]]:
     """Yield announcements; at a terminal also those of the next daemon after one has ended.
 
     Raises:
@@ -154,14 +157,19 @@ def read_announcements(arguments: argparse.Namespace, filters: Filters) -> Itera
             with connect_administrator(arguments) as link:
                 if is_first:
                     check_names(link, filters)
-                revision = link.ask("subscribe", topics=TOPICS)["revision"]
+                revision = link.ask("subscribe", topics=[*TOPICS, *bell.topics])["revision"]
+                bell.follow(link)
                 if is_first:
                     output.print_error(f"watching {link.path} from revision {revision}; Ctrl-C ends")
                 else:
                     yield make_watch_line("back", f"a daemon listens, with revision {shorten_revision(revision)}")
                 is_first = is_gone = False
                 while True:
-                    yield link.announcement()
+                    announcement = link.announcement()
+                    if announcement["topic"] == "asks":
+                        bell.take(link, announcement)
+                    else:
+                        yield announcement
         except HooklatchError as error:
             if is_first or not is_for_person or not is_transient(error):
                 raise
@@ -170,6 +178,7 @@ def read_announcements(arguments: argparse.Namespace, filters: Filters) -> Itera
                     "gone", "the daemon has ended; the next one is waited for (`hooklatch log` has what was decided)"
                 )
             is_gone = True
+            bell.show(0)
         time.sleep(RETRY_INTERVAL)
 
 

@@ -214,8 +214,9 @@ USUAL = "pre_tool_use"  # the event that the line of a decision does not name
 VERDICT = 5  # columns of a verdict
 LEAST_DECIDED = 16  # columns for who decided and why; with less what was judged has all
 FACTS = (
-    ("decision", "decision_id"), ("entry", "seq"), ("event", "event"), ("by", "hook"), ("layer", "layer"),
-    ("revision", "revision"), ("session", "session"), ("host", "host"), ("cwd", "cwd"), ("digest", "payload_digest"),
+    ("instead", "instead"), ("decision", "decision_id"), ("entry", "seq"), ("event", "event"), ("by", "hook"),
+    ("layer", "layer"), ("revision", "revision"), ("session", "session"), ("host", "host"), ("cwd", "cwd"),
+    ("digest", "payload_digest"),
 )  # fmt: skip
 REVISIONS = ("revision", "previous")
 DIGEST = "[0-9a-f]{64}"
@@ -270,12 +271,12 @@ def list_extras(record: Mapping[str, Any], room: int | None) -> Iterator[str]:
 
 
 def format_decision_text(record: Mapping[str, Any]) -> str:
-    """Return who decided, and why; the event, where it is not the usual one."""
-    event, cause, reason = record.get("event"), record.get("cause"), record.get("reason")
+    """Return who decided, why, and what to run instead; the event, where it is not the usual one."""
+    event, cause, reason, instead = (record.get(key) for key in ("event", "cause", "reason", "instead"))
     hook = find_hook_name(record).removeprefix("global/")
     known = (event if event != USUAL else "", f"by {hook}" if hook else "")
     parts = [*filter(None, known), *([f"cause {cause}"] if cause not in (None, "policy", "abandoned") else [])]
-    return ", ".join(map(str, parts)) + (f": {reason}" if reason else "")
+    return ", ".join(map(str, parts)) + (f": {reason}" if reason else "") + (f"; instead: {instead}" if instead else "")
 
 
 def measure_width(text: str) -> int:

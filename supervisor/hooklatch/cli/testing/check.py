@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hooklatch import paths
+from hooklatch.cli.guard_lock import list_differences, lock_path, read_lock
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.look import paint_text, shorten_path
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -143,7 +144,20 @@ def check_target(target: CheckTarget) -> ConfigCheck:
         run_async(load_target, options, check, failures)
     for failure in failures:
         raise CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {failure}")
+    if target.config is not None:
+        check_lock(lock_path(target.config), check)
     return check
+
+
+def check_lock(path: str, check: ConfigCheck) -> None:
+    """Note shared guards that were edited, which is allowed; a lock that cannot be read is a finding."""
+    try:
+        lock, _ = read_lock(path)
+    except CommandError as error:
+        check.diagnostics.append(Diagnostic(path, 0, str(error)))
+        return
+    differences = list_differences(os.path.join(os.path.dirname(path), "hooks.d"), lock)
+    check.notes += [Diagnostic(difference.path, 0, difference.what) for difference in differences]
 
 
 async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list[str]) -> None:

@@ -102,6 +102,7 @@ def list_answer(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "verdict", look.paint_text(verdict, look.VERDICTS.get(verdict, "good"))
     yield "guard", find_decision_name(decision)
     yield "reason", decision.get("reason")
+    yield "instead", decision.get("instead")
     yield "cause", None if (cause := decision.get("cause")) == "policy" else cause
     patch: object = decision.get("patch")
     changed = patch.get("tool_input") if is_object(patch) else None
@@ -300,6 +301,7 @@ def list_decision_details(decision: dict[str, Any]) -> Iterator[tuple[str, objec
     verdict = decision["verdict"]
     yield "verdict", look.paint_text(verdict, look.VERDICTS.get(verdict, "good"))
     yield "reason", decision.get("reason")
+    yield "instead", decision.get("instead")
     yield "hook", find_decision_name(decision)
     yield "cause", decision.get("cause")
     for warning in decision.get("warnings", ()):

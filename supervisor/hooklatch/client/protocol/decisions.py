@@ -16,7 +16,7 @@ from hooklatch.client.protocol.decision_table import MAX_INTEGER, DecisionTable,
 from hooklatch.client.protocol.json_values import decode_response
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import RETRYABLE, Cause, ChainHead, DecisionVerdict
-from hooklatch.core.refusal_texts import LOGGED_LOCALLY, tell_model
+from hooklatch.core.refusal_texts import LOGGED_LOCALLY, add_instead, tell_model
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 __all__ = [
@@ -79,7 +79,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     decided by itself. In a session with a dialect `rendered` is the answer in that dialect's format, and `followed_by`
     holds the decisions on the other events that the native one maps to. A decision that the client made has nothing
     rendered: if it is not `allowed`, treat it as that system's refusal. `record` is the head of the daemon's decision
-    record. A head that is kept proves any later change of the entries before it.
+    record. A head that is kept proves any later change of the entries before it. `instead` is the shell command that a
+    hook names in place of what it refuses, or asks about: the model's next step.
     """
 
     decision_id: str
@@ -104,6 +105,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     rendered: Any = None
     followed_by: list[Decision] = []
+    instead: str | None = None
     record: ChainHead | None = None
 
     @property
@@ -142,7 +144,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def for_model(self) -> str:
         """Return the text for the model: a hook's own reason, or what a failure means, and what to do then."""
-        return (self.reason or self.explanation) if self.cause in (None, "policy") else tell_model(self)
+        if self.cause not in (None, "policy"):
+            return tell_model(self)
+        return add_instead(self.reason or self.explanation, self.instead)
 
     def raise_for_refusal(self) -> None:
         """Do nothing if it is allowed.
@@ -268,8 +272,9 @@ def make_local_decision(event: str, cause: Cause, message: str) -> Decision:
 def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) -> Decision:
     """Refuse an action that hooks left open: no person approved it, or their answers never agreed on one input."""
     return LocalDecision(
-        event=event, verdict="deny", cause=cause, reason=reason, layer=because_of.layer, hook=because_of.hook
-    )
+        event=event, verdict="deny", cause=cause, reason=reason, layer=because_of.layer, hook=because_of.hook,
+        instead=because_of.instead if cause == "policy" else None,
+    )  # fmt: skip
 
 
 class AnnouncedDecision(TypedDict):

@@ -49,6 +49,9 @@ A_VALUE = {
 }
 OF_GIT = re.compile(r"""\b(?:push|commit)\b|(?<==)git\b|(?<=='|=")git\b""")  # in what is not known until it runs
 CONFIG_VALUED = ("--file", "--blob", "--type", "--default", "--comment", "--value", "--url")
+FORCED = "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
+FORCE = re.compile(r"(?<=\s)(?:-f|--force)(?!\S)")
+MAX_INSTEAD = 500  # characters of a command that a denial can name
 THE_BRANCH = re.compile(r"HEAD|@|\$\(\s*git (?:branch --show-current|rev-parse --abbrev-ref HEAD)\s*\)")
 
 
@@ -75,7 +78,8 @@ def judge_text(text: str, begin: str, *, is_sure: bool) -> Any:
     ours = [command for command in script if command.program == "git"]
     for command in ours:
         if (reason := find_refusal(command)) is not None:
-            return deny(reason)
+            is_gentler = reason == FORCED and is_sure
+            return deny(reason, instead=find_gentle_push(text, begin) if is_gentler else None)
     answers = [
         answer for at in range(len(script)) if (answer := judge_current_branch(text, script, at, begin)) is not None
     ]
@@ -89,6 +93,13 @@ def judge_text(text: str, begin: str, *, is_sure: bool) -> Any:
     if any(map(is_open, ours)) or any(may_be(command, text, OF_GIT) for command in script):
         return ask("the git command that this runs is decided only when it runs")
     return answers[0] if answers else None
+
+
+def find_gentle_push(text: str, begin: str) -> str | None:
+    """Return the command with --force-with-lease in place of its force, if that would pass; else None."""
+    gentle, count = FORCE.subn("--force-with-lease", text.strip())
+    may_run = count == 1 and len(gentle) <= MAX_INSTEAD and judge_text(gentle, begin, is_sure=True) is None
+    return gentle if may_run else None
 
 
 def rewrite_as_git(command: Command) -> Command:
@@ -332,13 +343,13 @@ def find_config_refusal(rest: Sequence[str]) -> str | None:
 
 def find_push_refusal(options: Any) -> str | None:
     if options.has("-f", "--force", "--mirror"):
-        return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
+        return FORCED
     if options.has("--all", "--branches"):
         return "this pushes every branch, the protected ones too; name one of your own"
     for word in refs_pushed(options):
         ref = word.text
         if ref.startswith("+"):
-            return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
+            return FORCED
         branch = ref.rpartition(":")[2].removeprefix("refs/").removeprefix("heads/")
         if ref == ":":
             return "this pushes every branch that is on both sides, the protected ones too; name one of your own"

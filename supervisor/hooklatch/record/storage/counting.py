@@ -20,6 +20,7 @@ from hooklatch.core.light_json import parse_own_object
 from hooklatch.core.subject import read_subject
 from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor
 from hooklatch.record.storage.segments import list_segments
+from hooklatch.record.storage.suggestions import SuggestionCounter
 
 if TYPE_CHECKING:
     from hooklatch.core.answers import CountedName, CountsAnswer, GuardCounts, LastRefusal
@@ -91,9 +92,13 @@ Hours = dict[str, HourCounts]  # by their beginning, such as 2026-01-31T12
 decode = msgspec.json.Decoder(CountedRecord).decode
 
 
-def count_lines(lines: Iterable[bytes], hours: Hours, *, since: str = "") -> None:
-    """Add the lines of a record from a moment on to the counts of their hours."""
+def count_lines(
+    lines: Iterable[bytes], hours: Hours, *, since: str = "", suggestions: SuggestionCounter | None = None
+) -> None:
+    """Add the lines of a record from a moment on to the counts of their hours, and, if they come in order, to these."""
     for line in lines:
+        if suggestions is not None:
+            suggestions.take(line, since)
         if NEEDLE.search(line) is None:
             continue
         try:
@@ -139,7 +144,13 @@ def count_decision(record: CountedRecord, hour: HourCounts, line: bytes) -> None
             hour.refusals[hook] = line
 
 
-def summarize_counts(hours: Hours, *, since: str = "", known: Iterable[str] | None = None) -> CountsAnswer:
+def summarize_counts(
+    hours: Hours,
+    *,
+    since: str = "",
+    known: Iterable[str] | None = None,
+    suggestions: SuggestionCounter | None = None,
+) -> CountsAnswer:
     """Return the counts of the hours from that of a moment on.  `known` are the hooks that there are now."""
     chosen = [hours[hour] for hour in sorted(hours) if hour and hour >= since[:13]]
     total: Counter[tuple[str, str, str]] = Counter()
@@ -154,6 +165,9 @@ def summarize_counts(hours: Hours, *, since: str = "", known: Iterable[str] | No
     guards = [
         make_guard_counts(name, words, refusals.get(name)) for name, words in sorted(names.get("guard", {}).items())
     ]
+    if suggestions is not None:
+        for guard in guards:
+            guard["instead"] = suggestions.count(guard["name"], since)
     called = {guard["name"] for guard in guards}
     return {
         "since": since or None, "first": chosen[0].first if chosen else None, "decisions": sum(verdicts.values()),
@@ -181,7 +195,7 @@ def make_guard_counts(name: str, words: Counter[str], line: bytes | None) -> Gua
         "name": name, "calls": words["calls"], "failures": words["failures"], "warnings": words["warnings"],
         "verdicts": {word: count for word, count in words.items() if word not in counted and " " not in word},
         "would": {word.removeprefix("would "): count for word, count in words.items() if word.startswith("would ")},
-        "last_refusal": read_refusal(line) if line is not None else None,
+        "last_refusal": read_refusal(line) if line is not None else None, "instead": None,
     }  # fmt: skip
 
 
@@ -207,6 +221,7 @@ class DecisionCounter:
         self._folder = folder
         self._cursor = RecordCursor(folder)
         self._hours: Hours = {}
+        self._suggestions = SuggestionCounter()
         self._first: object = None
         self._lock = Lock()
 
@@ -223,14 +238,15 @@ class DecisionCounter:
             except RecordChangedError:
                 self._first = None  # something else than retention removed lines: all of it again
                 self._read()
-            return summarize_counts(self._hours, since=since, known=known)
+            return summarize_counts(self._hours, since=since, known=known, suggestions=self._suggestions)
 
     def _read(self) -> None:
         segments = list_segments(self._folder)
         first = segments[0].path if segments else None
         if first != self._first or self._cursor.missed:
             self._first, self._hours, self._cursor = first, {}, RecordCursor(self._folder)
-        count_lines(self._cursor.read_new(), self._hours)
+            self._suggestions = SuggestionCounter()
+        count_lines(self._cursor.read_new(), self._hours, suggestions=self._suggestions)
 
 
 @lru_cache(maxsize=4)

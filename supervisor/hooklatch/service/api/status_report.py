@@ -294,6 +294,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             notes=[*map(str, self.files.active.unread.notes), *self._unknown_tools()] if is_admin else [],
             version=versions,
             fleet=self.fleet.warnings if is_admin else [],
+            asks=[text for product in self.products for text in product.warnings] if is_admin else [],
         )
         return health_warnings(inputs)
 

@@ -6,10 +6,11 @@ problem.  `ConfigFile` describes everything that a file may contain.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -102,15 +103,10 @@ class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def limits(self) -> PoolLimits:
         return PoolLimits(
-            workers=self.workers,
-            calls=self.calls,
-            age=self.age,
-            resident_bytes=self.memory_mib * MIB,
-            total_bytes=self.total_mib * MIB,
-            processes=self.processes,
-            threads=self.threads,
+            workers=self.workers, calls=self.calls, age=self.age, resident_bytes=self.memory_mib * MIB,
+            total_bytes=self.total_mib * MIB, processes=self.processes, threads=self.threads,
             worker=WorkerLimits(open_files=self.open_files, file_bytes=self.file_mib * MIB),
-        )
+        )  # fmt: skip
 
 
 class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -203,7 +199,8 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__s
     with document.at():
         added = list_product_tables(document.content, tables)
     file, folder = document.read(ConfigFile, added), os.path.dirname(path)
-    effects = [read_product_table(document, name, folder) for name in added]
+    paths = [*((name,) for name in added), *([("ask", "notify")] if file.ask.notify is not None else [])]
+    effects = [read_product_table(document, path, folder) for path in paths]
     for index, event in enumerate(file.event):
         with document.at("event", index):
             Catalogue.standard().with_custom([event])
@@ -249,7 +246,7 @@ def list_product_tables(content: Mapping[str, Any], tables: tuple[str, ...]) -> 
         if name in tables:
             continue
         try:
-            products = list_products(PRODUCT_TABLES)
+            products = [name for name in list_products(PRODUCT_TABLES) if "." not in name]
         except ProductError as error:
             raise InvalidTableError(f"it is unknown whether there is a table {name!r}: {error}", (name,)) from None
         if tables == ConfigFile.__struct_fields__ and name in products:
@@ -263,24 +260,28 @@ def list_product_tables(content: Mapping[str, Any], tables: tuple[str, ...]) -> 
     return added
 
 
-def read_product_table(document: TomlDocument, name: str, folder: str) -> TableEffect:
+def read_product_table(document: TomlDocument, path: tuple[str, ...], folder: str) -> TableEffect:
     """Read a product's table.  A product that fails is an error of the file, which is not accepted then."""
+    name = ".".join(path)
     with document.at():
         try:
             product = load_product(PRODUCT_TABLES, name, MainTable)
             return run_product(
-                "its reader fails", TableEffect, lambda: read_with(product, document, name, folder), ConfigError
+                "its reader fails", TableEffect, lambda: read_with(product, document, path, folder), ConfigError
             )
         except ProductError as error:
-            raise InvalidTableError(f"[{name}] has no effect: {error}", (name,)) from None
+            raise InvalidTableError(f"[{name}] has no effect: {error}", path) from None
 
 
-def read_with(product: MainTable, document: TomlDocument, name: str, folder: str) -> TableEffect:
+def read_with(product: MainTable, document: TomlDocument, path: tuple[str, ...], folder: str) -> TableEffect:
+    content: Any = reduce(operator.getitem, path, document.content)
+    whole: Any = product.struct
     with document.at():
-        check_brackets(name, document.content[name], product.struct)
-        whole = msgspec.defstruct("File", [(name, product.struct)])
-        table = getattr(read_table({name: document.content[name]}, whole, "file"), name)
-    with document.at(name):
+        check_brackets(path[-1], content, whole)
+        for name in reversed(path):  # as the file has it, so that messages have the place
+            content, whole = {name: content}, msgspec.defstruct("File", [(name, whole)])
+        table = reduce(getattr, path, read_table(content, whole, "file"))
+    with document.at(*path):
         return product.read(table, folder)
 
 
@@ -294,19 +295,16 @@ def define_table_hooks(document: TomlDocument, index: int, table: HookTable) -> 
         return define_hooks(table, document.content["hook"][index], is_lenient=True, line=line)
 
 
-def read_settings(document: TomlDocument, file: ConfigFile, folder: str, effects: Iterable[TableEffect]) -> Settings:
+def read_settings(document: TomlDocument, file: ConfigFile, folder: str, effects: list[TableEffect]) -> Settings:
     metrics_file = file.daemon.metrics_file
     with document.at("isolation"):
         isolation = file.isolation.settings(folder)
     fleet = next((effect.fleet for effect in effects if effect.fleet is not None), None)
+    notify = next((effect.notify for effect in effects if effect.notify is not None), None)
     return Settings(
-        record=file.record.settings(file.daemon.record, fleet),
-        isolation=isolation,
+        record=file.record.settings(file.daemon.record, fleet), isolation=isolation,
         metrics_port=file.daemon.metrics_port,
         metrics_file=make_absolute(metrics_file, folder) if metrics_file is not None else None,
-        keeps_state=file.state.kept,
-        fleet=fleet,
-        ask_wait=file.ask.seconds,
-        asks_for_all=file.ask.agents == "all",
-        is_halting=file.daemon.on_overruled == "halt",
-    )
+        keeps_state=file.state.kept, fleet=fleet, ask_wait=file.ask.seconds, asks_for_all=file.ask.agents == "all",
+        notify=notify, is_halting=file.daemon.on_overruled == "halt",
+    )  # fmt: skip

@@ -44,7 +44,8 @@ class Settings(msgspec.Struct, frozen=True):
     `keeps_state`: shared state survives the daemon.  `fleet` are the settings of [fleet], as its product reads them;
     without them this host is in none.  `ask_wait` is the number of seconds that an ask waits for a person; 0: it goes
     to the host.  The ask of a host that can ask a person itself goes to the host too, unless `asks_for_all`.
-    `is_halting`: a call that ran although it was refused ends the work of its session.
+    `notify` are the settings of [ask.notify], as its product reads them.  `is_halting`: a call that ran although it was
+    refused ends the work of its session.
     """
 
     record: RecordSettings = RecordSettings()
@@ -55,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True):
     fleet: dict[str, Any] | None = None
     ask_wait: float = 0.0
     asks_for_all: bool = True
+    notify: dict[str, Any] | None = None
     is_halting: bool = False
 
 
@@ -105,23 +107,14 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def settings(self, durability: Durability, fleet: dict[str, Any] | None) -> RecordSettings:
         return RecordSettings(
-            durability=durability,
-            segment_bytes=int(self.segment_mib * MIB),
-            segment_age=self.segment_hours * HOUR,
-            keep_bytes=int(self.keep_mib * MIB),
-            keep_age=self.keep_days * 24 * HOUR,
-            excerpt_bytes=self.excerpt_bytes,
-            redact=self.redact,
-            redact_text=self.redact_text,
-            low_bytes=int(self.low_mib * MIB),
-            critical_bytes=int(self.critical_mib * MIB),
-            full_bytes=int(self.full_mib * MIB),
+            durability=durability, segment_bytes=int(self.segment_mib * MIB), segment_age=self.segment_hours * HOUR,
+            keep_bytes=int(self.keep_mib * MIB), keep_age=self.keep_days * 24 * HOUR, excerpt_bytes=self.excerpt_bytes,
+            redact=self.redact, redact_text=self.redact_text, low_bytes=int(self.low_mib * MIB),
+            critical_bytes=int(self.critical_mib * MIB), full_bytes=int(self.full_mib * MIB),
             keep_unshipped_bytes=fleet["keep_unshipped_bytes"] if fleet is not None else None,
-            payloads=self.payloads,
-            payloads_bytes=int(self.payloads_keep_mib * MIB),
-            payloads_age=self.payloads_keep_days * 24 * HOUR,
-            skipping=self.skipping,
-        )
+            payloads=self.payloads, payloads_bytes=int(self.payloads_keep_mib * MIB),
+            payloads_age=self.payloads_keep_days * 24 * HOUR, skipping=self.skipping,
+        )  # fmt: skip
 
 
 class IsolationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,11 +148,13 @@ class StateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AskTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[ask]: how long an ask of a hook waits for a person, in seconds or as a duration; 0: it goes to the host.
 
-    `agents`: whose asks wait: those of all, or only of those that are unable to ask a person themselves.
+    `agents`: whose asks wait: those of all, or only of those that are unable to ask a person themselves.  `notify` is
+    a product's table.
     """
 
     wait: Annotated[float, Meta(ge=0, le=MAX_BUDGET)] | str = 0.0
     agents: Literal["all", "unable"] = "all"
+    notify: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.wait, str):
@@ -225,13 +220,14 @@ class PersonalityTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TableEffect(msgspec.Struct, frozen=True):
     """The additions of a product's table to the main file.
 
-    `hooks` are built-in ones, and `levels` the isolation of their sources, by location.  `fleet` are the settings of
-    this host in its fleet, in JSON's terms: the state file keeps them.
+    `hooks` are built-in ones, and `levels` the isolation of their sources, by location.  `fleet` and `notify` are
+    `Settings` of those names, in JSON's terms: the state file keeps them.
     """
 
     hooks: list[HookDefinition] = []
     levels: dict[str, str] = {}
     fleet: dict[str, Any] | None = None
+    notify: dict[str, Any] | None = None
 
 
 class MainTable(NamedTuple):

@@ -42,15 +42,15 @@ class AskBroker:
     """The open asks, and the fires that wait for them.
 
     `wait` is the time in seconds that a person has. With 0, asks go to the host.  So do those of hosts that can ask a
-    person themselves, unless `is_for_all`.  `append` writes into the record, and `notify` announces each opened and
-    closed ask to administrators.  Requests that wait are not counted by the admission.
+    person themselves, unless `is_for_all`.  `append` writes into the record.  `listeners` hear of each opened and
+    closed ask, and may not raise.  Requests that wait are not counted by the admission.
     """
 
     def __init__(self, append: Append, notify: Notify, admission: Admission) -> None:
         self.wait = 0.0
         self.is_for_all = True
         self._append = append
-        self._notify = notify
+        self.listeners = [notify]
         self._admission = admission
         self._open = OpenAsks()
         self._waiting: dict[str, WaitingFire] = {}
@@ -123,6 +123,10 @@ class AskBroker:
         """Deny all open asks, since the daemon is about to end."""
         for ask in list(self._open):
             self._end(deny_ask(ask["id"], "draining", "the daemon ended before a person answered"))
+
+    def _notify(self, content: Mapping[str, object]) -> None:
+        for listener in self.listeners:
+            listener(content)
 
     def _end(self, resolution: AskResolution) -> AskResolution:
         waiting = self._waiting.pop(resolution.id, None)

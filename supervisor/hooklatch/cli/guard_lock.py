@@ -1,0 +1,134 @@
+"""The file guards.lock beside a file of hooks: where each shared guard came from, and the digests of what was taken.
+
+The paths of a guard follow from its name alone, and a name holds no slash and no dot: a lock that others wrote, such as
+that of a project, leads to no other file.  Knows no network and runs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from hooklatch.cli.terminal.parser import CommandError, Exit
+from hooklatch.errors import locate_error
+from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+
+__all__ = [
+    "CASES", "GUARD_NAME", "GuardFiles", "GuardLock", "LockDifference", "LockedGuard", "encode_lock", "guard_paths",
+    "list_differences", "lock_path", "read_lock", "read_present",
+]  # fmt: skip
+
+CASES = "policy-tests"  # in hooks.d, where folders are not read for hooks; `hooklatch fleet push` looks there too
+GUARD_NAME = r"[a-z][a-z0-9_]{0,63}"
+
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+class GuardFiles(NamedTuple):
+    """Something of both files of a guard: their paths, their content or their digests; the cases come first.
+
+    So they are written: a guard is live as soon as it is there.
+    """
+
+    cases: str
+    guard: str
+
+
+class LockedGuard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One guard as it was taken: its source, the revision that was asked for, the commit that this was, and the day."""
+
+    source: str
+    rev: str
+    commit: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{40}\Z")]
+    date: str
+    guard_sha256: Digest
+    cases_sha256: Digest
+
+    @property
+    def digests(self) -> GuardFiles:
+        return GuardFiles(self.cases_sha256, self.guard_sha256)
+
+    @property
+    def origin(self) -> str:
+        return f"{self.source}@{self.rev} (commit {self.commit[:12]})"
+
+
+class GuardLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All shared guards by their names."""
+
+    version: Literal[1]
+    guards: dict[Annotated[str, msgspec.Meta(pattern=rf"^{GUARD_NAME}\Z")], LockedGuard]
+
+
+class LockDifference(NamedTuple):
+    """A file that is not as the lock says: its guard, its path, and what is different."""
+
+    name: str
+    path: str
+    what: str
+
+
+def lock_path(config: str) -> str:
+    """Return the path of the lock beside a file of hooks."""
+    return os.path.join(os.path.dirname(os.path.abspath(config)), "guards.lock")
+
+
+def guard_paths(folder: str, name: str) -> GuardFiles:
+    """Return the paths of a guard in a folder of guards."""
+    return GuardFiles(os.path.join(folder, CASES, f"{name}.jsonl"), os.path.join(folder, f"{name}.py"))
+
+
+def read_lock(path: str) -> tuple[GuardLock, bytes | None]:
+    """Return a lock and its bytes; one without guards, and None, if there is no such file.
+
+    Raises:
+        CommandError: it is there and cannot be read, or is not a lock.
+    """
+    try:
+        data = read_present(path)
+        return GuardLock(1, {}) if data is None else msgspec.json.decode(data, type=GuardLock), data
+    except (OSError, UnsafeFileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CommandError(
+            Exit.BAD_DATA,
+            f"{path} cannot be read, so the sources of shared guards are unknown: {locate_error(error)}; "
+            "restore it, or move it away and add them again: hooklatch guards add SOURCE@REV",
+        ) from None
+
+
+def read_present(path: str) -> bytes | None:
+    """Return the content of a file; None if nothing of its name is there, not even a link.
+
+    Raises:
+        OSError, UnsafeFileError: it is there and cannot be read.
+    """
+    try:
+        return read_safely(path)
+    except FileNotFoundError:
+        if os.path.lexists(path):
+            raise
+        return None
+
+
+def encode_lock(lock: GuardLock) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(lock, order="deterministic"), indent=2) + b"\n"
+
+
+def list_differences(folder: str, lock: GuardLock) -> list[LockDifference]:
+    """Return the files of shared guards that are not as they were taken."""
+    found: list[LockDifference] = []
+    for name, locked in lock.guards.items():
+        for path, digest in zip(guard_paths(folder, name), locked.digests, strict=True):
+            try:
+                data = read_present(path)
+            except (OSError, UnsafeFileError) as error:
+                found.append(LockDifference(name, path, f"cannot be read: {locate_error(error)}"))
+                continue
+            if data is None:
+                found.append(LockDifference(name, path, f"was taken from {locked.origin} and is not there"))
+            elif sha256(data).hexdigest() != digest:
+                what = f"was edited since it was taken from {locked.origin}: its digest is not that of guards.lock"
+                found.append(LockDifference(name, path, what))
+    return found
