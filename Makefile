@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples packaging
 
-.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-newest hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release wheels format format-check lint types collect clean
+.PHONY: check static mypy pyright test flaky test-bench test-quick test-portable test-all bridges clients hosts hosts-newest hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release wheels format format-check lint types collect clean
 
 check: static test ratios
 
@@ -63,6 +63,11 @@ test-bench: $(VENV)/.ready
 # What one runs while writing, in less than half a minute: the layers that do no I/O, and a real daemon.
 test-quick: $(VENV)/.ready
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' @.ci/quick-tests
+
+# The daemon as it runs where Linux's own calls are missing: on the portable modules, under a filter that refuses those calls,
+# without /proc and /sys.  And what the modules of each system promise.
+test-portable: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -n 2 tests/systems
 
 # The clients in other languages: formatted, checked by their own compilers, and held to clients/conformance.jsonl and a
 # real daemon (which `make test` does too).  A language without its toolchain is named and skipped.

@@ -91,7 +91,7 @@ class KernelServer:
                 stream, _ = self._listener.accept()
             except OSError:
                 return
-            with stream, suppress(OSError):
+            with stream, suppress(OSError, msgspec.DecodeError):  # its asker may have been killed
                 self._answer(stream, msgspec.json.decode(stream.recv(2**12), type=Question))
 
     def _answer(self, stream: socket.socket, question: Question) -> None:

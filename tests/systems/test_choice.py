@@ -85,6 +85,40 @@ def test_another_system_is_chosen_where_this_is_one(module: str) -> None:
     assert ".systems.linux" not in done.stdout
 
 
+LINUX_ALONE = """
+import ctypes, importlib, os, pkgutil, sys
+import psutil, trio  # of which others are for each system
+import fcntl, resource, select, signal, socket, time, _socket, posix
+OURS = {
+    os: ["O_PATH", "pidfd_open", "memfd_create", "pipe2", "fdatasync", "waitid", "sched_getaffinity", "O_TMPFILE"],
+    select: ["epoll"], signal: ["pidfd_send_signal", "SIGPWR", "SIGSTKFLT", "SIGRTMIN", "SIGRTMAX"],
+    socket: ["SO_PEERCRED", "MSG_CMSG_CLOEXEC"], _socket: ["SO_PEERCRED"], time: ["CLOCK_BOOTTIME"],
+    fcntl: ["F_ADD_SEALS", "F_SEAL_GROW", "F_SEAL_SHRINK"], resource: ["prlimit"], posix: ["O_PATH", "pidfd_open"],
+}
+for module, names in OURS.items():
+    for name in names:
+        vars(module).pop(name, None)
+for name in [name for name in vars(os) if name.startswith("MFD_")] + [name for name in vars(select) if "EPOLL" in name]:
+    vars(os).pop(name, None), vars(select).pop(name, None)
+sys.platform = "darwin"
+import hooklatch, hooklatch_worker
+LEFT_OUT = ("hooklatch.bridges", "hooklatch.cli.hosts", "hooklatch.guards.gallery", "hooklatch.__main__")
+for package in (hooklatch, hooklatch_worker):
+    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not found.name.startswith(LEFT_OUT) and ".systems.linux" not in found.name:
+            importlib.import_module(found.name)
+assert not [name for name in sys.modules if ".systems.linux" in name]
+from hooklatch_worker.systems import system
+print(type(system).__name__)
+"""
+
+
+def test_every_module_can_be_imported_where_what_linux_alone_has_is_not_there() -> None:
+    done = subprocess.run([sys.executable, "-c", LINUX_ALONE], capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.returncode) == ("DarwinSystem\n", 0), done.stderr[-2000:]
+
+
 def test_levels_that_need_a_kernel_of_linux_are_refused_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "system", darwin.system)
 

@@ -7,17 +7,22 @@ import os
 import signal
 import socket
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hooklatch.core.protocol import RpcError
 from hooklatch.credentials import read_credentials
 from hooklatch.darwin_credentials import read_darwin_credentials
+from hooklatch.service.transport import peers
+from hooklatch.service.transport.peers import PeerGoneError, PeerInspector
 from hooklatch_worker.systems import darwin_disks, linux_disks
 from hooklatch_worker.systems.darwin import DarwinSystem, KernelEvents
 from support.daemons import nothing_left
 from systems.fake_darwin import Event, FakeLibrary, FakeSelect, entry, mount
+from systems.stand_in import LinuxKernel, StandInSystem
 
 READ, WRITE, PROCESS = -1, -2, -5
 ADD, DELETE, CLEAR, EOF = 0x1, 0x2, 0x20, 0x8000
@@ -117,6 +122,8 @@ class Peer:
     def getsockopt(self, level: int, option: int, size: int) -> bytes:
         """Answer for the level SOL_LOCAL alone."""
         assert level == 0
+        if option == 2 and not self._answers[2]:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         return self._answers[option][:size]
 
 
@@ -132,14 +139,28 @@ def test_the_user_and_the_process_of_a_peer_are_read_as_they_are_laid_out(monkey
     assert read_credentials(peer) == (4711, 501)
 
 
-@pytest.mark.parametrize(
-    ("user", "pid"),
-    [(b"", b"\1\0\0\0"), (credentials(501), b""), (credentials(501, version=1), b"\1\0\0\0"), (b"\0" * 75, b"\1" * 4)],
-)
-def test_a_peer_of_whom_less_is_told_is_nobody(user: bytes, pid: bytes) -> None:
-    peer: Any = Peer(user, pid)
+@pytest.mark.parametrize("user", [b"", credentials(501, version=1), bytes(75)])
+def test_a_peer_of_whom_less_is_told_is_refused(user: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer: Any = Peer(user, struct.pack("=i", 4711))
     with pytest.raises(OSError, match="does not tell"):
         read_darwin_credentials(peer)
+
+    monkeypatch.delattr("_socket.SO_PEERCRED")
+    with pytest.raises(RpcError, match="cannot be inspected"):
+        PeerInspector(frozenset, Counter()).check(peer)
+
+
+@pytest.mark.parametrize("pid", [b"", bytes(4)])
+def test_a_peer_whose_process_is_not_told_is_gone_and_never_of_another_namespace(
+    pid: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer: Any = Peer(credentials(os.geteuid()), pid)
+    assert read_darwin_credentials(peer) == (-1, os.geteuid())
+
+    monkeypatch.delattr("_socket.SO_PEERCRED")
+    monkeypatch.setattr(peers, "system", StandInSystem(LinuxKernel()))
+    with pytest.raises(PeerGoneError):
+        PeerInspector(frozenset, Counter()).check(peer)
 
 
 def test_a_socket_here_tells_nothing_in_the_way_of_macos() -> None:

@@ -184,12 +184,14 @@ def probe_program(program: Path, folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            listener.bind(f"/proc/self/fd/{folder_fd}/{paths.AGENT_SOCKET}")  # the path itself may be too long
+            # The path itself may be too long; where there is no /proc it must do.
+            near = f"/proc/{os.getpid()}/fd/{folder_fd}" if os.path.isdir("/proc/self/fd") else os.fspath(folder)
+            listener.bind(f"{near}/{paths.AGENT_SOCKET}")
             listener.listen()
             listener.settimeout(TIMEOUT)
             daemon = threading.Thread(target=answer_once, args=(listener, answer), daemon=True)
             daemon.start()
-            words[-1] = f"/proc/{os.getpid()}/fd/{folder_fd}"
+            words[-1] = near
             if run_built_program(program, []) != refusal or run_built_program(program, words) != (0, document, b""):
                 raise BuildError("the program that was built does not answer as it should")
             daemon.join(TIMEOUT)

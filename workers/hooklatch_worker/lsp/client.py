@@ -83,8 +83,8 @@ class LanguageServer:
 
     @property
     def has_ended(self) -> bool:
-        # WNOWAIT: until `close` its pid, which is also the id of its group, must not be reused.
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        # Not reaped: until `close` its pid, which is also the id of its group, must not be reused.
+        return system.read_process_state(self.pid) in (b"Z", b"X")
 
     @property
     def silence(self) -> float:

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 import msgspec
 
 from hooklatch_worker.sandbox import environment, landlock, seccomp, temporary
-from hooklatch_worker.systems import linux, system
+from hooklatch_worker.systems import system
+from hooklatch_worker.systems.libc import LIBC
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 __all__ = [
@@ -131,7 +132,7 @@ def confine_process(isolation: Isolation, source: Source, name: str) -> Effectiv
 def drop_capabilities() -> None:
     """Drop all capabilities, and with no_new_privs those of every program started from here (capabilities(7))."""
     header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
-    linux.LIBC.capset(header, bytes(24))  # dropping is never refused; ctypes passes bytes as a pointer
+    LIBC.capset(header, bytes(24))  # dropping is never refused; ctypes passes bytes as a pointer
 
 
 def confine_files(isolation: Isolation, source: Source, own_folder: str | None, offered: int) -> bool:

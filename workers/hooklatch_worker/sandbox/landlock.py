@@ -13,7 +13,7 @@ import stat
 import struct
 from collections.abc import Iterable, Mapping
 
-from hooklatch_worker.systems.linux import LIBC, raise_errno
+from hooklatch_worker.systems.libc import LIBC, raise_errno
 
 __all__ = ["DEVICE_IO", "READ", "WRITE", "read_abi", "restrict_files"]
 

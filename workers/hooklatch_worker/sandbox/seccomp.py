@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from hooklatch_worker.systems.linux import LIBC, raise_errno
+from hooklatch_worker.systems.libc import LIBC, raise_errno
 
 __all__ = [
     "CALLS", "SyscallRule", "apply_filter", "is_supported", "list_outward_rules", "assemble_filter",

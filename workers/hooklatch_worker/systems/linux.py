@@ -17,6 +17,8 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from hooklatch_worker.systems.libc import LIBC, raise_errno
+
 __all__ = [
     "ADOPTS_ORPHANS", "CONFINES", "HAS_FILE_HINTS", "LOOKS", "NEEDS", "OTHER_SIGNALS", "SHARES_HANDLES", "EventSet",
     "become_subreaper", "close_from", "count_threads", "die_with_parent", "expose_file", "forbid_new_privileges",
@@ -38,20 +40,10 @@ PARENT, STARTED = 1, 19  # of the words after the name in /proc/PID/stat (proc(5
 FREEZE_TIMEOUT = 0.5  # seconds; an unstoppable process must not block us
 LOOK_INTERVAL = 0.001  # seconds between two scans, for stopping processes to come to rest
 AT_REST = b"TtZX"  # states in proc(5); not D, which may be a fork or a parent in vfork(2): that runs into the timeout
-LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.syscall.restype = ctypes.c_long
 
 
 def is_supported() -> bool:
     return hasattr(os, "pidfd_open") and os.path.exists(f"/proc/self/task/{os.getpid()}/children")
-
-
-def raise_errno(result: int, what: str) -> int:
-    """Return the result of a call of LIBC, or raise an OSError that names `what`."""
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
-    return result
 
 
 def call_prctl(option: int, value: int) -> None:
@@ -59,17 +51,14 @@ def call_prctl(option: int, value: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Become the parent of all orphaned descendants, so that they can be found and killed."""
     call_prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def make_unreadable() -> None:
-    """Keep other processes of the user from reading this one's memory, environment and descriptors (prctl(2))."""
     LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def forbid_new_privileges() -> None:
-    """Disable privileges from set-user-id programs, for this process and its children."""
     call_prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -81,7 +70,6 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def wake_when_orphaned() -> None:
-    """Get SIGCONT when the parent ends, so that a stopped process notices it too."""
     call_prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
@@ -117,7 +105,6 @@ def open_peer(stream: socket.socket, pid: int) -> int:
 
 
 def is_same_process(handle: int, pid: int) -> bool:
-    """Return whether the pid still belongs to the process: it runs, or has ended and is not reaped yet."""
     if not has_ended(handle):
         return True
     try:
@@ -143,7 +130,6 @@ def count_threads(pid: int) -> int:
 
 
 def list_children(pid: int | None = None) -> list[int]:
-    """Return the direct children of a process (default: this one), including zombies; empty if it is gone."""
     pids: list[int] = []
     base = f"/proc/{pid or 'self'}/task"
     try:
@@ -160,7 +146,6 @@ def list_children(pid: int | None = None) -> list[int]:
 
 
 def list_descendants(pid: int) -> Iterator[int]:
-    """Yield every descendant of a process, parents before their children."""
     found_pids = {pid}
     pending = [pid]
     while pending:
@@ -203,10 +188,7 @@ def read_process_state(pid: int) -> bytes:
 
 
 def kill_children(*, keep: frozenset[int] = frozenset()) -> int:
-    """SIGKILL every child of this process except those in `keep`, with its descendants; return how many children.
-
-    Dead children are reaped, and orphans become our children: call it again until it returns 0.
-    """
+    """SIGKILL children and their descendants.  Orphans become our children: call it again until it returns 0."""
     condemned = [pid for pid in list_children() if pid not in keep]
     for pid in freeze_processes(condemned) if condemned else ():
         with suppress(ProcessLookupError):
@@ -217,7 +199,6 @@ def kill_children(*, keep: frozenset[int] = frozenset()) -> int:
 
 
 def reap_child(pid: int) -> bool:
-    """Reap a child if it is dead; return whether it is gone, also if it was reaped before."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -235,7 +216,6 @@ class EventSet:
         self._epoll.register(fd, select.EPOLLIN)
 
     def add_hangup(self, fd: int) -> None:
-        """Wait until the peer of a socket is gone (EPOLLHUP, which is always reported)."""
         self._epoll.register(fd, 0)
 
     def take(self) -> list[int]:

@@ -212,20 +212,22 @@ class PortableSystem(ABC):
         """Go on when the parent ends: POSIX continues the stopped processes of an orphaned group by itself."""
 
     def die_with_parent(self, parent_pid: int) -> None:
-        """Have this process, and all below it, killed when its parent ends; exit at once if it already has.
+        """Have this process killed when its parent ends, and what is below it when it ends; exit if the parent has.
 
         A watcher does that, a process of its own that no other waits for.  Only for processes with one thread.
         """
         own = os.getpid()
         between = os.fork()
         if between == 0:
+            code = 1
             try:
                 if os.fork() == 0:
                     self._watch_over(own, parent_pid)
+                code = 0
             finally:
-                os._exit(0)
-        os.waitpid(between, 0)
-        if os.getppid() != parent_pid:
+                os._exit(code)
+        _, status = os.waitpid(between, 0)
+        if status != 0 or os.getppid() != parent_pid:
             os._exit(0)
 
     def _watch_over(self, pid: int, parent_pid: int) -> None:
@@ -233,19 +235,38 @@ class PortableSystem(ABC):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         self.close_from(0)  # above all sockets, whose other ends must notice when the process is gone
-        parent = self._watch_or_end(parent_pid)
+        try:
+            process = self.watch_process(pid)
+        except ProcessLookupError:
+            process = make_ended_handle()
+        except OSError:
+            os.kill(pid, signal.SIGKILL)  # it must not live where it cannot be watched
+            raise
+        try:
+            parent = self.watch_process(parent_pid)
+        except OSError:  # it is gone, or cannot be watched, and then the process must not live
+            parent = make_ended_handle()
         poll = select.poll()
-        for handle in (parent, self._watch_or_end(pid)):
+        for handle in (process, parent):
             poll.register(handle, select.POLLIN)
         poll.poll()
-        if self.has_ended(parent):
+        if not self.has_ended(process):
             self._kill_all([pid])
+            poll.unregister(parent)
+            poll.poll()
+        while members := self._list_left(pid):
+            self._kill_all(members)
+            time.sleep(LOOK_INTERVAL)
 
-    def _watch_or_end(self, pid: int) -> int:
-        try:
-            return self.watch_process(pid)
-        except OSError:  # it is gone; or nothing can be watched, and then the process must not live
-            return make_ended_handle()
+    def _list_left(self, leader: int) -> list[int]:
+        """Return what a dead process has left in its session; none if another has its pid, and so its session, by now.
+
+        Its watcher kills that too: a parent that does may be killed itself meanwhile, and no other knows the session.
+        """
+        table = self._tabulate()
+        if leader in table and table[leader].state != b"Z":
+            return []
+        return [entry.pid for entry in table.values() if entry.session == leader and entry.state != b"Z"]
 
     # -- many processes --------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import trio
 from hooklatch.disks import ResolvedPath, away_now, resolve_path
 from hooklatch.errors import explain_error, locate_error
 from hooklatch.service.loading.watch import COVERED_INTERVAL, FileWatch
-from hooklatch_worker.systems.linux import LIBC, raise_errno
+from hooklatch_worker.systems.libc import LIBC, raise_errno
 
 __all__ = ["InotifyHints", "give_hints"]
 

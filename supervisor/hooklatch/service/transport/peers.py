@@ -53,7 +53,10 @@ class PeerInspector:
             RpcError: the peer may not connect.
             PeerGoneError: its user may connect, but the process is gone.
         """
-        pid, uid = read_credentials(stream)
+        try:
+            pid, uid = read_credentials(stream)
+        except OSError:
+            raise make_unreadable_peer_error(0) from None
         if uid not in (0, os.geteuid()):
             raise RpcError(
                 ErrorCode.NOT_PERMITTED, f"user {uid} may not connect: this daemon is for user {os.geteuid()}"
