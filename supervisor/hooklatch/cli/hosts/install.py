@@ -1,7 +1,4 @@
-"""The commands `install` and `uninstall`: connect a host with hooklatch, and undo it.  They need no daemon.
-
-The changes of a host's files are made by `changing`.
-"""
+"""The commands `install` and `uninstall`: connect a host with hooklatch by `changing` its files, and undo it."""
 
 from __future__ import annotations
 
