@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 
 from hooklatch.files import create_anew, open_regular
+from hooklatch_worker.systems.disks import sync_all
 
 __all__ = ["LockedError", "lock_directory", "replace_file", "sync_folder"]
 
@@ -57,7 +58,7 @@ def replace_file(path: str, data: bytes, *, temporary: str | None = None) -> Non
             os.fchmod(fd, 0o600)  # also where an odd umask took rights from the owner
             file.write(data)
             file.flush()
-            os.fsync(fd)
+            sync_all(fd)
         os.replace(new, path)
     except OSError:
         with suppress(OSError):
@@ -74,6 +75,6 @@ def sync_folder(folder: str) -> None:
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync_all(fd)
     finally:
         os.close(fd)

@@ -339,7 +339,7 @@ def test_params_become_the_shape_that_is_asked_for() -> None:
         (b"{}", "missing required field `event`"),
         (b'{"event":5}', "$.event"),
         (b'{"event":"stop","priorities":[1,"2"]}', "$.priorities[1]"),
-        (b'{"event":"\xff"}', "can't decode"),
+        (b'{"event":"\xff"}', "bad params"),  # the words are msgspec's, and its versions differ
         (b"null", "got `null`"),
         (b'["stop"]', "got `array`"),
         (b'{"event":"stop","priorities":%s}' % DEEP, "$.priorities[0]"),

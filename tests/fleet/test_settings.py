@@ -151,7 +151,7 @@ def test_only_the_main_file_may_hold_it() -> None:
 
 def test_every_field_of_a_decision_is_known_and_no_part_of_a_payload_leaves_by_default() -> None:
     assert {*DecisionEntry.__struct_fields__} <= {*RECORD_FIELDS}
-    assert {"excerpt", "excerpt_cut", "patch", "cwd", "location"} <= {*BY_CHOICE}
+    assert {"excerpt", "excerpt_cut", "patch", "instead", "cwd", "location"} <= {*BY_CHOICE}
     assert not {*BY_CHOICE} & {*DEFAULT_FIELDS}
 
 

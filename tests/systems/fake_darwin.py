@@ -58,7 +58,9 @@ class FakeSelect:
         return self.queues[-1]
 
     def kevent(self, ident: int, kind: int, flags: int, fflags: int = 0) -> Event:
-        """Make a struct kevent."""
+        """Make a struct kevent; as CPython does, from a descriptor or pid that is not negative."""
+        if ident < 0:
+            raise OverflowError("can't convert negative value to size_t")
         return Event(ident, kind, flags, fflags)
 
 
@@ -68,6 +70,15 @@ class FakeLibrary:
     def __init__(self, *processes: bytes, shortages: int = 0, number: int = 0) -> None:
         self.data, self.shortages, self.number = b"".join(processes), shortages, number
         self.asked: list[list[int]] = []
+        self.starts: dict[int, int] = {}  # of processes that this user may ask for
+
+    def proc_pid_rusage(self, pid: int, flavor: int, buffer: Any) -> int:
+        """Answer proc_pid_rusage(3) with a struct rusage_info_v0."""
+        if flavor != 0 or pid not in self.starts:
+            ctypes.set_errno(errno.EPERM)
+            return -1
+        buffer[80:88] = struct.pack("=Q", self.starts[pid])
+        return 0
 
     def sysctl(self, path: Any, length: int, buffer: Any, size: Any, new: None, new_size: Any) -> int:
         """Answer sysctl(3): the size alone without a buffer, ENOMEM where it is too small."""

@@ -20,6 +20,7 @@ from hooklatch.service.transport import peers
 from hooklatch.service.transport.peers import PeerGoneError, PeerInspector
 from hooklatch_worker.systems import darwin_disks, linux_disks
 from hooklatch_worker.systems.darwin import DarwinSystem, KernelEvents
+from hooklatch_worker.systems.portable import ProcessEntry
 from support.daemons import nothing_left
 from systems.fake_darwin import Event, FakeLibrary, FakeSelect, entry, mount
 from systems.stand_in import LinuxKernel, StandInSystem
@@ -187,7 +188,8 @@ def test_without_a_list_of_mounts_no_disk_is_known_to_answer(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_path_is_plain_where_linux_says_so(tmp_path: Path, is_there: bool) -> None:
+def test_a_path_is_plain_where_linux_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
+    monkeypatch.setattr(darwin_disks, "read_real_path", linux_disks.read_real_path)  # fcntl(2) has no F_GETPATH here
     top = tmp_path.resolve()
     (top / "folder").mkdir()
     (top / "folder" / "file").touch()
@@ -208,6 +210,65 @@ def test_a_path_is_plain_where_linux_says_so(tmp_path: Path, is_there: bool) -> 
     assert found == [linux_disks.is_plain(path, away, is_there=is_there) for path in paths]
     assert True in found
     assert not darwin_disks.is_plain(paths[0], {"/": "unknown"})
+
+
+def test_another_spelling_of_a_path_is_not_plain_and_its_real_path_is_the_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proj").mkdir()  # as it is named here: there, it is the folder Proj
+    real = f"{tmp_path}/Proj"
+    monkeypatch.setattr("fcntl.fcntl", lambda fd, command, data: real.encode().ljust(len(data), b"\0"))
+
+    assert darwin_disks.read_real_path(f"{tmp_path}/proj") == real
+    assert not darwin_disks.is_plain(f"{tmp_path}/proj", {})
+    with pytest.raises(FileNotFoundError):
+        darwin_disks.read_real_path(f"{tmp_path}/other")
+
+
+@pytest.mark.parametrize("place", ["/volumes/share/x", "/System/Volumes/Data/Volumes/Share/x", "/Volumes/SHARE"])
+def test_a_disk_that_may_not_answer_is_known_by_each_spelling(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.lstat", lambda path: os.stat("/"))
+    monkeypatch.setattr(darwin_disks, "read_real_path", lambda path: path)
+
+    assert not darwin_disks.is_plain(place, {"/Volumes/Share": "A"})
+    assert darwin_disks.is_plain(place, {})
+
+
+def test_when_a_process_started_does_not_depend_on_the_clock() -> None:
+    earlier, later = entry(7, 1, started=(10, 0)), entry(8, 7, started=(5, 0))  # the clock was set back in between
+    library = FakeLibrary(earlier, later)
+    library.starts = {7: 100, 8: 200}
+    system = DarwinSystem(library, FakeSelect())
+
+    assert system.read_parent_and_start(8) == (7, 200)
+    assert system.read_parent_and_start(7)[1] == 100
+    library.starts = {7: 100}
+    assert system.read_parent_and_start(8)[1] > 2**62  # it does not tell, so it is not older than the daemon
+
+
+def test_a_peer_of_which_only_the_user_is_known_is_gone() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(ProcessLookupError):
+        DarwinSystem(FakeLibrary(), FakeSelect()).open_peer(ours, -1)
+
+
+def test_a_process_of_another_user_does_not_keep_the_others_from_being_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    signals: list[tuple[int, int]] = []
+
+    def kill(pid: int, number: int) -> None:
+        if pid == sudo:
+            raise PermissionError
+        signals.append((pid, number))
+
+    own, first, sudo, last = os.getpid(), 900_001, 900_002, 900_003
+    entries = [ProcessEntry(pid, own, pid, 0, 0, b"T", b"x") for pid in (first, sudo, last)]
+    system = DarwinSystem(FakeLibrary(), FakeSelect())
+    monkeypatch.setattr(system, "list_processes", lambda: entries)
+    monkeypatch.setattr(system, "reap_child", lambda pid: True)
+    monkeypatch.setattr("os.kill", kill)
+
+    assert system.kill_children() == 2
+    assert {pid for pid, number in signals if number == signal.SIGKILL} == {first, last}
 
 
 def test_blocks_are_never_allocated_and_a_file_is_synced_in_full_or_as_far_as_it_goes(

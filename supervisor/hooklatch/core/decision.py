@@ -281,14 +281,9 @@ def accept_answer(outcome: CallOutcome, answer: Answer | None, cause: Cause, mes
 
 def decide_silence(
     spec: EventSpec,
-    outcomes: list[CallOutcome],
-    payload: Payload,
-    context: dict[str, Any],
-    warnings: list[str],
-    decision_id: str,
-    revision: int,
-    duration_ms: float,
-) -> FireDecision:
+    outcomes: list[CallOutcome], payload: Payload, context: dict[str, Any], warnings: list[str],
+    decision_id: str, revision: int, duration_ms: float,
+) -> FireDecision:  # fmt: skip
     """Return the decision on a fire whose hooks all said nothing: it passes in every model, as `Machine` decides it."""
     return FireDecision(
         decision_id, spec.name, "pass", None, None, None, None, False, None, payload.digest(), None, None, None,
@@ -301,11 +296,9 @@ def refuse_fire(
     cause: Cause,
     message: str,
     *,
-    decision_id: str,
-    revision: int | None = None,
-    payload: Payload | None = None,
+    decision_id: str, revision: int | None = None, payload: Payload | None = None,
     context: dict[str, Any] | None = None,
-) -> FireDecision:
+) -> FireDecision:  # fmt: skip
     """Return the decision on a fire that calls no hook: a gate denies, everything else passes with a warning."""
     is_closed = spec.fails_closed
     text = format_failure(cause, message)

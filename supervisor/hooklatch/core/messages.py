@@ -13,21 +13,9 @@ __all__ = [
 
 DecisionVerdict = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
 Cause = Literal[
-    "policy",
-    "crash",
-    "timeout",
-    "overload",
-    "protocol",
-    "quarantined",
-    "load",
-    "payload",
-    "unsettled",
-    "unanswered",
-    "draining",
-    "no_daemon",
-    "abandoned",
-    "audit",
-]
+    "policy", "crash", "timeout", "overload", "protocol", "quarantined", "load", "payload", "unsettled", "unanswered",
+    "draining", "no_daemon", "abandoned", "audit",
+]  # fmt: skip
 # What ran otherwise than it was judged: see `call_ledger`.
 Mismatch = Literal["overruled", "unasked", "altered"]
 # Causes that may pass: the fault is temporary, not the hook's or the request's.

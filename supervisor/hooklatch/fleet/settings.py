@@ -63,7 +63,8 @@ OF_OTHER_KINDS = (
     "action", "bundle", "fleet", "head", "labels", "policy", "problem", "wanted",
 )  # fmt: skip
 DEFAULT_FIELDS = (*OF_DECISIONS, *OF_OTHER_KINDS)
-BY_CHOICE = ("excerpt", "excerpt_cut", "patch", "claimed_session", "cwd", "location", "to")  # of payloads, folders
+# Of payloads and folders; `instead` is often a command that was refused, in another form.
+BY_CHOICE = ("excerpt", "excerpt_cut", "patch", "instead", "claimed_session", "cwd", "location", "to")
 RECORD_FIELDS = (*ALWAYS, *DEFAULT_FIELDS, *BY_CHOICE)
 
 FORM = "at most 63 letters, digits, '.', '_' and '-', the first a letter or a digit"

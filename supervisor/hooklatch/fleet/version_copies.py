@@ -22,6 +22,7 @@ from hooklatch.directories import replace_file, sync_folder
 from hooklatch.files import open_regular, open_regular_file
 from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.manifests import FleetError, PolicyHead, SignedManifest, read_envelope, read_payload
+from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
     "COPIES", "VERSIONS", "find_following", "keep_bundle", "keep_key_sets", "keep_versions", "read_kept_bundle",
@@ -64,7 +65,7 @@ def add_lines(folder: str, name: str, new: Iterable[bytes]) -> None:
             except OSError:
                 os.ftruncate(file.fileno(), len(data))  # what a full disk took of it would be in the way of others
                 raise
-            os.fsync(file.fileno())
+            sync_all(file.fileno())
     if is_new:
         sync_folder(folder)
 

@@ -80,7 +80,7 @@ class Screen:
         for pattern, word in (
             (r"\d\d:\d\d:\d\d UTC", "HH:MM:SS UTC"), (r"\d{4}-\d\d-\d\d", "DATE"), (r"[\d.]+ fires/s", "N fires/s"),
             (r"up .*", "up N"), (r"\|[ =]+\|", "|==|"), (r"from [\d.]+, [\d.]+ ms", "from N, N ms"),
-            (r"\b[0-9a-f]{8}-\d+\b", "ID"), (r"\b[\d.]+$", "N"), (r"/tmp/hl-\w+", "/tmp/hl"),
+            (r"\b[0-9a-f]{8}-\d+\b", "ID"), (r"\b[\d.]+$", "N"), (r"/[\w/-]*/hl-\w+", "/tmp/hl"),
         ):  # fmt: skip
             text = re.sub(pattern, word, text, flags=re.MULTILINE)
         return text

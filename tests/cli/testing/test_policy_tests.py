@@ -25,7 +25,7 @@ from support.commands import Place, new_place, serving
 from support.repository import ROOT
 from support.tables import table
 
-PAGE = (ROOT / "docs" / "guides" / "testing-policies.md").read_text()
+PAGE = "".join((ROOT / "docs" / page).read_text() for page in ("guides/testing-policies.md", "reference/cases.md"))
 NATIVE = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "rm x"}, "cwd": "/nowhere"}
 
 

@@ -83,8 +83,10 @@ class LanguageServer:
 
     @property
     def has_ended(self) -> bool:
-        # Not reaped: until `close` its pid, which is also the id of its group, must not be reused.
-        return system.read_process_state(self.pid) in (b"Z", b"X")
+        # WNOWAIT: until `close` its pid, which is also the id of its group, must not be reused.
+        if not hasattr(os, "waitid"):
+            return system.read_process_state(self.pid) in (b"Z", b"X")
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     @property
     def silence(self) -> float:

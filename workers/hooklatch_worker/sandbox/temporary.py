@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from hooklatch_worker.systems import system
+
 __all__ = ["make_temporary_folder", "remove_tree"]
 
 
@@ -41,7 +43,10 @@ def remove_tree(folder: str) -> None:
 def open_up(folder: str) -> None:
     """Restore our permissions on a folder; do not follow links."""
     with suppress(OSError):
-        fd = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+        if not system.LOOKS:  # a system that changes the mode of a link itself
+            os.chmod(folder, 0o700, follow_symlinks=False)
+            return
+        fd = os.open(folder, system.LOOKS | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.chmod(f"/proc/self/fd/{fd}", 0o700)
         finally:

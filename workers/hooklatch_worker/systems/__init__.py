@@ -10,4 +10,6 @@ if sys.platform == "linux":
 else:
     from hooklatch_worker.systems.darwin import system
 
-__all__ = ["system"]
+PLATFORM = sys.platform  # as Python names it, for commands that look for other programs' files
+
+__all__ = ["PLATFORM", "system"]

@@ -35,6 +35,9 @@ STATES = {1: b"D", 2: b"R", 3: b"S", 4: b"T", 5: b"Z"}  # SIDL to SZOMB of sys/p
 ROOM = 64  # entries more than there were when the size was asked
 # sys/proc_info.h
 PROC_PIDTASKINFO, TASK_INFO_BYTES, THREADS = 4, 96, 84
+# sys/resource.h: struct rusage_info_v0, and where ri_proc_start_abstime is
+RUSAGE_INFO_V0, RUSAGE_BYTES, START_TIME = 0, 96, 80
+LATE = 2**63
 
 
 class KernelEvents:
@@ -126,6 +129,19 @@ class DarwinSystem(PortableSystem):
             error = ctypes.get_errno() or errno.ESRCH
             raise OSError(error, os.strerror(error), f"process {pid}")
         return int(struct.unpack_from("=i", buffer, THREADS)[0])
+
+    def read_start(self, entry: ProcessEntry) -> int:
+        """Return when a process started, in units of mach_absolute_time(3).
+
+        Not as the list has it: by a clock that is set back, a later process would seem older than the daemon, and so no
+        hook's.  Another user's process does not tell, and counts as a late one.
+        """
+        buffer = ctypes.create_string_buffer(RUSAGE_BYTES)
+        try:
+            self._call("proc_pid_rusage", entry.pid, RUSAGE_INFO_V0, buffer)
+        except OSError:
+            return LATE
+        return int(struct.unpack_from("=Q", buffer, START_TIME)[0]) or LATE
 
     def _call(self, name: str, *arguments: object) -> int:
         result = int(getattr(self._libc, name)(*arguments))

@@ -9,12 +9,16 @@ import os
 import stat
 import struct
 import time
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "read_mounts", "sync_data"]
+__all__ = [
+    "allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "read_mounts",
+    "read_real_path", "sync_all", "sync_data",
+]  # fmt: skip
 
-F_FULLFSYNC = 51  # sys/fcntl.h
+F_GETPATH, F_FULLFSYNC = 50, 51  # sys/fcntl.h
 UNSYNCED = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # of file systems that cannot tell their disk
 # sys/mount.h: MNT_NOWAIT and MNT_LOCAL, the size of struct statfs (with 64-bit inodes), and where its parts begin
 NOWAIT, LOCAL = 2, 0x1000
@@ -38,6 +42,11 @@ def sync_data(fd: int) -> None:
         if error.errno not in UNSYNCED:
             raise
         os.fsync(fd)
+
+
+def sync_all(fd: int) -> None:
+    """Wait until a file or a folder, with all that is known of it, is on the disk itself."""
+    sync_data(fd)
 
 
 def read_boot_id() -> str | None:
@@ -83,12 +92,12 @@ def is_plain(path: str, away: Mapping[str, str] | None = None, *, is_there: bool
 
     Without `is_there`, all of this need hold only of the part that exists.
     """
-    at, away, names = "", away_now() if away is None else away, path.split("/")[1:]
-    if "/" in away or path[:1] != "/" or "\0" in path or not {"", ".", ".."}.isdisjoint(names):
+    at, places, names = "", {*map(fold_path, away_now() if away is None else away)}, path.split("/")[1:]
+    if "/" in places or path[:1] != "/" or "\0" in path or not {"", ".", ".."}.isdisjoint(names):
         return False
     for name in names:
         at = f"{at}/{name}"
-        if at in away:
+        if fold_path(at) in places:
             return False
         try:
             if stat.S_ISLNK(os.lstat(at).st_mode):
@@ -97,4 +106,24 @@ def is_plain(path: str, away: Mapping[str, str] | None = None, *, is_there: bool
             return not is_there
         except OSError:
             return False
-    return True
+    try:
+        return read_real_path(path) == path
+    except OSError:  # it cannot be opened, as a folder that cannot be listed: not known
+        return False
+
+
+def fold_path(path: str) -> str:
+    """Return a path without differences that file systems may not see, and without the prefix of the data volume."""
+    return unicodedata.normalize("NFC", path).casefold().removeprefix("/system/volumes/data") or "/"
+
+
+def read_real_path(path: str) -> str:
+    """Return the one path of what exists, links followed, as the system spells it; raise an OSError if it cannot say.
+
+    File systems take letters in capitals or not: in another spelling a trusted project would be another place.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.fsdecode(fcntl.fcntl(fd, F_GETPATH, bytes(PLACE_BYTES)).partition(b"\0")[0])
+    finally:
+        os.close(fd)

@@ -7,8 +7,12 @@ if sys.platform == "linux":
 else:
     from hooklatch_worker.systems import darwin_disks as chosen
 
-__all__ = ["allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "sync_data"]
+__all__ = [
+    "allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "read_real_path",
+    "sync_all", "sync_data",
+]  # fmt: skip
 
 # Bound once: a fire looks at paths.
 allocate_blocks, away_now, is_plain = chosen.allocate_blocks, chosen.away_now, chosen.is_plain
-read_boot_id, read_boot_time, sync_data = chosen.read_boot_id, chosen.read_boot_time, chosen.sync_data
+read_boot_id, read_boot_time = chosen.read_boot_id, chosen.read_boot_time
+read_real_path, sync_all, sync_data = chosen.read_real_path, chosen.sync_all, chosen.sync_data

@@ -14,7 +14,10 @@ import threading
 import time
 from collections.abc import Mapping
 
-__all__ = ["allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "sync_data"]
+__all__ = [
+    "allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "read_real_path",
+    "sync_all", "sync_data",
+]  # fmt: skip
 
 # Served by this kernel alone, and reported by inotify.  Not proc: its links lead into other mount namespaces.
 LOCAL = frozenset({
@@ -38,6 +41,16 @@ def allocate_blocks(fd: int, start: int, length: int) -> None:
 def sync_data(fd: int) -> None:
     """Wait until a file's content, and its size, are on the disk itself."""
     os.fdatasync(fd)
+
+
+def sync_all(fd: int) -> None:
+    """Wait until a file or a folder, with all that is known of it, is on the disk itself."""
+    os.fsync(fd)
+
+
+def read_real_path(path: str) -> str:
+    """Return the one path of what exists, links followed; raise an OSError if it does not."""
+    return os.path.realpath(path, strict=True)
 
 
 def read_boot_id() -> str | None:

@@ -164,7 +164,13 @@ class PortableSystem(ABC):
         return [*fds, handle]
 
     def open_peer(self, stream: socket.socket, pid: int) -> int:
-        """Return a handle of the process at the other end of a socket, whose pid was read from it."""
+        """Return a handle of the process at the other end of a socket, whose pid was read from it.
+
+        Raises:
+            OSError: it is gone, as also where the pid is negative, since only its user is known.
+        """
+        if pid < 0:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
         return self.watch_process(pid)
 
     def is_same_process(self, handle: int, pid: int) -> bool:
@@ -174,17 +180,22 @@ class PortableSystem(ABC):
     def read_parent_and_start(self, pid: int) -> tuple[int, int]:
         """Return a process's parent, and when it started, in units that only order processes of one boot.
 
-        The parent of an orphan is the leader of its session; itself if that is gone, as then it cannot be told
-        whose the orphan is.
+        The parent of an orphan is the leader of its session; itself if that is gone or not known, as then it cannot be
+        told whose the orphan is.
 
         Raises:
             OSError: it is gone, or hidden.
         """
         table = self._tabulate()
         entry = find_entry(table, pid)
+        started = self.read_start(entry)
         if entry.parent != 1 or entry.session == pid:
-            return entry.parent, entry.started
-        return entry.session if entry.session in table else pid, entry.started
+            return entry.parent, started
+        return entry.session if entry.session > 0 and entry.session in table else pid, started
+
+    def read_start(self, entry: ProcessEntry) -> int:
+        """Return when a process started, by a clock that is never set back."""
+        return entry.started
 
     def read_name(self, pid: int) -> bytes:
         """Return the system's name of a process.
@@ -266,7 +277,8 @@ class PortableSystem(ABC):
         table = self._tabulate()
         if leader in table and table[leader].state != b"Z":
             return []
-        return [entry.pid for entry in table.values() if entry.session == leader and entry.state != b"Z"]
+        left = [entry.pid for entry in table.values() if entry.session == leader and entry.state != b"Z"]
+        return [pid for pid in left if may_signal(pid)]
 
     # -- many processes --------------------------------------------------------------------------------------------
 
@@ -298,12 +310,12 @@ class PortableSystem(ABC):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             table = self._tabulate()
-            is_still = all(pid not in table or table[pid].state in AT_REST for pid in frozen)
+            is_still = all(pid not in table or table[pid].state in AT_REST or not may_signal(pid) for pid in frozen)
             new_pids = {*roots, *list_below(roots, table.values())} - frozen
             if is_still and not new_pids:
                 break
             for pid in new_pids:
-                with suppress(ProcessLookupError):
+                with suppress(ProcessLookupError, PermissionError):  # another user's, such as sudo, is left running
                     os.kill(pid, signal.SIGSTOP)
             frozen |= new_pids
             time.sleep(LOOK_INTERVAL)
@@ -322,7 +334,7 @@ class PortableSystem(ABC):
         over = {pid for pid in self._sessions - keep if pid not in table or table[pid].parent == own}
         self._sessions &= over | keep
         orphans = [entry.pid for entry in table.values() if entry.session in over and entry.pid not in children]
-        condemned = [*children, *(pid for pid in orphans if pid != own)]
+        condemned = [pid for pid in (*children, *orphans) if pid != own and may_signal(pid)]
         if condemned:
             self._kill_all(condemned)
         for pid in children:
@@ -333,7 +345,7 @@ class PortableSystem(ABC):
 
     def _kill_all(self, roots: Iterable[int]) -> None:
         for pid in self.freeze_processes(roots):
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
     def reap_child(self, pid: int) -> bool:
@@ -465,6 +477,17 @@ class PortableSystem(ABC):
     def open_looked(self, fd: int) -> io.FileIO:
         """Open the very file that a descriptor of `look_at` is of: its path may lead to another by now."""
         return open(os.dup(fd), "rb", buffering=0)
+
+
+def may_signal(pid: int) -> bool:
+    """Return whether a process can be stopped and killed: one of another user, such as sudo, cannot."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        pass  # gone: there is nothing to wait for
+    return True
 
 
 def make_ended_handle() -> int:

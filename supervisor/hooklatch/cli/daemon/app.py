@@ -60,7 +60,7 @@ from hooklatch.cli.terminal.look import paint_text
 from hooklatch.cli.terminal.parser import CommandError
 from hooklatch.cli.terminal.records import find_hook_name
 from hooklatch.core.text import format_count, read_duration
-from hooklatch.errors import HooklatchError
+from hooklatch.errors import HooklatchError, describe_error
 
 if TYPE_CHECKING:
     from hooklatch.core.answers import HookFailure, ShownHook
@@ -228,7 +228,7 @@ class LiveApp(App[Exception]):
             try:
                 result = work()
             except (HooklatchError, CommandError, OSError) as error:
-                self.post_message(self.Done(partial(self._say, str(error), "bad")))
+                self.post_message(self.Done(partial(self._say, describe_error(error), "bad")))
             except Exception as error:  # a bug: raised where the terminal is as it was
                 self.post_message(self.Done(partial(self.exit, error)))
             else:

@@ -63,13 +63,13 @@ class Launchd:
         code, answer = ask_manager("launchctl", "print", self._domain)
         return f"launchctl print {self._domain} does not work here ({answer})" if code else None
 
-    def start(self, paths: Sequence[str], *, is_changed: bool) -> None:
+    def start(self, paths: Sequence[str], *, is_changed: bool, is_managed: bool) -> None:
         try:
             settings_files.make_folders(find_log("hooklatch"))  # launchd makes the file, and no folder
         except FileError as error:
             raise CommandError(Exit.CANNOT_CREATE, str(error)) from None
         for path in paths:
-            if is_changed:
+            if is_changed:  # also where no daemon runs: it may be one that ends at once, of the file before
                 self._remove(path)
             if self._ask(path)[0] == ABSENT:
                 self._order("bootstrap", self._domain, path)

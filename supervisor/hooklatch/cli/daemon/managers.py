@@ -54,8 +54,8 @@ class ServiceManager(Protocol):
         """Return why it cannot be asked; None if it can."""
         ...
 
-    def start(self, paths: Sequence[str], *, is_changed: bool) -> None:
-        """Have it take the files and start what they name, anew if `is_changed`."""
+    def start(self, paths: Sequence[str], *, is_changed: bool, is_managed: bool) -> None:
+        """Have it take the files and start what they name; anew if they have changed and it runs the daemon now."""
         ...
 
     def stop(self, paths: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ import logging
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, NoReturn, TypedDict
@@ -30,6 +29,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, add_log_op
 from hooklatch.cli.terminal.requests import NobodyListensError, ask_administrator
 from hooklatch.core.status_answers import DaemonReady, HealthFinding, StatusAnswer
 from hooklatch.errors import HooklatchError, locate_error
+from hooklatch_worker.systems import PLATFORM
 
 __all__ = ["NOTICE", "add_restart", "add_serve", "make_options", "start_once"]
 
@@ -52,7 +52,7 @@ def add_serve(parser: Parser) -> None:
     )
 
 
-def run_serve(arguments: argparse.Namespace, platform: str = sys.platform) -> int:
+def run_serve(arguments: argparse.Namespace, platform: str = PLATFORM) -> int:
     options = make_options(arguments)
     config = options["config"]
     if platform == "darwin":

@@ -139,7 +139,7 @@ def install_units(arguments: argparse.Namespace, units: Mapping[str, str], manag
     is_changed = write_units(units)
     if before is not None and not is_managed:
         stop_daemon(arguments)
-    manager.start(list(units), is_changed=is_managed and is_changed)
+    manager.start(list(units), is_changed=is_changed, is_managed=is_managed)
     deadline = time.monotonic() + START_LIMIT
     with look.Spinner(f"{manager.title} starts the daemon"):
         while (status := find_status(arguments)) is None:

@@ -45,10 +45,10 @@ class Systemd:
         code, answer = self._ask("show", "--property=Version")
         return f"systemctl --user does not work here ({answer})" if code else None
 
-    def start(self, paths: Sequence[str], *, is_changed: bool) -> None:
+    def start(self, paths: Sequence[str], *, is_changed: bool, is_managed: bool) -> None:
         self._order("daemon-reload")
         self._order("enable", "--now", *map(os.path.basename, paths))
-        if is_changed:
+        if is_changed and is_managed:
             self._order("restart", SERVICE)
 
     def stop(self, paths: Sequence[str]) -> None:

@@ -14,11 +14,12 @@ The paths of macOS are from the programs themselves:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from hooklatch_worker.systems import PLATFORM
 
 __all__ = ["MACHINE_FILES", "NONE", "SYSTEM_FOLDERS", "TITLES", "MachineFiles", "System", "name_system"]
 
@@ -99,6 +100,6 @@ MACHINE_FILES: Final[Mapping[System, Mapping[str, MachineFiles]]] = MappingProxy
 )
 
 
-def name_system(platform: str = sys.platform) -> System:
+def name_system(platform: str = PLATFORM) -> System:
     """Return the row for a platform as Python names it, by default this one."""
     return "darwin" if platform == "darwin" else "linux"

@@ -27,6 +27,7 @@ from hooklatch.fleet.manifests import DEFAULT_POLICY, START, FleetError, PolicyH
 from hooklatch.fleet.version_copies import COPIES
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
+from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
     "KeptPolicy", "PolicyFile", "UnreadablePolicyError", "clean_bundles", "policy_document_path", "read_policy",
@@ -185,7 +186,7 @@ def write_files(root: str, files: Mapping[str, bytes]) -> None:
             os.fchmod(file.fileno(), 0o400)  # a bundle is never edited, only replaced as a whole
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            sync_all(file.fileno())
     for folder in folders:
         sync_folder(folder)
 

@@ -26,6 +26,7 @@ from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular, open_regular_file
 from hooklatch.record.storage.segments import SegmentFile
+from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
     "GENESIS", "TAIL", "WITNESS", "ChainLink", "make_head", "read_link", "seal_entry", "format_timestamp",
@@ -189,11 +190,11 @@ def set_aside(place: SegmentFile, end: int) -> str:
             position = end
             while position < size:
                 position += os.write(aside, os.pread(fd, CHUNK, position))
-            os.fsync(aside)
+            sync_all(aside)
         finally:
             os.close(aside)
         os.ftruncate(fd, end)
-        os.fsync(fd)
+        sync_all(fd)
     finally:
         os.close(fd)
     sync_folder(os.path.dirname(place.path))

@@ -27,7 +27,7 @@ from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery
 from hooklatch.record.storage.segments import SegmentFile
-from hooklatch_worker.systems.disks import allocate_blocks
+from hooklatch_worker.systems.disks import allocate_blocks, sync_all
 
 __all__ = ["NO_SPACE", "Clock", "Segment", "FORMAT", "ChainWriter", "Appender"]
 
@@ -129,7 +129,7 @@ class Segment:
             data = os.urandom(self._reserve)  # incompressible, for filesystems that compress
             if os.write(fd, data) != len(data):
                 raise OSError(errno.ENOSPC, "the reserve does not fit")
-            os.fsync(fd)
+            sync_all(fd)
         except OSError:
             os.unlink(self._spare)
             raise

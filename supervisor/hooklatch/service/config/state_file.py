@@ -39,7 +39,7 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault, list_directory, look_up_path
 from hooklatch.service.config.settings import Override, Settings
 from hooklatch.threads import in_thread
-from hooklatch_worker.systems.disks import sync_data
+from hooklatch_worker.systems.disks import sync_all, sync_data
 
 __all__ = ["BEGIN", "GO_ON", "NOTHING", "StateWitness", "ManifestHook", "SavedState", "StateFile"]
 
@@ -278,7 +278,7 @@ class StateFile:
         with os.fdopen(fd, "wb") as file:
             file.write(text)
             file.flush()
-            os.fsync(fd)
+            sync_all(fd)
         # The witness before the file: a daemon that is killed from here on finds either content believed.
         self._witness.allow_both(self._digest, digest)
         if self._moved_to is not None:

@@ -25,7 +25,7 @@ from hooklatch.directories import sync_folder
 from hooklatch.errors import JournalError, explain_error
 from hooklatch.files import create_anew, open_regular
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch_worker.systems.disks import sync_data
+from hooklatch_worker.systems.disks import sync_all, sync_data
 
 __all__ = ["StateChange", "StateJournal", "seal_change"]
 
@@ -163,7 +163,7 @@ class StateJournal:
         try:
             fd = create_anew(f"{self.path}.new", os.O_APPEND)
             write_all(fd, HEADER + lines)
-            os.fsync(fd)
+            sync_all(fd)
         except OSError as error:
             if fd >= 0:
                 os.close(fd)

@@ -14,6 +14,7 @@ import msgspec
 
 from hooklatch.disks import is_plain, limit_look
 from hooklatch.threads import look_at_path
+from hooklatch_worker.systems.disks import read_real_path
 
 __all__ = [
     "ResolvedDirectory", "find_similar_folders", "dash_path", "find_place", "find_nearest_folders",
@@ -55,7 +56,7 @@ def find_real_path(folder: str) -> str:
     if is_plain(folder):
         return folder
     try:
-        return os.path.realpath(folder, strict=True)
+        return read_real_path(folder)
     except (FileNotFoundError, NotADirectoryError):
         return os.path.realpath(folder)  # follows the links that exist; missing components stay as they are named
 
