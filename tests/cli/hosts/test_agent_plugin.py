@@ -106,3 +106,45 @@ def test_a_status_line_that_is_there_is_left_and_the_entries_are_written(place: 
     assert "can call: hooklatch status --line" in done.stderr
     assert settings["statusLine"]["command"] == "mine.sh"
     assert "PreToolUse" in settings["hooks"]
+
+
+OURS = "/opt/p3/bin/python -I -m hooklatch status --line"
+
+
+@table(
+    "command",
+    [
+        "~/bin/my-prompt.sh; hooklatch status --line", "hooklatch status --line", f"{OURS} && {OURS}", f" {OURS}",
+        f"/usr/bin/env {OURS}", f"echo $({OURS}", f"{OURS.replace('python', 'p$(x)')}", f"{OURS}\\n",
+        OURS.replace("status", "--runtime-dir /run/h;x status"), OURS.replace("/opt", "A=1"),
+    ],
+)  # fmt: skip
+def test_a_command_that_is_not_all_of_ours_is_the_users_and_kept_as_it_is(place: Place, command: str) -> None:
+    path = place.folder / SETTINGS
+    path.parent.mkdir(exist_ok=True)
+    before = f'{{"statusLine": {{"type": "command", "command": "{command}"}}}}\n'
+    path.write_text(before)
+    done = place.run("install", "claude-code")
+    settings = json.loads(path.read_text())
+    path.write_text(path.read_text().replace("{", "{ ", 1))  # so that the entries are taken out one by one
+    removed = place.run("uninstall", "claude-code")
+
+    assert (done.returncode, removed.returncode) == (0, 0), done.stderr + removed.stderr
+    assert "PreToolUse" in settings["hooks"]
+    assert settings["statusLine"] == json.loads(before)["statusLine"]
+    assert path.read_text() == before.replace("{", "{ ", 1)
+
+
+def test_a_line_of_ours_without_the_entries_stays_with_them_and_goes_with_them(place: Place) -> None:
+    path = place.folder / SETTINGS
+    path.parent.mkdir()
+    line = OURS.replace("status", "--runtime-dir /run/h --daemon-uid 7 status")
+    path.write_text(f'{{"statusLine": {{"type": "command", "command": "{line}"}}, "model": "opus"}}\n')
+    done = place.run("install", "claude-code")
+    settings = json.loads(path.read_text())
+    place.run("uninstall", "claude-code")
+
+    assert done.returncode == 0, done.stderr
+    assert settings["statusLine"]["command"].endswith("status --line")
+    assert "PreToolUse" in settings["hooks"]
+    assert json.loads(path.read_text()) == {"model": "opus"}
