@@ -117,14 +117,56 @@ def test_a_policy_passes_with_its_cases_and_fails_with_a_case(runner: Runner, wo
 
 def test_a_policy_that_does_not_load_fails_and_one_without_cases_says_so(runner: Runner) -> None:
     runner.write(GUARD)
-    good = runner.run(1)
+    good, summary = runner.run(1), runner.summary.read_text()
     runner.write("import nothing_of_that_name\n")
     bad = runner.run(1)
     missing = runner.run(1, policy="$(touch pwned)")
 
     assert good.returncode == 0, good.stderr
     assert "no decision was tested" in good.stdout
+    assert "### hooklatch test: no cases\n" in summary
     assert bad.returncode == 1
     assert "nothing_of_that_name" in runner.summary.read_text()
     assert missing.returncode != 0
     assert not (runner.checkout / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("hooks.toml", "../hooks.toml"), ("hooks.toml", "gone.toml"), ("policy-tests.toml", "../cases.toml"),
+        ("hooks.d/more.py", "../../more.py"), ("hooks.d/more", "../../.hooklatch-more"), ("hooks.d/loop", "loop"),
+    ],
+)  # fmt: skip
+def test_a_link_that_leads_out_of_the_folder_or_nowhere_fails(runner: Runner, name: str, target: str) -> None:
+    runner.write(GUARD, CASE % "deny")
+    link = runner.checkout / ".hooklatch" / name
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    (runner.checkout / ".hooklatch-more").mkdir()
+    for outside in ("hooks.toml", "cases.toml", "more.py"):
+        (runner.checkout / outside).write_text("broken [")
+    done = runner.run(1)
+    summary = runner.summary.read_text()
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{str(link)!r} is a link to {target!r}\n" in summary
+    assert "### links in the folder: FAILED\n" in summary
+    assert "hooklatch check" not in summary
+    assert not list((runner.summary.parent / "temp").glob("*.toml"))  # which `touch` would make through a link
+
+
+def test_a_link_in_the_folder_is_followed_and_an_unreadable_case_fails(runner: Runner) -> None:
+    runner.write(GUARD, CASE % "deny")
+    folder = runner.checkout / ".hooklatch"
+    (folder / "policy-tests.toml").rename(folder / "cases")
+    (folder / "policy-tests.toml").symlink_to("cases")
+    good, summary = runner.run(1), runner.summary.read_text()
+    (folder / "hooks").write_text("broken [")
+    (folder / "hooks.toml").symlink_to("hooks")
+    bad = runner.run(1)
+
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert "a removal is refused" in summary
+    assert bad.returncode == 1
+    assert "### hooklatch check: FAILED\n" in runner.summary.read_text()

@@ -18,10 +18,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypedDict
 
+import msgspec
+
 from hooklatch.cli.hosts import install_record, settings_files
 from hooklatch.cli.hosts.changing import FileEdit, plan_settings_uninstall, split_bom
 from hooklatch.cli.hosts.editing import find_node, insert_value, parse_jsonc
 from hooklatch.cli.hosts.entries import STATUS_LINE, add_entries, has_status_line
+from hooklatch.cli.hosts.install_record import digest_bytes
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.terminal import output
@@ -33,6 +36,8 @@ __all__ = ["COMMANDS", "PluginOutput", "add_plugin", "plan_status_line", "run_pl
 
 NAME: Final = "hooklatch"
 ABOUT: Final = "Says which guards judge this session, and why a call was refused."
+HOOKS: Final = "hooks/hooks.json"
+WRITTEN: Final = ".hooklatch.json"  # in a plugin: the digest of each file as it was written
 PLAIN: Final = re.compile(r"[\w./ +=:-]+", re.ASCII)  # what no shell and no program reads as anything but words
 
 
@@ -92,7 +97,7 @@ def make_claude_files(lines: Mapping[str, str], hooks: str) -> dict[str, str]:
         head = f"description: {COMMANDS[name].about}\nallowed-tools: Bash({line})\ndisable-model-invocation: true"
         text = TEXT.format(about=COMMANDS[name].about, output=f"!`{line}`")
         files[f"commands/{name}.md"] = f"---\n{head}\n---\n\n{text}"
-    return files | ({"hooks/hooks.json": hooks} if hooks else {})
+    return files | ({HOOKS: hooks} if hooks else {})
 
 
 def make_gemini_files(lines: Mapping[str, str], hooks: str) -> dict[str, str]:
@@ -100,18 +105,17 @@ def make_gemini_files(lines: Mapping[str, str], hooks: str) -> dict[str, str]:
     for name, line in lines.items():
         text = TEXT.format(about=COMMANDS[name].about, output=f"!{{{line}}}")
         files[f"commands/{name}.toml"] = f'description = "{COMMANDS[name].about}"\nprompt = """\n{text}"""\n'
-    return files | ({"hooks/hooks.json": hooks} if hooks else {})
+    return files | ({HOOKS: hooks} if hooks else {})
 
 
-# By host: what makes the files, the one that tells a folder of ours, and what to run next, for {folder}.
-FORMS: Final[Mapping[str, tuple[Callable[[Mapping[str, str], str], dict[str, str]], str, tuple[str, ...]]]] = (
+# By host: what makes the files, and what to run next, for {folder}.
+FORMS: Final[Mapping[str, tuple[Callable[[Mapping[str, str], str], dict[str, str]], tuple[str, ...]]]] = (
     MappingProxyType(
         {
             "claude-code": (
-                make_claude_files, ".claude-plugin/plugin.json",
-                ("claude plugin marketplace add {folder}", f"claude plugin install {NAME}@{NAME}"),
+                make_claude_files, ("claude plugin marketplace add {folder}", f"claude plugin install {NAME}@{NAME}"),
             ),
-            "gemini": (make_gemini_files, "gemini-extension.json", ("gemini extensions install {folder}",)),
+            "gemini": (make_gemini_files, ("gemini extensions install {folder}",)),
         }
     )
 )  # fmt: skip
@@ -123,20 +127,31 @@ def make_files(host: str, options: Sequence[str], hooks: str) -> dict[str, str]:
     return FORMS[host][0](lines, hooks)
 
 
-def write_files(host: str, folder: str, files: Mapping[str, str]) -> None:
-    """Write a plugin into a folder, which is new, empty or has this plugin already."""
-    manifest = settings_files.read_if_present(os.path.join(folder, FORMS[host][1])) or b""
+def plan_files(folder: str, files: Mapping[str, str]) -> list[FileEdit]:
+    """Return the edits that write a plugin into a folder, which is new, empty or has this plugin as we wrote it."""
+    record = os.path.join(folder, WRITTEN)
+    listed = settings_files.read_if_present(record)
     try:
-        has_other = os.path.lexists(folder) and bool(os.listdir(folder)) and ABOUT.encode() not in manifest
+        digests = msgspec.json.decode(listed or b"{}", type=dict[str, str])
+        # The first file is the one that only this host's plugin has.
+        has_other = next(iter(files)) not in digests and os.path.lexists(folder) and bool(os.listdir(folder))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise FileError(f"{record} is not as hooklatch wrote it; name a new folder") from None
     except OSError as error:
         raise FileError(f"{folder} cannot be read: {error.strerror}") from None
     if has_other:
         raise FileError(f"{folder} has other files; name a new folder")
+    edits: list[FileEdit] = []
     for name, text in files.items():
-        path = os.path.join(folder, name)
-        settings_files.make_folders(path, mode=0o755)
-        if (before := settings_files.read_if_present(path)) != text.encode():
-            settings_files.replace_file(path, before, text.encode(), mode=0o644)
+        path, new = os.path.join(folder, name), text.encode()
+        before = settings_files.read_if_present(path)
+        if before not in (None, new) and digests.get(name) != digest_bytes(before or b""):
+            raise FileError(
+                f"{path} is not as hooklatch wrote it, and nothing was written: move it away, or name a new folder"
+            )
+        digests[name] = digest_bytes(new)
+        edits.append(FileEdit(path, before, new, None))
+    return [*edits, FileEdit(record, listed, dump(digests).encode(), None)]
 
 
 def add_plugin(parser: Parser) -> None:
@@ -164,10 +179,15 @@ def run_plugin(
     folder = os.path.abspath(arguments.plugin)
     hooks = add_entries("", layout.shape, handlers) if arguments.hooks else ""
     files = make_files(layout.name, list_place_options(arguments), hooks)
-    paths = [os.path.join(folder, name) for name in files]
-    if not arguments.dry_run:
-        write_files(layout.name, folder, files)
-    steps = [step.format(folder=shlex.quote(folder)) for step in FORMS[layout.name][2]]
+    edits = plan_files(folder, files)
+    paths = [edit.path for edit in edits]
+    for edit in edits:
+        if not (arguments.dry_run or edit.is_none):
+            settings_files.make_folders(edit.path, mode=0o755)
+            settings_files.replace_file(edit.path, edit.old, edit.new or b"", mode=0o644)
+    if not hooks and os.path.lexists(kept := os.path.join(folder, HOOKS)):
+        output.print_error(f"{kept} was left: its hooks run with the plugin; delete it, or write ours with --hooks")
+    steps = [step.format(folder=shlex.quote(folder)) for step in FORMS[layout.name][1]]
     if arguments.json:
         output.say_json(PluginOutput(host=host.name, files=paths, next=steps))
         return Exit.OK

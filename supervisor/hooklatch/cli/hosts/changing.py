@@ -21,6 +21,7 @@ from hooklatch.cli.hosts.entries import (
     SettingsShape,
     add_entries,
     find_entries,
+    has_status_line,
     is_nothing,
     remove_entries,
     remove_handlers,
@@ -171,7 +172,7 @@ def remove_own_entries(
         return history.original, history.backup_of(history.original)
     mark, text = split_bom(path, before)
     taken = history.known.adopted if history.known is not None else []
-    if not taken and not any(True for _ in find_entries(text)):
+    if not taken and not any(True for _ in find_entries(text)) and not has_status_line(text):
         return before, history.backup_of(before)
     original = parse_value(split_bom(path, history.original)[1]) if history.original is not None else None
     stripped = remove_entries(text, original)

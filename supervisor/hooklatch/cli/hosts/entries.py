@@ -5,6 +5,7 @@ Programs have two shapes of hooks: a list of handlers for each event, or a list 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,7 +20,9 @@ __all__ = [
 
 
 STATUS_LINE = ("statusLine",)  # where Claude Code's settings have the command of its status line
-LINE = "status --line"  # how ours ends
+WORD = r"/[\w./+=:-]*"  # a path that is one word in every shell
+# All of the command that `install --status-line` writes; what has anything else in it is the user's own.
+LINE = re.compile(rf"{WORD} -I -m hooklatch( --runtime-dir {WORD})?( --daemon-uid -?[0-9]+)? status --line", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,7 @@ def remove_entries(text: str, original: object = None) -> str:
 def has_status_line(text: str) -> bool:
     """Return whether a text has our command for Claude Code's status line."""
     command = find_node(parse_jsonc(text), (*STATUS_LINE, "command"))
-    value = str(command.value) if command is not None else ""
-    return "hooklatch" in value and value.endswith(LINE)
+    return command is not None and LINE.fullmatch(str(command.value)) is not None
 
 
 def remove_handlers(text: str, is_meant: Callable[[InstalledHandler], bool], original: object = None) -> str:
