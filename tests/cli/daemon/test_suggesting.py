@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hooklatch.cli.daemon.suggest import split_lines
 from hooklatch.cli.daemon.suggesting import JudgedCall, insert_exception, may_be_allowed
 
 CALL = JudgedCall("pre_tool_use", "Bash", "shell", "/p", None, '{"command": "ls"}', "ls")
@@ -105,3 +106,9 @@ def test_nothing_is_allowed_that_was_or_may_have_been_denied(
     call: JudgedCall, denied: dict[str, Any], expected: bool
 ) -> None:
     assert may_be_allowed(call, [denial("else"), denied]) is expected
+
+
+def test_lines_are_those_of_python() -> None:
+    text = "a\u2028b\x0cc\x85d\x1ee\r\nf\rg\n\n"
+
+    assert split_lines(text) == ["a\u2028b\x0cc\x85d\x1ee", "f", "g", ""]

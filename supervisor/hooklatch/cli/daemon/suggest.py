@@ -507,13 +507,18 @@ def print_proposal(proposal: Proposal) -> None:
 def show_text(proposal: Proposal, choice: WrittenRule) -> None:
     """Show what would be written, line by line."""
     if choice.function:
-        before, after = (data.decode(errors="replace").splitlines() for data in choice.edit() or (b"", b""))
+        before, after = (split_lines(data.decode(errors="replace")) for data in choice.edit() or (b"", b""))
         output.say_diff(difflib.unified_diff(before, after, "now", "then", lineterm="", n=2))
     elif proposal.text is not None:
-        for line in proposal.text.splitlines():
+        for line in split_lines(proposal.text):
             output.say_exact(line)
     else:
         output.print_line(f"as with: hooklatch guards add {choice.rule.name}")
+
+
+def split_lines(text: str) -> list[str]:
+    """Return lines as Python reads them: other characters that end one elsewhere stay, and are shown as escapes."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
 def write_rule(choice: WrittenRule, *, says: bool) -> None:
