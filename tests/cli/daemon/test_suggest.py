@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 import threading
 from collections.abc import Generator, Iterator
@@ -149,7 +150,7 @@ def test_a_week_suggests_exactly_these(lived: Place) -> None:
         ("commands", "package_installs", None, 35, 3, {}),
         ("folder", "vendor", None, 12, 1, {}),
     ]
-    assert [proposal["number"] for proposal in report["proposals"]] == [*range(1, 11)]
+    assert len({proposal["name"] for proposal in report["proposals"]}) == 10
     assert all(proposal["first"] <= proposal["last"] for proposal in report["proposals"])
 
 
@@ -161,8 +162,9 @@ def test_without_a_terminal_nothing_is_written_and_the_command_that_writes_is_na
     assert files_in(copied) == before
     assert "evidence    6 asks of global/asking, " in shown.stdout
     assert "replay      of 58 decisions, 6 would change, ask to allow 6; 2 more could not be put to it" in shown.stdout
-    words = shown.stdout.rstrip().rpartition("hooklatch suggest ")[2].replace("--write N", "--write 1").split()
-    written = lived.run("suggest", "--times", "6", *words)
+    assert shown.stdout.endswith("\n\nnothing was written\n")
+    (command, *_) = re.findall(r"(?m)^write +hooklatch (suggest .* --write allowed_publish_docs_\w+)$", shown.stdout)
+    written = lived.run(*command.split())
     assert written.returncode == 0, written.stderr
     assert "+            return allow_as_before('a person allowed exactly this 6 times by 20" in written.stdout
     assert [name for name, data in files_in(copied).items() if before.get(name) != data] == ["asking.py"]
@@ -172,12 +174,16 @@ def test_without_a_terminal_nothing_is_written_and_the_command_that_writes_is_na
 def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Place) -> None:
     project = str(lived.folder / "project")
     wanted = {"publish docs", f"{project}/uv.lock", "publish all", f"{project}/vendor"}
-    numbers = [row["number"] for row in lived.json("suggest")["proposals"] if row["subject"] in wanted]
-    for number in reversed(numbers):  # what is written is not suggested again, so later numbers move up
-        assert lived.run("suggest", "--write", str(number)).returncode == 0
+    names = [row["name"] for row in lived.json("suggest")["proposals"] if row["subject"] in wanted]
+    for name in names:
+        assert lived.run("suggest", "--write", name).returncode == 0
+    before = files_in(copied)
+    again = lived.run("suggest", "--write", names[0])
+    assert (again.returncode, f"there is no proposal '{names[0]}'" in again.stderr) == (64, True)
+    assert files_in(copied) == before
     left = {row["subject"] for row in lived.json("suggest")["proposals"]}
 
-    assert len(numbers) == 4
+    assert len(names) == 4
     assert not wanted & left
     assert lived.run("check").returncode == 0
     assert lived.run("guards", "test").returncode == 0
@@ -229,9 +235,10 @@ def test_a_guard_that_can_take_no_exception_is_named(copied: Path, lived: Place)
 
 def test_at_a_terminal_only_what_gets_a_yes_is_written(copied: Path, lived: Place) -> None:
     before = files_in(copied)
+    names = [row["name"] for row in lived.json("suggest")["proposals"]]
     with terminal([*PROGRAM, "suggest"], environment=lived.environment, folder=lived.folder, columns=200) as person:
-        for number in range(1, 11):
-            person.until(f"write {number}? [y/N]")
+        for number, name in enumerate(names, 1):
+            person.until(f"write {name}? [y/N]")
             person.type({3: "y\n", 6: "yes\n", 4: "n\n"}.get(number, "\n"))
         shown = person.rest()
 
@@ -267,12 +274,12 @@ def test_a_record_that_cannot_be_verified_suggests_nothing_unless_told(lived: Pl
 def test_a_short_record_says_how_much_it_has_and_what_is_needed(lived: Place) -> None:
     none = lived.run("suggest", "--since", "2000-01-01", "--until", "2000-02-01")
     missing = lived.run("suggest", "--record", str(lived.folder / "nothing"))
-    beyond = lived.run("suggest", "--write", "11")
+    beyond = lived.run("suggest", "--write", "1")
 
     assert none.returncode == missing.returncode == 66
     assert "has 0 decisions since 2000-01-01T00:00:00.000Z, and a rule needs 30" in none.stderr
     assert "there is no record in" in missing.stderr
-    assert (beyond.returncode, "there is no proposal 11" in beyond.stderr) == (64, True)
+    assert (beyond.returncode, "there is no proposal '1'" in beyond.stderr) == (64, True)
 
 
 def test_a_hostile_text_stays_a_text() -> None:
@@ -287,8 +294,8 @@ def test_a_hostile_text_stays_a_text() -> None:
         before = files_in(place.folder)
         rows = place.json("suggest")["proposals"]
         kinds = [row["kind"] for row in rows]
-        for row in sorted(rows, key=lambda row: -row["number"]):
-            written = place.run("suggest", "--write", str(row["number"]))
+        for row in rows:
+            written = place.run("suggest", "--write", row["name"])
             assert written.returncode == 0, written.stderr
             assert not set(written.stdout) & set("\x1b\x00\u202e\u2028")
         new = {name for name in files_in(place.folder) if name not in before and name.startswith("config")}

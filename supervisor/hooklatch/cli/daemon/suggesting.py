@@ -37,6 +37,7 @@ __all__ = [
 
 MAX_INPUT = 2000  # characters of an input that a rule compares; a longer one is a file rather than a command
 MAX_ANSWERED, MAX_FOLDERS = 20, 3  # rules of these kinds that are tried: those with the most evidence
+DIGEST = 16  # characters: of two calls, an agent must not find one name
 READS = 10  # of files in a folder, after which it counts as read
 SAYING = {"shell": ("description", "timeout")}  # keys of an input that do not change what is done
 REFUSALS = ("deny", "halt")
@@ -341,7 +342,7 @@ def describe_records(records: Sequence[Mapping[str, Any]]) -> tuple[str, str, in
 def make_name(word: str, subject: str, key: str) -> str:
     """Return the name of a rule, which can be that of a function and of a file for every subject."""
     words = re.sub(r"[^a-z0-9]+", "_", subject.lower())[:40].strip("_")
-    return "_".join(filter(None, (word, words, sha256(key.encode(errors="surrogatepass")).hexdigest()[:6])))
+    return "_".join(filter(None, (word, words, sha256(key.encode(errors="surrogatepass")).hexdigest()[:DIGEST])))
 
 
 def list_tables(record: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
