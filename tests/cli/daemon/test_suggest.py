@@ -37,6 +37,8 @@ def asking(event):
 
 @hook("pre_tool_use", match="write")
 def asking_for_files(event):
+    if "SECRET" in event.tool_input.get("content", ""):
+        return deny("a secret")
     return ask("this one?") if event.path.endswith(".lock") else None
 '''
 CONFIG = '[ask]\nwait = "5m"\n[[source]]\npath = "asking.py"\n'
@@ -98,7 +100,7 @@ def live(week: Week, project: Path) -> None:
         week.ask("Bash", "deny", "not by '''an agent", command="publish all")
         week.ask("Bash", "allow" if number else "deny", command="publish mixed")
         week.ask("Bash", "allow", command="publish hot")
-        week.ask("Write", "allow", file_path=f"{project}/uv.lock", content=str(number))
+        week.ask("Write", "allow", file_path=f"{project}/uv.lock", content="x")
     week.ask("Bash", "allow", command="publish rarely")
     assert week.fire("Bash", command="publish hot", cwd="other") == "deny"
     for number in range(12):
@@ -166,7 +168,7 @@ def test_without_a_terminal_nothing_is_written_and_the_command_that_writes_is_na
     (command, *_) = re.findall(r"(?m)^write +hooklatch (suggest .* --write allowed_publish_docs_\w+)$", shown.stdout)
     written = lived.run(*command.split())
     assert written.returncode == 0, written.stderr
-    assert "+            return allow_as_before('a person allowed exactly this 6 times by 20" in written.stdout
+    assert "reason='a person allowed exactly this 6 times by 20" in written.stdout
     assert [name for name, data in files_in(copied).items() if before.get(name) != data] == ["asking.py"]
     assert lived.run("check").returncode == 0
 
@@ -197,6 +199,9 @@ def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Pla
         ("deny", "Bash", {"command": "publish all"}, project),
         ("ask", "Bash", {"command": "publish all"}, f"{project}/src"),
         ("allow", "Write", {"file_path": f"{project}/uv.lock", "content": "x"}, project),
+        ("ask", "Write", {"file_path": f"{project}/uv.lock", "content": "y"}, project),
+        ("ask", "Write", {"file_path": f"{project}/uv.lock", "content": "x", "mode": 511}, project),
+        ("deny", "Write", {"file_path": f"{project}/uv.lock", "content": "SECRET"}, project),
         ("ask", "Write", {"file_path": f"{project}/src/uv.lock", "content": "x"}, project),
         ("ask", "Write", {"file_path": f"{project}/vendor/x", "content": "x"}, project),
         ("ask", "Bash", {"command": "sed -i s/a/b/ vendor/x"}, project),
@@ -219,7 +224,9 @@ def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Pla
 
 
 def test_a_guard_that_can_take_no_exception_is_named(copied: Path, lived: Place) -> None:
-    renamed = ASKING.replace("def asking(", "def other(").replace("event):\n    return ask(", "event): return ask(")
+    renamed = ASKING.replace("def asking(", "def other(").replace(
+        ".path.ends", ".path and strict(asking_for_files).ends"
+    )
     (copied / "asking.py").write_text(renamed)
 
     report = lived.json("suggest")
@@ -306,10 +313,15 @@ def test_a_hostile_text_stays_a_text() -> None:
         assert place.run("check").returncode == 0
         assert place.run("guards", "test").returncode == 0
         tree = ast.parse(place.config.with_name("asking.py").read_text())
-        assert sorted(type(node).__name__ for node in tree.body) == ["FunctionDef", "FunctionDef", "ImportFrom"]
+        assert sorted(type(node).__name__ for node in tree.body) == [
+            "FunctionDef",
+            "FunctionDef",
+            "ImportFrom",
+            "ImportFrom",
+        ]
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         called = {function.id for function in calls if isinstance(function, ast.Name)}
-        assert called == {"hook", "ask", "deny", "allow_as_before", "dumps_as_before", "real_path_as_before"}
+        assert called == {"hook", "ask", "deny", "allow_same_call"}
         assert not list(place.folder.rglob("taken"))
         place.run("reload")
         assert week.fire("Bash", command=HOSTILE + "a") == "allow"

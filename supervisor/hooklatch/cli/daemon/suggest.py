@@ -20,6 +20,7 @@ import msgspec
 
 from hooklatch.cli.daemon.log import format_verify_report, make_progress_printer
 from hooklatch.cli.daemon.suggesting import (
+    IMPORT,
     JudgedCall,
     Rule,
     Week,
@@ -466,7 +467,7 @@ def judge_rule(rule: Rule, tally: RuleTally, week: Week, *, times: int) -> Rule 
 def describe_text(choice: WrittenRule) -> str | None:
     rule = choice.rule
     if choice.function and rule.call is not None:
-        return rule.call.write_statement("event", "allow", rule.reason)
+        return f"{IMPORT}\n{rule.call.write_exception(rule.reason)}"
     return None if rule.kind in GALLERY.values() else rule.text
 
 
