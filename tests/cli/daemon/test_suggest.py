@@ -235,7 +235,7 @@ def test_a_guard_that_can_take_no_exception_is_named(copied: Path, lived: Place)
     assert report["notes"] == [
         "6 asks of global/asking about publish docs were all allowed: it is not a Python function in a file of yours",
         f"5 asks of global/asking:asking_for_files about {path} were all allowed: "
-        "it cannot take an exception, or has it",
+        "its file may make a denial of its ask elsewhere, so it cannot take an exception; or it has it",
     ]
     assert "allow" not in {proposal["kind"] for proposal in report["proposals"]}
 

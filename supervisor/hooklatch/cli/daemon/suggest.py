@@ -377,7 +377,7 @@ def place_rules(
             continue
         asks = f"{format_count(rule.count, 'ask')} of {rule.asker} about {rule.subject} were all allowed"
         why = (
-            "it cannot take an exception, or has it"
+            "its file may make a denial of its ask elsewhere, so it cannot take an exception; or it has it"
             if choice is not None
             else "it is not a Python function in a file of yours"
         )
