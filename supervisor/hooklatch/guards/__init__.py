@@ -17,6 +17,7 @@ from hooklatch.shelltext.words import Word
 
 TYPE_CHECKING = False  # type checkers take it for true
 if TYPE_CHECKING:
+    from hooklatch.guards.answered import allow_same_call, is_same_call
     from hooklatch.guards.calls import call_of, is_harmless, strictest
     from hooklatch.guards.fetched import running_fetched
     from hooklatch.guards.git_commands import git_options, git_parts, is_of_person
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from hooklatch.shelltext.reading.containers import is_contained
 
 __all__ = [
-    "Command", "Redirect", "UnreadableCommandError", "Word", "call_of", "codes_of", "commands", "data_lost",
-    "git_options", "git_parts", "hostname_of", "hosts_reached", "is_contained", "is_harmless", "is_of_person",
+    "Command", "Redirect", "UnreadableCommandError", "Word", "allow_same_call", "call_of", "codes_of", "commands",
+    "data_lost", "git_options", "git_parts", "hostname_of", "hosts_reached", "is_contained", "is_harmless",
+    "is_of_person", "is_same_call",
     "packages_installed", "paths_written", "reads_data", "running_fetched", "strictest", "strip_version",
 ]  # fmt: skip
 # Where each function is that is loaded with its tables only when it is asked for.
 MODULES = {
+    **dict.fromkeys(("allow_same_call", "is_same_call"), "guards.answered"),
     **dict.fromkeys(("call_of", "is_harmless", "strictest"), "guards.calls"),
     **dict.fromkeys(("hostname_of", "hosts_reached"), "guards.hosts"),
     **dict.fromkeys(("git_options", "git_parts", "is_of_person"), "guards.git_commands"),

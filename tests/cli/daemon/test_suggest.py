@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 import threading
 from collections.abc import Generator, Iterator
@@ -36,6 +37,8 @@ def asking(event):
 
 @hook("pre_tool_use", match="write")
 def asking_for_files(event):
+    if "SECRET" in event.tool_input.get("content", ""):
+        return deny("a secret")
     return ask("this one?") if event.path.endswith(".lock") else None
 '''
 CONFIG = '[ask]\nwait = "5m"\n[[source]]\npath = "asking.py"\n'
@@ -97,7 +100,7 @@ def live(week: Week, project: Path) -> None:
         week.ask("Bash", "deny", "not by '''an agent", command="publish all")
         week.ask("Bash", "allow" if number else "deny", command="publish mixed")
         week.ask("Bash", "allow", command="publish hot")
-        week.ask("Write", "allow", file_path=f"{project}/uv.lock", content=str(number))
+        week.ask("Write", "allow", file_path=f"{project}/uv.lock", content="x")
     week.ask("Bash", "allow", command="publish rarely")
     assert week.fire("Bash", command="publish hot", cwd="other") == "deny"
     for number in range(12):
@@ -149,7 +152,7 @@ def test_a_week_suggests_exactly_these(lived: Place) -> None:
         ("commands", "package_installs", None, 35, 3, {}),
         ("folder", "vendor", None, 12, 1, {}),
     ]
-    assert [proposal["number"] for proposal in report["proposals"]] == [*range(1, 11)]
+    assert len({proposal["name"] for proposal in report["proposals"]}) == 10
     assert all(proposal["first"] <= proposal["last"] for proposal in report["proposals"])
 
 
@@ -161,10 +164,11 @@ def test_without_a_terminal_nothing_is_written_and_the_command_that_writes_is_na
     assert files_in(copied) == before
     assert "evidence    6 asks of global/asking, " in shown.stdout
     assert "replay      of 58 decisions, 6 would change, ask to allow 6; 2 more could not be put to it" in shown.stdout
-    words = shown.stdout.rstrip().rpartition("hooklatch suggest ")[2].replace("--write N", "--write 1").split()
-    written = lived.run("suggest", "--times", "6", *words)
+    assert shown.stdout.endswith("\n\nnothing was written\n")
+    (command, *_) = re.findall(r"(?m)^write +hooklatch (suggest .* --write allowed_publish_docs_\w+)$", shown.stdout)
+    written = lived.run(*command.split())
     assert written.returncode == 0, written.stderr
-    assert "+            return allow_as_before('a person allowed exactly this 6 times by 20" in written.stdout
+    assert "reason='a person allowed exactly this 6 times by 20" in written.stdout
     assert [name for name, data in files_in(copied).items() if before.get(name) != data] == ["asking.py"]
     assert lived.run("check").returncode == 0
 
@@ -172,12 +176,16 @@ def test_without_a_terminal_nothing_is_written_and_the_command_that_writes_is_na
 def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Place) -> None:
     project = str(lived.folder / "project")
     wanted = {"publish docs", f"{project}/uv.lock", "publish all", f"{project}/vendor"}
-    numbers = [row["number"] for row in lived.json("suggest")["proposals"] if row["subject"] in wanted]
-    for number in reversed(numbers):  # what is written is not suggested again, so later numbers move up
-        assert lived.run("suggest", "--write", str(number)).returncode == 0
+    names = [row["name"] for row in lived.json("suggest")["proposals"] if row["subject"] in wanted]
+    for name in names:
+        assert lived.run("suggest", "--write", name).returncode == 0
+    before = files_in(copied)
+    again = lived.run("suggest", "--write", names[0])
+    assert (again.returncode, f"there is no proposal '{names[0]}'" in again.stderr) == (64, True)
+    assert files_in(copied) == before
     left = {row["subject"] for row in lived.json("suggest")["proposals"]}
 
-    assert len(numbers) == 4
+    assert len(names) == 4
     assert not wanted & left
     assert lived.run("check").returncode == 0
     assert lived.run("guards", "test").returncode == 0
@@ -191,6 +199,9 @@ def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Pla
         ("deny", "Bash", {"command": "publish all"}, project),
         ("ask", "Bash", {"command": "publish all"}, f"{project}/src"),
         ("allow", "Write", {"file_path": f"{project}/uv.lock", "content": "x"}, project),
+        ("ask", "Write", {"file_path": f"{project}/uv.lock", "content": "y"}, project),
+        ("ask", "Write", {"file_path": f"{project}/uv.lock", "content": "x", "mode": 511}, project),
+        ("deny", "Write", {"file_path": f"{project}/uv.lock", "content": "SECRET"}, project),
         ("ask", "Write", {"file_path": f"{project}/src/uv.lock", "content": "x"}, project),
         ("ask", "Write", {"file_path": f"{project}/vendor/x", "content": "x"}, project),
         ("ask", "Bash", {"command": "sed -i s/a/b/ vendor/x"}, project),
@@ -213,7 +224,9 @@ def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Pla
 
 
 def test_a_guard_that_can_take_no_exception_is_named(copied: Path, lived: Place) -> None:
-    renamed = ASKING.replace("def asking(", "def other(").replace("event):\n    return ask(", "event): return ask(")
+    renamed = ASKING.replace("def asking(", "def other(").replace(
+        ".path.ends", ".path and strict(asking_for_files).ends"
+    )
     (copied / "asking.py").write_text(renamed)
 
     report = lived.json("suggest")
@@ -222,16 +235,17 @@ def test_a_guard_that_can_take_no_exception_is_named(copied: Path, lived: Place)
     assert report["notes"] == [
         "6 asks of global/asking about publish docs were all allowed: it is not a Python function in a file of yours",
         f"5 asks of global/asking:asking_for_files about {path} were all allowed: "
-        "it cannot take an exception, or has it",
+        "its file may make a denial of its ask elsewhere, so it cannot take an exception; or it has it",
     ]
     assert "allow" not in {proposal["kind"] for proposal in report["proposals"]}
 
 
 def test_at_a_terminal_only_what_gets_a_yes_is_written(copied: Path, lived: Place) -> None:
     before = files_in(copied)
+    names = [row["name"] for row in lived.json("suggest")["proposals"]]
     with terminal([*PROGRAM, "suggest"], environment=lived.environment, folder=lived.folder, columns=200) as person:
-        for number in range(1, 11):
-            person.until(f"write {number}? [y/N]")
+        for number, name in enumerate(names, 1):
+            person.until(f"write {name}? [y/N]")
             person.type({3: "y\n", 6: "yes\n", 4: "n\n"}.get(number, "\n"))
         shown = person.rest()
 
@@ -267,12 +281,12 @@ def test_a_record_that_cannot_be_verified_suggests_nothing_unless_told(lived: Pl
 def test_a_short_record_says_how_much_it_has_and_what_is_needed(lived: Place) -> None:
     none = lived.run("suggest", "--since", "2000-01-01", "--until", "2000-02-01")
     missing = lived.run("suggest", "--record", str(lived.folder / "nothing"))
-    beyond = lived.run("suggest", "--write", "11")
+    beyond = lived.run("suggest", "--write", "1")
 
     assert none.returncode == missing.returncode == 66
     assert "has 0 decisions since 2000-01-01T00:00:00.000Z, and a rule needs 30" in none.stderr
     assert "there is no record in" in missing.stderr
-    assert (beyond.returncode, "there is no proposal 11" in beyond.stderr) == (64, True)
+    assert (beyond.returncode, "there is no proposal '1'" in beyond.stderr) == (64, True)
 
 
 def test_a_hostile_text_stays_a_text() -> None:
@@ -287,8 +301,8 @@ def test_a_hostile_text_stays_a_text() -> None:
         before = files_in(place.folder)
         rows = place.json("suggest")["proposals"]
         kinds = [row["kind"] for row in rows]
-        for row in sorted(rows, key=lambda row: -row["number"]):
-            written = place.run("suggest", "--write", str(row["number"]))
+        for row in rows:
+            written = place.run("suggest", "--write", row["name"])
             assert written.returncode == 0, written.stderr
             assert not set(written.stdout) & set("\x1b\x00\u202e\u2028")
         new = {name for name in files_in(place.folder) if name not in before and name.startswith("config")}
@@ -299,10 +313,15 @@ def test_a_hostile_text_stays_a_text() -> None:
         assert place.run("check").returncode == 0
         assert place.run("guards", "test").returncode == 0
         tree = ast.parse(place.config.with_name("asking.py").read_text())
-        assert sorted(type(node).__name__ for node in tree.body) == ["FunctionDef", "FunctionDef", "ImportFrom"]
+        assert sorted(type(node).__name__ for node in tree.body) == [
+            "FunctionDef",
+            "FunctionDef",
+            "ImportFrom",
+            "ImportFrom",
+        ]
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         called = {function.id for function in calls if isinstance(function, ast.Name)}
-        assert called == {"hook", "ask", "deny", "allow_as_before", "dumps_as_before", "real_path_as_before"}
+        assert called == {"hook", "ask", "deny", "allow_same_call"}
         assert not list(place.folder.rglob("taken"))
         place.run("reload")
         assert week.fire("Bash", command=HOSTILE + "a") == "allow"

@@ -16,7 +16,7 @@ from hooklatch_worker.author import events
 from hooklatch_worker.author.event import Event, find_call
 from hooklatch_worker.author.verdicts import WRITE, GarbageError, Verdict, Word
 
-__all__ = ["Function", "chain", "composite", "when"]
+__all__ = ["Function", "chain", "composite", "is_verdict", "when"]
 
 Answer: TypeAlias = Verdict[Any] | None
 Function: TypeAlias = Callable[[Any], object]  # the return value is checked at run time

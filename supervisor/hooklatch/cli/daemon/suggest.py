@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ import msgspec
 
 from hooklatch.cli.daemon.log import format_verify_report, make_progress_printer
 from hooklatch.cli.daemon.suggesting import (
+    IMPORT,
     JudgedCall,
     Rule,
     Week,
@@ -92,12 +94,14 @@ class RuleReplay(msgspec.Struct, frozen=True):
 class Proposal(msgspec.Struct, frozen=True):
     """A rule to write, with its evidence and its replay.
 
-    `kind` is allow, deny, folder, paths or commands.  `count` are the asks, the reads or the calls that it is about,
-    of so many sessions.  `path` is the file that it is written to, and `text` what is written: the file, or what is
-    added to the guard that asked (`hook`); null for a guard of the gallery.  It is `verified` if the record is.
+    `name` is that of the rule, which tells it from every other: that of the guard in the gallery, else one with a
+    digest of what the rule is for.  `kind` is allow, deny, folder, paths or commands.  `count` are the asks, the reads
+    or the calls that it is about, of so many sessions.  `path` is the file that it is written to, and `text` what is
+    written: the file, or what is added to the guard that asked (`hook`); null for a guard of the gallery.  It is
+    `verified` if the record is.
     """
 
-    number: int
+    name: str
     kind: str
     title: str
     subject: str
@@ -251,7 +255,7 @@ def add_suggest(parser: Parser) -> None:
         "--times", metavar="N", type=parse_times, default=TIMES,
         help=f"asks that were answered alike so many times (default: {TIMES})",
     )  # fmt: skip
-    parser.add_argument("--write", metavar="N", type=parse_times, help="show and write the proposal with this number")
+    parser.add_argument("--write", metavar="NAME", help="show and write the proposal with this name")
     parser.add_argument("--unverified", action="store_true", help="also of a record that `log verify` finds wrong")
     parser.add_argument("--record", metavar="DIR", help="the record's directory (default: the daemon's)")
 
@@ -272,20 +276,21 @@ def run_suggest(arguments: argparse.Namespace) -> int:
         text = f"{folder} has {format_count(count, 'decision')} since {arguments.since}, and a rule needs {NEEDED}"
         raise CommandError(Exit.NO_INPUT, f"{text}: try again later, or name an earlier moment with --since")
     suggestions, written = suggest_rules(arguments, week, is_verified=is_verified)
-    if arguments.write is not None and arguments.write > len(written):
-        there = format_count(len(written), "proposal")
-        raise CommandError(Exit.USAGE, f"there is no proposal {arguments.write}: there are {there}")
+    names = [proposal.name for proposal in suggestions.proposals]
+    if arguments.write is not None and names.count(arguments.write) != 1:
+        there = f"there are {', '.join(names)}" if names else "there is none"
+        raise CommandError(Exit.USAGE, f"there is no proposal {arguments.write!r}: {there}; nothing was written")
     if arguments.json:
         output.say_json(suggestions)
     elif arguments.write is None:
-        print_suggestions(suggestions)
+        print_suggestions(suggestions, arguments)
     for proposal, choice in zip(suggestions.proposals, written, strict=True):
-        is_chosen = proposal.number == arguments.write
+        is_chosen = proposal.name == arguments.write
         is_asked = arguments.write is None and not arguments.json and may_ask()
         if (is_chosen and not arguments.json) or is_asked:
             print_proposal(proposal)
             show_text(proposal, choice)
-        if is_chosen or (is_asked and ask_yes(f"write {proposal.number}?", is_default=False)):
+        if is_chosen or (is_asked and ask_yes(f"write {proposal.name}?", is_default=False)):
             write_rule(choice, says=not arguments.json)
     return Exit.OK
 
@@ -338,7 +343,7 @@ def suggest_rules(
     kept = sorted(kept, key=lambda row: (-row[2].changes.total(), -row[0].count, row[0].name))[:SHOWN]
     proposals = [
         Proposal(
-            number, rule.kind, TITLES[rule.kind], rule.subject, rule.asker, rule.count, rule.first, rule.last,
+            rule.name, rule.kind, TITLES[rule.kind], rule.subject, rule.asker, rule.count, rule.first, rule.last,
             rule.sessions,
             RuleReplay(
                 runner.fired, tally.changes.total(),
@@ -347,7 +352,7 @@ def suggest_rules(
             ),
             choice.path, describe_text(choice), is_verified,
         )
-        for number, (rule, choice, tally) in enumerate(kept, 1)
+        for rule, choice, tally in kept
     ]  # fmt: skip
     if unknown := sum(record.get("verdict") == "ask" for record in week.decisions.values()):
         notes.append(f"{format_count(unknown, 'ask')} went to the agents, whose answers are not on record: [ask] wait")
@@ -372,7 +377,7 @@ def place_rules(
             continue
         asks = f"{format_count(rule.count, 'ask')} of {rule.asker} about {rule.subject} were all allowed"
         why = (
-            "it cannot take an exception, or has it"
+            "its file may make a denial of its ask elsewhere, so it cannot take an exception; or it has it"
             if choice is not None
             else "it is not a Python function in a file of yours"
         )
@@ -462,11 +467,11 @@ def judge_rule(rule: Rule, tally: RuleTally, week: Week, *, times: int) -> Rule 
 def describe_text(choice: WrittenRule) -> str | None:
     rule = choice.rule
     if choice.function and rule.call is not None:
-        return rule.call.write_statement("event", "allow", rule.reason)
+        return f"{IMPORT}\n{rule.call.write_exception(rule.reason)}"
     return None if rule.kind in GALLERY.values() else rule.text
 
 
-def print_suggestions(suggestions: Suggestions) -> None:
+def print_suggestions(suggestions: Suggestions, arguments: argparse.Namespace) -> None:
     since = look.format_moment(suggestions.since)
     counted = f"{format_count(suggestions.decisions, 'decision')}, {format_count(suggestions.asks, 'ask')}"
     output.print_line(f"{counted} since {since}: {format_count(len(suggestions.proposals), 'proposal')}")
@@ -476,9 +481,25 @@ def print_suggestions(suggestions: Suggestions) -> None:
         return
     for proposal in suggestions.proposals:
         print_proposal(proposal)
+        output.say_lines(("write", format_write_command(arguments, proposal.name)))
     if suggestions.proposals:
-        moments = f"--since {suggestions.since} --until {suggestions.until}"
-        output.print_line(f"nothing was written; to write one: hooklatch suggest {moments} --write N")
+        output.print_line()
+        output.print_line("nothing was written")
+
+
+def format_write_command(arguments: argparse.Namespace, name: str) -> str:
+    """Return the command that shows and writes the rule with this name, of the same record and the same moments."""
+    words = ["hooklatch", "suggest", "--since", arguments.since, "--until", arguments.until]
+    if arguments.times != TIMES:
+        words += ["--times", str(arguments.times)]
+    if arguments.unverified:
+        words.append("--unverified")
+    for option, path in (
+        ("record", arguments.record), ("config", arguments.config), ("runtime-dir", arguments.runtime_dir),
+    ):  # fmt: skip
+        words += [f"--{option}", os.path.abspath(path)] if path else []
+    words += ["--daemon-uid", str(arguments.daemon_uid)] if arguments.daemon_uid is not None else []
+    return shlex.join([*words, "--write", name])
 
 
 def print_proposal(proposal: Proposal) -> None:
@@ -487,7 +508,7 @@ def print_proposal(proposal: Proposal) -> None:
     between = f"{look.format_moment(proposal.first)} to {look.format_moment(proposal.last)}"
     mark = "" if proposal.verified else " (of a record that cannot be verified)"
     output.print_line()
-    output.print_line(look.paint_text(f"{proposal.number}. {proposal.title}", "title"), mark)
+    output.print_line(look.paint_text(f"{proposal.name}: {proposal.title}", "title"), mark)
     replay = proposal.replay
     changes = "".join(f", {change.then} to {change.now} {change.times}" for change in replay.changes)
     lost = f"; {replay.unreplayed} more could not be put to it, redacted ({replay.redacted}) or cut off"
@@ -507,13 +528,18 @@ def print_proposal(proposal: Proposal) -> None:
 def show_text(proposal: Proposal, choice: WrittenRule) -> None:
     """Show what would be written, line by line."""
     if choice.function:
-        before, after = (data.decode(errors="replace").splitlines() for data in choice.edit() or (b"", b""))
+        before, after = (split_lines(data.decode(errors="replace")) for data in choice.edit() or (b"", b""))
         output.say_diff(difflib.unified_diff(before, after, "now", "then", lineterm="", n=2))
     elif proposal.text is not None:
-        for line in proposal.text.splitlines():
+        for line in split_lines(proposal.text):
             output.say_exact(line)
     else:
         output.print_line(f"as with: hooklatch guards add {choice.rule.name}")
+
+
+def split_lines(text: str) -> list[str]:
+    """Return lines as Python reads them: other characters that end one elsewhere stay, and are shown as escapes."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
 def write_rule(choice: WrittenRule, *, says: bool) -> None:

@@ -4,7 +4,8 @@ Nothing of the record is trusted.  What it says is in a rule only as a literal, 
 in a guard is used only if the guard's file is otherwise what it was, as Python reads it.
 
     asks        an allow is an exception in the guard that asked, since no other guard's allow answers its ask; a deny
-                is a guard of its own.  Either is for exactly one call: event, tool, folder, and input or path.
+                is a guard of its own.  Either is for exactly one call: event, tool, folder, and input.  The exception
+                is a decorator that changes an ask of the guard and no other answer, so its denials stay.
     folders     of a project, that were read and never written: a guard that asks
     gallery     guards that have nothing to object to in the whole week
 """
@@ -27,18 +28,19 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.light_json import is_list, is_object
 from hooklatch.core.subject import describe_subject, read_subject, read_tool_name
+from hooklatch.guards.answered import describe_call
 from hooklatch.record.storage.reading import Filters, filter_entries, read_forwards
 from hooklatch_worker.author.tools import OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = [
-    "JudgedCall", "Rule", "Week", "count_asking_others", "describe_records", "find_answered_rules",
+    "IMPORT", "JudgedCall", "Rule", "Week", "count_asking_others", "describe_records", "find_answered_rules",
     "find_folder_rules", "insert_exception", "list_tables", "may_be_allowed", "read_judged_call", "read_week",
 ]  # fmt: skip
 
-MAX_INPUT = 2000  # characters of an input that a rule compares; a longer one is a file rather than a command
+MAX_INPUT = 2000  # characters of a call that an answer compares; a longer one is a file rather than a command
 MAX_ANSWERED, MAX_FOLDERS = 20, 3  # rules of these kinds that are tried: those with the most evidence
+DIGEST = 16  # characters: of two calls, an agent must not find one name
 READS = 10  # of files in a folder, after which it counts as read
-SAYING = {"shell": ("description", "timeout")}  # keys of an input that do not change what is done
 REFUSALS = ("deny", "halt")
 NOT_JUDGED = ("unanswered", "overload", "draining", "audit", "abandoned")  # causes of denials that no guard decided
 FOLDER_GUARD = '''\
@@ -74,21 +76,37 @@ def {name}(event):
         return ask(f"{{FOLDER}} was only ever read; may this change it?")
     return None
 '''
-ANSWERED_GUARD = '''\
+REFUSING_GUARD = '''\
 """Refuse a call that a person refused each time when a guard asked: exactly this one."""
 
-from hooklatch import hook
+from hooklatch import deny, hook
+from hooklatch.guards import is_same_call
 
 
 @hook({event}{match})
 def {name}(event):
-{statement}
+    if is_same_call(event, {comparison}):
+        return deny({reason})
     return None
 '''
+EXCEPTION = "allow_same_call"
+IMPORT = f"from hooklatch.guards import {EXCEPTION}"
+SOURCES = {"hook": ("hooklatch", "hook"), EXCEPTION: ("hooklatch.guards", EXCEPTION)}
+# A guard that asks, to try an exception on: its own answers are on record, and need no second call.
+ASKING_GUARD = f"""\
+from hooklatch import ask, hook
+{IMPORT}
+
+
+@hook({{event}}{{match}})
+{{exception}}
+def {{name}}(event):
+    return ask("as on record")
+"""
 
 
 class JudgedCall(NamedTuple):
-    """A call as far as a rule compares it: the `path` of a file's tool, else the `given` input as JSON."""
+    """A call as far as a rule compares it: `given` is its whole input, as JSON; `path` is the one file of its tool."""
 
     event: str
     tool: str
@@ -100,31 +118,14 @@ class JudgedCall(NamedTuple):
 
     @property
     def key(self) -> tuple[str | None, ...]:
-        return self.event, self.tool, self.cwd, self.path, "" if self.path is not None else self.given
+        return self.event, self.tool, self.cwd, self.given
 
-    def write_statement(self, name: str, verdict: str, reason: str) -> str:
-        """Return the statement that answers this call and no other; `name` is that of the function's event."""
-        tests = [
-            f"{name}.event == {self.event!a}", f"{name}.tool_name == {self.tool!a}",
-            f"{name}.cwd == {self.cwd!a}",
-        ]  # fmt: skip
-        # The function may have names of its own, also the plain ones of what is imported.
-        lines = [f"    from hooklatch import {verdict} as {verdict}_as_before", ""]
-        if self.path is not None:
-            tests.append(f"{name}.paths == [{self.path!a}]")
-            lines.insert(0, "    from os.path import realpath as real_path_as_before")
-            # A link that leads elsewhere by now is another file than the one that was asked about.
-            place = ascii(locate_path(self.cwd, self.path))
-            last = f"real_path_as_before({place}) == {place}"
-        else:
-            lines.insert(0, "    from json import dumps as dumps_as_before")
-            skipped, items = SAYING.get(self.kind), f"({name}.tool_input or {{}}).items()"
-            given = (
-                f"{{key: value for key, value in {items} if key not in {skipped!r}}}" if skipped else f"dict({items})"
-            )
-            last = f"dumps_as_before({given}, sort_keys=True) == {self.given!a}"
-        lines += [f"    if {last}:", f"        return {verdict}_as_before({reason!a})"]
-        return "\n".join([f"if {' and '.join(tests)}:", *lines])
+    def write_exception(self, reason: str) -> str:
+        """Return the decorator that allows this call and no other, where a hook asks."""
+        return f"@{EXCEPTION}({self.write_comparison()}, reason={reason!a})"
+
+    def write_comparison(self) -> str:
+        return f"of={self.event!a}, tool={self.tool!a}, cwd={self.cwd!a}, call={self.given!a}"
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -191,12 +192,8 @@ def read_judged_call(fire: KeptFire) -> JudgedCall | None:
     paths: object = given.get("paths", [given.get("path")])
     first = paths[0] if is_list(paths) and len(paths) == 1 else None
     path = first if kind in ("read", "write", "edit") and isinstance(first, str) else None
-    skipped = SAYING.get(kind, ())
-    text = json.dumps({key: value for key, value in table.items() if key not in skipped}, sort_keys=True)
-    if path is None and len(text) > MAX_INPUT:
-        return None
     event = fire.kept.event
-    return JudgedCall(event, tool, kind, cwd, path, text, describe_subject(event, tool, payload))
+    return JudgedCall(event, tool, kind, cwd, path, describe_call(payload), describe_subject(event, tool, payload))
 
 
 def find_answered_rules(
@@ -210,7 +207,9 @@ def find_answered_rules(
     for decision_id, answer in week.answered.items():
         call, ask = calls.get(decision_id), week.asked.get(decision_id, {})
         hooks = [row.get("hook") for row in list_tables(ask, "questions")]
-        if call is not None and len(hooks) == 1 and isinstance(hooks[0], str) and answer.get("verdict"):
+        if call is None or len(call.given) > MAX_INPUT:
+            continue
+        if len(hooks) == 1 and isinstance(hooks[0], str) and answer.get("verdict"):
             groups.setdefault((hooks[0], call.key), []).append(decision_id)
     denied = [record for record in week.decisions.values() if was_denied(record)]
     ranked = sorted(groups.items(), key=lambda group: (-len(group[1]), str(group[0])))
@@ -237,12 +236,12 @@ def make_answered_rule(
     own_reason = f": {reason}" if len(reasons) == 1 and (reason := next(iter(reasons))) else ""
     word = "allowed" if verdict == "allow" else "refused"
     reason = f"a person {word} exactly this {len(ids)} times by {last[:10]}{own_reason if verdict == 'deny' else ''}"
-    statement = call.write_statement("event", verdict, reason)
     name = make_name(word, call.subject, str((hook, call.key)))
     match = f", match={call.kind!a}" if call.kind != OTHER else ""
-    text = ANSWERED_GUARD.format(
-        event=ascii(call.event), match=match, name=name, statement=indent_lines(statement, "    ")
-    )
+    text = (ASKING_GUARD if verdict == "allow" else REFUSING_GUARD).format(
+        event=ascii(call.event), match=match, name=name, reason=ascii(reason), comparison=call.write_comparison(),
+        exception=call.write_exception(reason),
+    )  # fmt: skip
     case = {
         "name": f"{verdict}: what a person {word}", "event": call.event, "payload": payloads.get(ids[0]),
         **({"cwd": call.cwd} if call.cwd is not None else {}), "expect": verdict,
@@ -341,7 +340,7 @@ def describe_records(records: Sequence[Mapping[str, Any]]) -> tuple[str, str, in
 def make_name(word: str, subject: str, key: str) -> str:
     """Return the name of a rule, which can be that of a function and of a file for every subject."""
     words = re.sub(r"[^a-z0-9]+", "_", subject.lower())[:40].strip("_")
-    return "_".join(filter(None, (word, words, sha256(key.encode(errors="surrogatepass")).hexdigest()[:6])))
+    return "_".join(filter(None, (word, words, sha256(key.encode(errors="surrogatepass")).hexdigest()[:DIGEST])))
 
 
 def list_tables(record: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -358,48 +357,88 @@ def as_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def indent_lines(text: str, indent: str) -> str:
-    return "\n".join(f"{indent}{line}" if line else "" for line in text.split("\n"))
-
-
 def insert_exception(data: bytes, function: str, call: JudgedCall, reason: str) -> bytes | None:
-    """Return a file's bytes with the exception for one call at the begin of a function, which allows it.
+    """Return a file's bytes with an exception for one call: a decorator next to a function, and its import above it.
 
-    None if the function is not one with a body of its own lines, if the exception is there already, or if anything
-    else of the file would mean something else.
+    None if the function is marked by anything else than hooklatch, or the file uses it otherwise too, since an ask
+    could become a denial there; if it has the exception; or if anything else of the file would mean something else.
     """
     try:
         tree = ast.parse(data)
         found = find_function(tree, function)
-        names = [argument.arg for argument in (*found.args.posonlyargs, *found.args.args)] if found is not None else []
-        if found is None or not names:
+        if found is None or not is_only_hook(tree, found):
             return None
-        place = int(ast.get_docstring(found, clean=False) is not None)
-        first = found.body[place]
-        exception = call.write_statement(names[0], "allow", reason)
-        added_node = ast.parse(exception).body[0]
-        wanted = ast.dump(added_node)
-        if any(dump_tests(statement) == dump_tests(added_node) for statement in found.body):
+        exception = call.write_exception(reason)
+        if any(dump_comparison(mark) == dump_comparison(parse_mark(exception)) for mark in found.decorator_list):
             return None
         lines = data.splitlines(keepends=True)
-        at = min([first.lineno, *(mark.lineno for mark in getattr(first, "decorator_list", ()))]) - 1
-        indent, ending = lines[at][: first.col_offset], b"\r\n" if lines[at].endswith(b"\r\n") else b"\n"
-        if indent.strip():
-            return None
-        added = indent_lines(exception, indent.decode()).encode().replace(b"\n", ending) + ending
-        changed = b"".join([*lines[:at], added, *lines[at:]])
+        at = found.lineno - 1
+        top = min([found.lineno, *(mark.lineno for mark in found.decorator_list)]) - 1
+        ending = b"\r\n" if lines[at].endswith(b"\r\n") else b"\n"
+        is_there = any(is_import(node, EXCEPTION) and node.lineno <= top for node in tree.body)
+        imported = [] if is_there else [IMPORT.encode() + ending]
+        added = [*imported, *lines[top:at], exception.encode() + ending]
+        changed = b"".join([*lines[:top], *added, *lines[at:]])
         new_tree = ast.parse(changed)
         new = find_function(new_tree, function)
-        if new is None or ast.dump(new.body.pop(place)) != wanted or ast.dump(new_tree) != ast.dump(tree):
+        if new is None or ast.dump(new.decorator_list.pop()) != ast.dump(parse_mark(exception)):
             return None
-        return changed
+        if not is_there and not is_import(new_tree.body.pop(new_tree.body.index(new) - 1), EXCEPTION):
+            return None
+        return changed if ast.dump(new_tree) == ast.dump(tree) else None
     except (SyntaxError, ValueError, RecursionError, IndexError):
         return None
 
 
-def dump_tests(statement: ast.stmt) -> list[str]:
-    """Return the tests of a statement: exceptions with the same tests are the same, also if their reasons differ."""
-    return [ast.dump(node.test) for node in ast.walk(statement) if isinstance(node, ast.If)]
+def is_only_hook(tree: ast.Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is a hook and nothing else, and the names that mark it are those of hooklatch."""
+    marks = [
+        mark.func.id
+        for mark in function.decorator_list
+        if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name)
+    ]
+    if len(marks) != len(function.decorator_list) or not {*marks} <= {"hook", EXCEPTION}:
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and "*" in [alias.name for alias in node.names]:
+            return False
+        if node is not function and function.name in list_names(node):
+            return False
+        for name in ("hook", EXCEPTION):
+            is_use = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+            if name in list_names(node) and not is_use and not (node in tree.body and is_import(node, name)):
+                return False
+    return True
+
+
+def list_names(node: ast.AST) -> list[object]:
+    """Return the names that a statement or an expression uses or binds."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.Attribute | ast.keyword | ast.Constant | ast.alias):
+        return []
+    values: list[object] = [value for _, value in ast.iter_fields(node)]
+    return [part for value in values for part in (value if is_list(value) else [value])]
+
+
+def is_import(node: ast.AST, name: str) -> bool:
+    """Return whether a statement imports what hooklatch has by this name, and binds the name once."""
+    if not isinstance(node, ast.ImportFrom) or list_names(node).count(name) != 1 or node.level:
+        return False
+    (alias,) = [alias for alias in node.names if (alias.asname or alias.name) == name]
+    return (node.module, alias.name) == SOURCES[name]
+
+
+def parse_mark(text: str) -> ast.expr:
+    return ast.parse(text.removeprefix("@"), mode="eval").body
+
+
+def dump_comparison(mark: ast.expr) -> list[str]:
+    """Return the arguments of a decorator but its reason: exceptions with the same are the same."""
+    given = mark.keywords if isinstance(mark, ast.Call) else []
+    return [ast.dump(mark.func) if isinstance(mark, ast.Call) else ""] + [
+        ast.dump(word) for word in given if word.arg != "reason"
+    ]
 
 
 def find_function(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
