@@ -55,6 +55,13 @@ class LockedGuard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def origin(self) -> str:
         return f"{self.source}@{self.rev} (commit {self.commit[:12]})"
 
+    def describe_return(self, name: str) -> str:
+        """Return what to do about a guard of this name whose files are not there."""
+        return (
+            f"to have it again: hooklatch guards add {self.source}@{self.rev} --only {name}; "
+            f"to go without it: hooklatch guards forget {name}"
+        )
+
 
 class GuardLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All shared guards by their names."""
@@ -64,11 +71,15 @@ class GuardLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LockDifference(NamedTuple):
-    """A file that is not as the lock says: its guard, its path, and what is different."""
+    """A file that is not as the lock says: its guard, its path, and what is different.
+
+    An edit is allowed.  A file that is not there, or cannot be read, guards nothing.
+    """
 
     name: str
     path: str
     what: str
+    is_edit: bool = False
 
 
 def lock_path(config: str) -> str:
@@ -130,5 +141,5 @@ def list_differences(folder: str, lock: GuardLock) -> list[LockDifference]:
                 found.append(LockDifference(name, path, f"was taken from {locked.origin} and is not there"))
             elif sha256(data).hexdigest() != digest:
                 what = f"was edited since it was taken from {locked.origin}: its digest is not that of guards.lock"
-                found.append(LockDifference(name, path, what))
+                found.append(LockDifference(name, path, what, is_edit=True))
     return found

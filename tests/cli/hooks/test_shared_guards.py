@@ -318,6 +318,29 @@ def test_an_edit_is_a_note_and_a_lock_that_cannot_be_read_an_error(shared: Share
     shared.refused("outdated", code=65, because="guards.lock cannot be read")
 
 
+def test_a_file_that_is_missing_or_unreadable_is_a_problem(shared: SharedGuards) -> None:
+    shared.add()
+
+    for lost in (shared.guard, shared.cases):
+        data = lost.read_bytes()
+        for lose in (lost.unlink, lost.mkdir):
+            lose()
+            checked = shared.place.run("check")
+            assert (checked.returncode, f"{lost.name}: " in checked.stdout) == (1, True), checked.stdout
+            problems = shared.place.json("doctor", code=1)["problems"]
+            (problem,) = [problem for problem in problems if str(lost) in problem["what"]]
+            assert problem["do"].startswith("to have it again: hooklatch guards add ")
+            shared.refused("outdated", code=1, because=str(lost))
+            (row,) = shared.place.json("guards", "outdated", code=1)
+            assert (row["edited"], str(lost) in row["problem"]) == ([], True)
+        lost.rmdir()
+        lost.write_bytes(data)
+        lost.chmod(0o600)
+
+    assert shared.place.run("check").returncode == 0
+    assert shared.place.run("guards", "outdated").returncode == 0
+
+
 def test_a_lock_of_others_starts_no_program_by_its_source(shared: SharedGuards) -> None:
     shared.add()
     ran = shared.place.folder / "ran"

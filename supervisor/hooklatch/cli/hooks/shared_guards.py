@@ -69,7 +69,7 @@ WARNING = "This is Python that runs as you: now, for its cases, and from then on
 class OutdatedGuard(msgspec.Struct, frozen=True):
     """One shared guard: the newer tags of its source, or the newer commit, and what else is not as it was.
 
-    `problem` says that its tag is another commit by now, or that its source cannot be read.
+    `problem` says that its tag is another commit by now, or that its source or a file of it cannot be read.
     """
 
     name: str
@@ -200,14 +200,18 @@ def show_outdated(arguments: argparse.Namespace) -> int:
         except CommandError as error:
             problem = str(error)
         for name in names:
-            edited = [difference.path for difference in differences if difference.name == name]
-            rows.append(OutdatedGuard(name, locked.source, locked.rev, locked.commit, newer, edited, problem))
+            mine = [difference for difference in differences if difference.name == name]
+            edited = [difference.path for difference in mine if difference.is_edit]
+            lost = [f"{difference.path} {difference.what}" for difference in mine if not difference.is_edit]
+            problems = "; ".join([problem, *lost] if problem else lost) or None
+            rows.append(OutdatedGuard(name, locked.source, locked.rev, locked.commit, newer, edited, problems))
     if arguments.json:
         output.say_json(rows)
     else:
         print_outdated(rows)
         for difference in differences:
-            output.print_line(f"{look.shorten_path(difference.path)} {difference.what}")
+            if difference.is_edit:
+                output.print_line(f"{look.shorten_path(difference.path)} {difference.what}")
         for problem in dict.fromkeys(row.problem for row in rows if row.problem is not None):
             output.print_error(problem)
     return Exit.FINDINGS if any(row.newer or row.problem for row in rows) else Exit.OK
@@ -342,12 +346,7 @@ def read_yours(place: SharedPlace, name: str) -> GuardFiles:
         data = read_file(path)
         if data is None:
             locked = place.lock.guards[name]
-            raise CommandError(
-                Exit.NO_INPUT,
-                f"{path} is not there; to have it again: "
-                f"hooklatch guards add {locked.source}@{locked.rev} --only {name}; "
-                f"to go without it: hooklatch guards forget {name}",
-            )
+            raise CommandError(Exit.NO_INPUT, f"{path} is not there; {locked.describe_return(name)}")
         try:
             texts.append(data.decode())
         except UnicodeDecodeError:
