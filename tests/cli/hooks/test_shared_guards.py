@@ -356,7 +356,9 @@ def test_what_a_crash_left_half_done_is_said_and_completed_by_the_same_command(s
     shared.add()
     shared.guard.unlink()  # the lock was written, and then the cases
     assert "is not there" in shared.place.run("check").stdout
+    (shared.hooks / ".no_halt.py.new").write_text("from hooklatch")  # and half of the guard
     shared.add()
+    assert not (shared.hooks / ".no_halt.py.new").exists()
     first = shared.lock.read_text()
 
     newest = shared.authors.publish("v2", {"guards/no_halt.py": guard_of("no_halt", "halt")})
