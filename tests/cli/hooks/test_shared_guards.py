@@ -118,6 +118,26 @@ def test_a_person_is_asked_and_no_text_of_the_guard_commands_the_terminal(shared
     assert shared.guard.exists()
 
 
+def test_a_guard_that_python_reads_otherwise_than_it_is_shown_is_refused(shared: SharedGuards) -> None:
+    shared.add()
+    ran = shared.place.folder / "ran"
+    hidden = f"open({str(ran)!r}, 'w')"
+    for number, mark in enumerate("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"):
+        rev = f"v1.{number}"
+        shared.authors.publish(rev, {"guards/no_halt.py": guard_of("no_halt", "halt", more=f"#{mark}@hook('stop')\n")})
+        said = f"line 4 of no_halt.py has the character {mark!a}"
+        shared.refused("update", "no_halt", "--to", rev, "--yes", code=65, because=said)
+    for encoding in ("raw_unicode_escape", "no-such"):
+        text = f"# coding: {encoding}\n# \\u000a{hidden}\n{guard_of('no_halt', 'halt')}"
+        shared.authors.publish(encoding, {"guards/no_halt.py": text})
+        shared.refused("update", "no_halt", "--to", encoding, "--yes", code=65, because="another encoding than UTF-8")
+
+    shared.place.run("guards", "forget", "no_halt")
+    shared.refused("add", shared.authors.at("v1.7"), "--yes", code=65, because="the character '\\u2029'")
+
+    assert not ran.exists()
+
+
 def test_a_guard_whose_cases_fail_is_not_added(shared: SharedGuards) -> None:
     shared.authors.publish("v2", {"guards/no_halt.jsonl": cases_of("halt", "sleep")})
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import difflib
+import io
 import json
 import os
+import re
 import sys
 import tempfile
+import tokenize
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
@@ -63,6 +66,7 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
 __all__ = ["add_forget", "add_outdated", "add_update", "copy_shared"]
 
+FALSE_LINE_ENDS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 WARNING = "This is Python that runs as you: now, for its cases, and from then on at each event that it names."
 
 
@@ -127,13 +131,15 @@ def copy_shared(arguments: argparse.Namespace) -> int:
                 raise CommandError(Exit.FINDINGS, f"{reason}; it would be taken by: hooklatch guards update {name}")
         repository.fetch(commit, tag=rev if commit != rev else None)
         guards, left_out = repository.read_guards(commit, arguments.only or ())
+    for name, files in guards.items():
+        check_source(name, files.guard)
     missing = find_missing(place, guards, address)
     if not arguments.json:
         output.print_line(f"{address.text}@{rev} is commit {commit}")
         for path, text in missing.items():
             if path.endswith(".py"):  # what is going to run
                 print_difference(path, "", text)
-            facts = f"{format_count(len(text.splitlines()), 'line')}, sha256 {digest(text)}"
+            facts = f"{format_count(len(split_lines(text)), 'line')}, sha256 {digest(text)}"
             output.print_line(f"new {look.shorten_path(path)}: {facts}")
         if left_out:
             output.print_line(f"left out, since they are not guards with cases: {', '.join(left_out)}")
@@ -315,6 +321,8 @@ def update_group(
         yours = {name: read_yours(place, name) for name in names}
         base = read_base(repository, place, names, yours)
         merged = {name: merge_guard(repository, place, name, yours[name], base[name], theirs[name]) for name in names}
+    for name in names:
+        check_source(name, merged[name].guard)
     changes = [
         FileReplacement(path, before.encode(), after.encode())
         for name in names
@@ -508,8 +516,34 @@ def format_isolation(config: str) -> str:
 def print_difference(path: str, before: str, after: str) -> None:
     shown = look.shorten_path(path)
     output.say_diff(
-        difflib.unified_diff(before.splitlines(), after.splitlines(), f"{shown} (yours)", f"{shown} (new)", lineterm="")
+        difflib.unified_diff(split_lines(before), split_lines(after), f"{shown} (yours)", f"{shown} (new)", lineterm="")
     )
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text as Python reads them, without their ends."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def check_source(name: str, source: str) -> None:
+    """Refuse a guard that Python would read otherwise than a person sees it."""
+    lines = split_lines(source)
+    for number, line in enumerate(lines, 1):
+        if found := FALSE_LINE_ENDS.search(line):
+            raise CommandError(
+                Exit.BAD_DATA,
+                f"line {number} of {name}.py has the character {found[0]!a}, which many programs show as the end "
+                "of a line, and Python does not; nothing was run or written: its authors can write it as an escape",
+            )
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO("\n".join(lines).encode()).readline)
+    except SyntaxError:
+        encoding = "unknown"
+    if encoding not in ("utf-8", "utf-8-sig"):  # others make code out of what is shown as a comment
+        raise CommandError(
+            Exit.BAD_DATA, f"{name}.py names another encoding than UTF-8 ({encoding}); nothing was run or written"
+        )
 
 
 def read_file(path: str) -> bytes | None:
