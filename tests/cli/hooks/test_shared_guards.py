@@ -138,6 +138,39 @@ def test_a_guard_that_python_reads_otherwise_than_it_is_shown_is_refused(shared:
     assert not ran.exists()
 
 
+def test_cases_that_read_a_file_are_refused_before_they_run(shared: SharedGuards) -> None:
+    shared.add()
+    ran = shared.place.folder / "ran"
+    secret = shared.place.folder / "secret.json"
+    secret.write_text('{"tool_name": "Bash", "tool_input": {"command": "ls"}}')
+    for number, file in enumerate((str(secret), "~/secret.json", "../secret.json")):
+        case = {"name": "reader", "event": "pre_tool_use", "expect": "pass", "payload_file": file}
+        shared.authors.publish(f"v1.{number}", {
+            "guards/no_halt.py": guard_of("no_halt", "halt", more=f"open({str(ran)!r}, 'w')\n"),
+            "guards/no_halt.jsonl": cases_of("halt") + json.dumps(case) + "\n",
+        })  # fmt: skip
+        said = f"no_halt.jsonl:3: the case 'reader' reads the file {file!r}"
+        shared.refused("update", "no_halt", "--to", f"v1.{number}", "--yes", code=65, because=said)
+
+    shared.place.run("guards", "forget", "no_halt")
+    shared.guard.unlink()
+    shared.cases.unlink()
+    shared.refused("add", shared.authors.at("v1.0"), "--yes", code=65, because=f"reads the file {str(secret)!r}")
+
+    assert not ran.exists()
+
+
+def test_cases_are_shown_before_they_run_and_their_lines_as_they_are_read(shared: SharedGuards) -> None:
+    cases = cases_of("halt \u2028 now").replace("\\u2028", "\u2028")
+    shared.authors.publish("v2", {"guards/no_halt.jsonl": cases})
+
+    said = shared.refused("add", shared.authors.at("v2"), code=64, because="to agree: --yes")
+
+    assert '+{"name": "halt \\u2028 now", ' in said
+    shared.add()
+    assert '+{"name": "halt \\u2028 now", ' in shared.refused("update", code=64, because="to agree: --yes")
+
+
 def test_a_guard_whose_cases_fail_is_not_added(shared: SharedGuards) -> None:
     shared.authors.publish("v2", {"guards/no_halt.jsonl": cases_of("halt", "sleep")})
 

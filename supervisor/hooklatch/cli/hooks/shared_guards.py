@@ -57,6 +57,7 @@ from hooklatch.cli.hooks.guard_repository import (
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
+from hooklatch.cli.testing.cases import refuse_payload_files
 from hooklatch.core.text import format_count
 from hooklatch.directories import replace_file
 from hooklatch.errors import describe_error
@@ -133,12 +134,12 @@ def copy_shared(arguments: argparse.Namespace) -> int:
         guards, left_out = repository.read_guards(commit, arguments.only or ())
     for name, files in guards.items():
         check_source(name, files.guard)
+        refuse_payload_files(f"{name}.jsonl", files.cases.encode())
     missing = find_missing(place, guards, address)
     if not arguments.json:
         output.print_line(f"{address.text}@{rev} is commit {commit}")
         for path, text in missing.items():
-            if path.endswith(".py"):  # what is going to run
-                print_difference(path, "", text)
+            print_difference(path, "", text)
             facts = f"{format_count(len(split_lines(text)), 'line')}, sha256 {digest(text)}"
             output.print_line(f"new {look.shorten_path(path)}: {facts}")
         if left_out:
@@ -323,6 +324,7 @@ def update_group(
         merged = {name: merge_guard(repository, place, name, yours[name], base[name], theirs[name]) for name in names}
     for name in names:
         check_source(name, merged[name].guard)
+        refuse_payload_files(f"{name}.jsonl", theirs[name].cases.encode())
     changes = [
         FileReplacement(path, before.encode(), after.encode())
         for name in names
