@@ -1,4 +1,4 @@
-"""The file guards.lock beside a file of hooks: where each shared guard came from, and the digests of what was taken.
+"""The file shared-guards.lock beside a file of hooks: the sources of shared guards, and the digests of what was taken.
 
 The paths of a guard follow from its name alone, and a name holds no slash and no dot: a lock that others wrote, such as
 that of a project, leads to no other file.  Knows no network and runs nothing.
@@ -84,7 +84,7 @@ class LockDifference(NamedTuple):
 
 def lock_path(config: str) -> str:
     """Return the path of the lock beside a file of hooks."""
-    return os.path.join(os.path.dirname(os.path.abspath(config)), "guards.lock")
+    return os.path.join(os.path.dirname(os.path.abspath(config)), "shared-guards.lock")
 
 
 def guard_paths(folder: str, name: str) -> GuardFiles:
@@ -140,6 +140,8 @@ def list_differences(folder: str, lock: GuardLock) -> list[LockDifference]:
             if data is None:
                 found.append(LockDifference(name, path, f"was taken from {locked.origin} and is not there"))
             elif sha256(data).hexdigest() != digest:
-                what = f"was edited since it was taken from {locked.origin}: its digest is not that of guards.lock"
+                what = (
+                    f"was edited since it was taken from {locked.origin}: its digest is not that of shared-guards.lock"
+                )
                 found.append(LockDifference(name, path, what, is_edit=True))
     return found

@@ -35,7 +35,7 @@ class SharedGuards:
         self.hooks = place.config.parent / "hooks.d"
         self.guard = self.hooks / "no_halt.py"
         self.cases = self.hooks / "policy-tests/no_halt.jsonl"
-        self.lock = place.config.parent / "guards.lock"
+        self.lock = place.config.parent / "shared-guards.lock"
 
     def add(self, rev: str = "v1", *words: str) -> None:
         done = self.place.run("guards", "add", self.authors.at(rev), "--yes", *words)
@@ -85,6 +85,16 @@ def test_a_guard_is_added_with_its_cases_and_locked_to_a_commit(shared: SharedGu
     assert row["source"] in shared.place.run("guards", "show", "no_halt").stderr
     assert shared.place.run("guards", "test").returncode == 0
     assert shared.place.run("check").stdout.endswith("1 hook, 1 source, no problem\n")
+
+
+def test_a_lock_of_packages_beside_the_hooks_is_not_that_of_shared_guards(shared: SharedGuards) -> None:
+    packages = shared.place.config.parent / "guards.lock"
+    packages.write_text("msgspec==0.20.0 --hash=sha256:0\n")  # as docs/guides/environments.md says
+
+    shared.add()
+
+    assert shared.place.run("check").returncode == 0
+    assert packages.read_text().startswith("msgspec")
 
 
 def test_no_code_runs_before_somebody_agrees_and_then_what_is_written_was_shown(shared: SharedGuards) -> None:
@@ -361,14 +371,14 @@ def test_an_edit_is_a_note_and_a_lock_that_cannot_be_read_an_error(shared: Share
     for text in ("{", "", json.dumps(out), json.dumps({"version": 2, "guards": {}})):
         shared.lock.write_text(text)
         checked = shared.place.run("check")
-        assert (checked.returncode, "guards.lock cannot be read" in checked.stdout) == (1, True)
+        assert (checked.returncode, "shared-guards.lock cannot be read" in checked.stdout) == (1, True)
     problems = [problem["what"] for problem in shared.place.json("doctor", code=1)["problems"]]
-    assert any("guards.lock cannot be read" in problem for problem in problems)
+    assert any("shared-guards.lock cannot be read" in problem for problem in problems)
     for words in (["list"], ["outdated"], ["update"], ["forget", "no_halt"], ["add", shared.authors.at("v1")]):
-        shared.refused(*words, code=65, because="guards.lock cannot be read")
+        shared.refused(*words, code=65, because="shared-guards.lock cannot be read")
     shared.lock.unlink()
     shared.lock.symlink_to("nowhere")
-    shared.refused("outdated", code=65, because="guards.lock cannot be read")
+    shared.refused("outdated", code=65, because="shared-guards.lock cannot be read")
 
 
 def test_a_file_that_is_missing_or_unreadable_is_a_problem(shared: SharedGuards) -> None:

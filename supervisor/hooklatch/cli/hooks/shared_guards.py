@@ -1,9 +1,9 @@
 """The commands for guards of a git repository: `guards add SOURCE@REV`, `outdated`, `update` and `forget`.
 
-What is taken is one commit, by its id, which guards.lock keeps with the digests of the files.  Their code runs for the
-first time after a person, or --yes, has agreed, and is written only if its cases pass.  A guard's files are written
-before the lock in an update and after it in an addition: so what a crash leaves half done differs from the lock, which
-`check`, `doctor` and `outdated` say, and the same command completes it.
+What is taken is one commit, by its id, which shared-guards.lock keeps with the digests of the files.  Their code runs
+for the first time after a person, or --yes, has agreed, and is written only if its cases pass.  A guard's files are
+written before the lock in an update and after it in an addition: so what a crash leaves half done differs from the
+lock, which `check`, `doctor` and `outdated` say, and the same command completes it.
 """
 
 from __future__ import annotations
@@ -420,7 +420,7 @@ def add_forget(parser: Parser) -> None:
 
 
 class ForgottenGuard(msgspec.Struct, frozen=True):
-    """`guards forget`: the guard that guards.lock names no more; its files stay."""
+    """`guards forget`: the guard that shared-guards.lock names no more; its files stay."""
 
     forgotten: str
 
