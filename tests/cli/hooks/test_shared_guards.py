@@ -404,6 +404,20 @@ def test_a_file_that_is_missing_or_unreadable_is_a_problem(shared: SharedGuards)
     assert shared.place.run("guards", "outdated").returncode == 0
 
 
+def test_a_lock_that_is_a_link_is_read_and_not_replaced(shared: SharedGuards) -> None:
+    shared.add()
+    shared.authors.publish("v2", {"guards/b.py": guard_of("b", "b"), "guards/b.jsonl": cases_of("b")})
+    shared.lock.rename(shared.place.folder / "kept.lock")
+    shared.lock.symlink_to(shared.place.folder / "kept.lock")
+    before = shared.lock.read_bytes()
+
+    for words in (["update", "--yes"], ["forget", "no_halt"], ["add", shared.authors.at("v2"), "--only", "b", "--yes"]):
+        shared.refused(*words, code=73, because="shared-guards.lock is a link, which this command would replace")
+
+    assert shared.lock.read_bytes() == before
+    assert shared.place.json("guards", "outdated", code=1)[0]["newer"] == ["v2"]
+
+
 def test_a_lock_of_others_starts_no_program_by_its_source(shared: SharedGuards) -> None:
     shared.add()
     ran = shared.place.folder / "ran"

@@ -195,7 +195,7 @@ def add_outdated(parser: Parser) -> None:
 
 def show_outdated(arguments: argparse.Namespace) -> int:
     """Ask each source what is newer, and compare the files with the lock."""
-    place = find_place(arguments)
+    place = find_place(arguments, is_read_only=True)
     differences = list_differences(place.folder, place.lock)
     rows: list[OutdatedGuard] = []
     for locked, names in group_guards(place.lock):
@@ -351,8 +351,7 @@ def read_yours(place: SharedPlace, name: str) -> GuardFiles:
     """Return the files of a guard as they are here."""
     texts: list[str] = []
     for path in guard_paths(place.folder, name):
-        if os.path.islink(path):
-            raise CommandError(Exit.CANNOT_CREATE, f"{path} is a link, which an update would replace; make it a file")
+        refuse_link(path)
         data = read_file(path)
         if data is None:
             locked = place.lock.guards[name]
@@ -362,6 +361,11 @@ def read_yours(place: SharedPlace, name: str) -> GuardFiles:
         except UnicodeDecodeError:
             raise CommandError(Exit.BAD_DATA, f"{path} is not UTF-8; repair it first") from None
     return GuardFiles(*texts)
+
+
+def refuse_link(path: str) -> None:
+    if os.path.islink(path):
+        raise CommandError(Exit.CANNOT_CREATE, f"{path} is a link, which this command would replace; make it a file")
 
 
 def read_base(
@@ -444,8 +448,10 @@ def make_unknown_error(place: SharedPlace, name: str) -> CommandError:
     return CommandError(Exit.NO_INPUT, f"{place.lock_file} has no guard {name!r}; it has: {known}")
 
 
-def find_place(arguments: argparse.Namespace) -> SharedPlace:
+def find_place(arguments: argparse.Namespace, *, is_read_only: bool = False) -> SharedPlace:
     path = lock_path(find_config_file(arguments.config, os.environ))
+    if not is_read_only:
+        refuse_link(path)
     return SharedPlace(find_hooks_folder(arguments, None), path, *read_lock(path))
 
 
