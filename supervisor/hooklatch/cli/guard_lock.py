@@ -1,4 +1,4 @@
-"""The file guards.lock beside a file of hooks: where each shared guard came from, and the digests of what was taken.
+"""The file shared-guards.lock beside a file of hooks: the sources of shared guards, and the digests of what was taken.
 
 The paths of a guard follow from its name alone, and a name holds no slash and no dot: a lock that others wrote, such as
 that of a project, leads to no other file.  Knows no network and runs nothing.
@@ -55,6 +55,13 @@ class LockedGuard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def origin(self) -> str:
         return f"{self.source}@{self.rev} (commit {self.commit[:12]})"
 
+    def describe_return(self, name: str) -> str:
+        """Return what to do about a guard of this name whose files are not there."""
+        return (
+            f"to have it again: hooklatch guards add {self.source}@{self.rev} --only {name}; "
+            f"to go without it: hooklatch guards forget {name}"
+        )
+
 
 class GuardLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All shared guards by their names."""
@@ -64,16 +71,20 @@ class GuardLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LockDifference(NamedTuple):
-    """A file that is not as the lock says: its guard, its path, and what is different."""
+    """A file that is not as the lock says: its guard, its path, and what is different.
+
+    An edit is allowed.  A file that is not there, or cannot be read, guards nothing.
+    """
 
     name: str
     path: str
     what: str
+    is_edit: bool = False
 
 
 def lock_path(config: str) -> str:
     """Return the path of the lock beside a file of hooks."""
-    return os.path.join(os.path.dirname(os.path.abspath(config)), "guards.lock")
+    return os.path.join(os.path.dirname(os.path.abspath(config)), "shared-guards.lock")
 
 
 def guard_paths(folder: str, name: str) -> GuardFiles:
@@ -129,6 +140,8 @@ def list_differences(folder: str, lock: GuardLock) -> list[LockDifference]:
             if data is None:
                 found.append(LockDifference(name, path, f"was taken from {locked.origin} and is not there"))
             elif sha256(data).hexdigest() != digest:
-                what = f"was edited since it was taken from {locked.origin}: its digest is not that of guards.lock"
-                found.append(LockDifference(name, path, what))
+                what = (
+                    f"was edited since it was taken from {locked.origin}: its digest is not that of shared-guards.lock"
+                )
+                found.append(LockDifference(name, path, what, is_edit=True))
     return found

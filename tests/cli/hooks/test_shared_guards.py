@@ -35,7 +35,7 @@ class SharedGuards:
         self.hooks = place.config.parent / "hooks.d"
         self.guard = self.hooks / "no_halt.py"
         self.cases = self.hooks / "policy-tests/no_halt.jsonl"
-        self.lock = place.config.parent / "guards.lock"
+        self.lock = place.config.parent / "shared-guards.lock"
 
     def add(self, rev: str = "v1", *words: str) -> None:
         done = self.place.run("guards", "add", self.authors.at(rev), "--yes", *words)
@@ -87,6 +87,16 @@ def test_a_guard_is_added_with_its_cases_and_locked_to_a_commit(shared: SharedGu
     assert shared.place.run("check").stdout.endswith("1 hook, 1 source, no problem\n")
 
 
+def test_a_lock_of_packages_beside_the_hooks_is_not_that_of_shared_guards(shared: SharedGuards) -> None:
+    packages = shared.place.config.parent / "guards.lock"
+    packages.write_text("msgspec==0.20.0 --hash=sha256:0\n")  # as docs/guides/environments.md says
+
+    shared.add()
+
+    assert shared.place.run("check").returncode == 0
+    assert packages.read_text().startswith("msgspec")
+
+
 def test_no_code_runs_before_somebody_agrees_and_then_what_is_written_was_shown(shared: SharedGuards) -> None:
     ran = shared.place.folder / "ran"
     shared.authors.publish("v2", {"guards/no_halt.py": guard_of("no_halt", "halt", more=f"open({str(ran)!r}, 'w')\n")})
@@ -116,6 +126,59 @@ def test_a_person_is_asked_and_no_text_of_the_guard_commands_the_terminal(shared
         assert "\u202e" not in person.seen
 
     assert shared.guard.exists()
+
+
+def test_a_guard_that_python_reads_otherwise_than_it_is_shown_is_refused(shared: SharedGuards) -> None:
+    shared.add()
+    ran = shared.place.folder / "ran"
+    hidden = f"open({str(ran)!r}, 'w')"
+    for number, mark in enumerate("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"):
+        rev = f"v1.{number}"
+        shared.authors.publish(rev, {"guards/no_halt.py": guard_of("no_halt", "halt", more=f"#{mark}@hook('stop')\n")})
+        said = f"line 4 of no_halt.py has the character {mark!a}"
+        shared.refused("update", "no_halt", "--to", rev, "--yes", code=65, because=said)
+    for encoding in ("raw_unicode_escape", "no-such"):
+        text = f"# coding: {encoding}\n# \\u000a{hidden}\n{guard_of('no_halt', 'halt')}"
+        shared.authors.publish(encoding, {"guards/no_halt.py": text})
+        shared.refused("update", "no_halt", "--to", encoding, "--yes", code=65, because="another encoding than UTF-8")
+
+    shared.place.run("guards", "forget", "no_halt")
+    shared.refused("add", shared.authors.at("v1.7"), "--yes", code=65, because="the character '\\u2029'")
+
+    assert not ran.exists()
+
+
+def test_cases_that_read_a_file_are_refused_before_they_run(shared: SharedGuards) -> None:
+    shared.add()
+    ran = shared.place.folder / "ran"
+    secret = shared.place.folder / "secret.json"
+    secret.write_text('{"tool_name": "Bash", "tool_input": {"command": "ls"}}')
+    for number, file in enumerate((str(secret), "~/secret.json", "../secret.json")):
+        case = {"name": "reader", "event": "pre_tool_use", "expect": "pass", "payload_file": file}
+        shared.authors.publish(f"v1.{number}", {
+            "guards/no_halt.py": guard_of("no_halt", "halt", more=f"open({str(ran)!r}, 'w')\n"),
+            "guards/no_halt.jsonl": cases_of("halt") + json.dumps(case) + "\n",
+        })  # fmt: skip
+        said = f"no_halt.jsonl:3: the case 'reader' reads the file {file!r}"
+        shared.refused("update", "no_halt", "--to", f"v1.{number}", "--yes", code=65, because=said)
+
+    shared.place.run("guards", "forget", "no_halt")
+    shared.guard.unlink()
+    shared.cases.unlink()
+    shared.refused("add", shared.authors.at("v1.0"), "--yes", code=65, because=f"reads the file {str(secret)!r}")
+
+    assert not ran.exists()
+
+
+def test_cases_are_shown_before_they_run_and_their_lines_as_they_are_read(shared: SharedGuards) -> None:
+    cases = cases_of("halt \u2028 now").replace("\\u2028", "\u2028")
+    shared.authors.publish("v2", {"guards/no_halt.jsonl": cases})
+
+    said = shared.refused("add", shared.authors.at("v2"), code=64, because="to agree: --yes")
+
+    assert '+{"name": "halt \\u2028 now", ' in said
+    shared.add()
+    assert '+{"name": "halt \\u2028 now", ' in shared.refused("update", code=64, because="to agree: --yes")
 
 
 def test_a_guard_whose_cases_fail_is_not_added(shared: SharedGuards) -> None:
@@ -308,14 +371,51 @@ def test_an_edit_is_a_note_and_a_lock_that_cannot_be_read_an_error(shared: Share
     for text in ("{", "", json.dumps(out), json.dumps({"version": 2, "guards": {}})):
         shared.lock.write_text(text)
         checked = shared.place.run("check")
-        assert (checked.returncode, "guards.lock cannot be read" in checked.stdout) == (1, True)
+        assert (checked.returncode, "shared-guards.lock cannot be read" in checked.stdout) == (1, True)
     problems = [problem["what"] for problem in shared.place.json("doctor", code=1)["problems"]]
-    assert any("guards.lock cannot be read" in problem for problem in problems)
+    assert any("shared-guards.lock cannot be read" in problem for problem in problems)
     for words in (["list"], ["outdated"], ["update"], ["forget", "no_halt"], ["add", shared.authors.at("v1")]):
-        shared.refused(*words, code=65, because="guards.lock cannot be read")
+        shared.refused(*words, code=65, because="shared-guards.lock cannot be read")
     shared.lock.unlink()
     shared.lock.symlink_to("nowhere")
-    shared.refused("outdated", code=65, because="guards.lock cannot be read")
+    shared.refused("outdated", code=65, because="shared-guards.lock cannot be read")
+
+
+def test_a_file_that_is_missing_or_unreadable_is_a_problem(shared: SharedGuards) -> None:
+    shared.add()
+
+    for lost in (shared.guard, shared.cases):
+        data = lost.read_bytes()
+        for lose in (lost.unlink, lost.mkdir):
+            lose()
+            checked = shared.place.run("check")
+            assert (checked.returncode, f"{lost.name}: " in checked.stdout) == (1, True), checked.stdout
+            problems = shared.place.json("doctor", code=1)["problems"]
+            (problem,) = [problem for problem in problems if str(lost) in problem["what"]]
+            assert problem["do"].startswith("to have it again: hooklatch guards add ")
+            shared.refused("outdated", code=1, because=str(lost))
+            (row,) = shared.place.json("guards", "outdated", code=1)
+            assert (row["edited"], str(lost) in row["problem"]) == ([], True)
+        lost.rmdir()
+        lost.write_bytes(data)
+        lost.chmod(0o600)
+
+    assert shared.place.run("check").returncode == 0
+    assert shared.place.run("guards", "outdated").returncode == 0
+
+
+def test_a_lock_that_is_a_link_is_read_and_not_replaced(shared: SharedGuards) -> None:
+    shared.add()
+    shared.authors.publish("v2", {"guards/b.py": guard_of("b", "b"), "guards/b.jsonl": cases_of("b")})
+    shared.lock.rename(shared.place.folder / "kept.lock")
+    shared.lock.symlink_to(shared.place.folder / "kept.lock")
+    before = shared.lock.read_bytes()
+
+    for words in (["update", "--yes"], ["forget", "no_halt"], ["add", shared.authors.at("v2"), "--only", "b", "--yes"]):
+        shared.refused(*words, code=73, because="shared-guards.lock is a link, which this command would replace")
+
+    assert shared.lock.read_bytes() == before
+    assert shared.place.json("guards", "outdated", code=1)[0]["newer"] == ["v2"]
 
 
 def test_a_lock_of_others_starts_no_program_by_its_source(shared: SharedGuards) -> None:
@@ -333,7 +433,9 @@ def test_what_a_crash_left_half_done_is_said_and_completed_by_the_same_command(s
     shared.add()
     shared.guard.unlink()  # the lock was written, and then the cases
     assert "is not there" in shared.place.run("check").stdout
+    (shared.hooks / ".no_halt.py.new").write_text("from hooklatch")  # and half of the guard
     shared.add()
+    assert not (shared.hooks / ".no_halt.py.new").exists()
     first = shared.lock.read_text()
 
     newest = shared.authors.publish("v2", {"guards/no_halt.py": guard_of("no_halt", "halt")})

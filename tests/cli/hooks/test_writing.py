@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,15 @@ from hooklatch.cli.hooks import guard_files
 from hooklatch.cli.hooks.guard_files import write_new
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from support.tables import table
+
+
+# It is killed when all drafts are written, and no file has its name.
+KILLED = """
+import os, signal, sys
+from hooklatch.cli.hooks.guard_files import write_new
+os.link = lambda *words: os.kill(os.getpid(), signal.SIGKILL)
+write_new(dict.fromkeys(sys.argv[1:], "old"))
+"""
 
 
 def names_in(folder: Path) -> list[str]:
@@ -51,12 +64,30 @@ def test_what_somebody_else_writes_just_now_is_left_to_them(tmp_path: Path) -> N
     theirs = tmp_path / "hooks.d/.b.py.new"
     theirs.parent.mkdir(mode=0o700)
     theirs.write_text("theirs")
+    files = {str(tmp_path / "hooks.d/a.py"): "a", str(tmp_path / "hooks.d/b.py"): "b"}
+    folder = os.open(theirs.parent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
 
-    with pytest.raises(CommandError, match=r"\.b\.py\.new cannot be created: File exists"):
-        write_new({str(tmp_path / "hooks.d/a.py"): "a", str(tmp_path / "hooks.d/b.py"): "b"})
+    with pytest.raises(CommandError, match=r"another process writes files in .*hooks\.d just now"):
+        write_new(files)
 
     assert names_in(tmp_path) == ["hooks.d", "hooks.d/.b.py.new"]
     assert theirs.read_text() == "theirs"
+    os.close(folder)
+    write_new(files)
+    assert names_in(tmp_path) == ["hooks.d", "hooks.d/a.py", "hooks.d/b.py"]
+
+
+def test_a_draft_that_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "hooks.d"
+    paths = [str(folder / "a.py"), str(folder / "b.py")]
+    assert subprocess.run([sys.executable, "-c", KILLED, *paths], check=False).returncode == -signal.SIGKILL
+    assert names_in(folder) == [".a.py.new", ".b.py.new"]
+
+    write_new(dict.fromkeys(paths, "new"))
+
+    assert names_in(folder) == ["a.py", "b.py"]
+    assert (folder / "b.py").read_text() == "new"
 
 
 def test_where_links_are_not_supported_nothing_is_overwritten_either(

@@ -320,10 +320,12 @@ def diagnose_shared_guards(path: str) -> Iterator[Diagnosis]:
         yield Diagnosis(what, do)
         return
     for difference in list_differences(os.path.join(os.path.dirname(path), "hooks.d"), lock):
+        name = difference.name
+        edited = f"if that was not you: hooklatch guards show {name}; an edit of yours is kept by an update"
         yield Diagnosis(
             f"{difference.path} {difference.what}",
-            f"if that was not you: hooklatch guards show {difference.name}; an edit of yours is kept by an update",
-            is_problem=False,
+            edited if difference.is_edit else lock.guards[name].describe_return(name),
+            is_problem=not difference.is_edit,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import fcntl
 import json
 import os
 import shlex
@@ -14,6 +15,7 @@ from contextlib import ExitStack, suppress
 from hooklatch.cli.guard_lock import guard_paths
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit
+from hooklatch.files import create_anew
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
@@ -42,19 +44,27 @@ def write_new(files: dict[str, str]) -> None:
             )
     current = ""  # the path that an error is about
     previous_umask = os.umask(0o077)  # for the folders above too: one that others can write to is refused later
-    with ExitStack() as undo:  # removes all of it should anything fail: half a guard guards nothing
+    # The second removes all of it should anything fail: half a guard guards nothing.
+    with ExitStack() as locked, ExitStack() as undo:
         try:
-            for current in sorted({os.path.dirname(path) for path in files}, key=len):
+            for current in sorted({os.path.dirname(path) for path in files}):
                 if not os.path.isdir(current):
                     undo.callback(remove_quietly, os.rmdir, current)
                 os.makedirs(current, mode=0o700, exist_ok=True)
                 check_folders(os.path.realpath(current))
+                folder = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                locked.callback(os.close, folder)
+                # So a draft that is there is one that a crash left, and no other process's.
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for path, text in files.items():
                 current = temporary_path(path)
                 write_whole(current, text, undo)
             for current in files:  # all are on the disk: from here on they are live
                 publish_file(temporary_path(current), current)
                 undo.callback(remove_quietly, os.unlink, current)
+        except BlockingIOError:
+            text = f"another process writes files in {current} just now, and nothing was written; run it again"
+            raise CommandError(Exit.CANNOT_CREATE, text) from None
         except UnsafeFileError as error:
             raise CommandError(Exit.NOT_PERMITTED, f"hooks in this folder would be refused: {error}") from None
         except OSError as error:
@@ -63,8 +73,8 @@ def write_new(files: dict[str, str]) -> None:
         finally:
             os.umask(previous_umask)
         undo.pop_all()
-    for path in files:
-        remove_quietly(os.unlink, temporary_path(path))
+        for path in files:
+            remove_quietly(os.unlink, temporary_path(path))
 
 
 def print_written(files: Iterable[str], heading: str, steps: Iterable[str]) -> None:
@@ -83,8 +93,7 @@ def temporary_path(path: str) -> str:
 
 
 def write_whole(path: str, text: str, undo: ExitStack) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    # Not before: a file that another process writes just now is not ours to remove.
+    fd = create_anew(path)
     undo.callback(remove_quietly, os.unlink, path)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)

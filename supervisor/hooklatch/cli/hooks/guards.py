@@ -43,7 +43,7 @@ BELOW = (
     ("test", "hooks.guards", "fire the cases of each guard in hooks.d at that guard alone"),
     ("outdated", "hooks.shared_guards", "ask the repositories of shared guards what is newer"),
     ("update", "hooks.shared_guards", "take newer versions of shared guards, and keep what you have edited"),
-    ("forget", "hooks.shared_guards", "take a shared guard out of guards.lock; its files stay, as your own"),
+    ("forget", "hooks.shared_guards", "take a shared guard out of shared-guards.lock; its files stay, as your own"),
 )
 
 
@@ -81,7 +81,7 @@ def list_guards(arguments: argparse.Namespace) -> int:
 
 
 def list_shared(arguments: argparse.Namespace) -> list[GalleryGuard]:
-    """Return the shared guards that guards.lock names, as they are here."""
+    """Return the shared guards that shared-guards.lock names, as they are here."""
     from hooklatch.guards.catalogue import describe_guard
 
     lock, _ = read_lock(lock_path(find_config_file(arguments.config, os.environ)))

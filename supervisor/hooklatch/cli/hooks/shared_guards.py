@@ -1,9 +1,9 @@
 """The commands for guards of a git repository: `guards add SOURCE@REV`, `outdated`, `update` and `forget`.
 
-What is taken is one commit, by its id, which guards.lock keeps with the digests of the files.  Their code runs for the
-first time after a person, or --yes, has agreed, and is written only if its cases pass.  A guard's files are written
-before the lock in an update and after it in an addition: so what a crash leaves half done differs from the lock, which
-`check`, `doctor` and `outdated` say, and the same command completes it.
+What is taken is one commit, by its id, which shared-guards.lock keeps with the digests of the files.  Their code runs
+for the first time after a person, or --yes, has agreed, and is written only if its cases pass.  A guard's files are
+written before the lock in an update and after it in an addition: so what a crash leaves half done differs from the
+lock, which `check`, `doctor` and `outdated` say, and the same command completes it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import difflib
+import io
 import json
 import os
+import re
 import sys
 import tempfile
+import tokenize
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
@@ -54,6 +57,7 @@ from hooklatch.cli.hooks.guard_repository import (
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
+from hooklatch.cli.testing.cases import refuse_payload_files
 from hooklatch.core.text import format_count
 from hooklatch.directories import replace_file
 from hooklatch.errors import describe_error
@@ -63,13 +67,14 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
 __all__ = ["add_forget", "add_outdated", "add_update", "copy_shared"]
 
+FALSE_LINE_ENDS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 WARNING = "This is Python that runs as you: now, for its cases, and from then on at each event that it names."
 
 
 class OutdatedGuard(msgspec.Struct, frozen=True):
     """One shared guard: the newer tags of its source, or the newer commit, and what else is not as it was.
 
-    `problem` says that its tag is another commit by now, or that its source cannot be read.
+    `problem` says that its tag is another commit by now, or that its source or a file of it cannot be read.
     """
 
     name: str
@@ -127,13 +132,15 @@ def copy_shared(arguments: argparse.Namespace) -> int:
                 raise CommandError(Exit.FINDINGS, f"{reason}; it would be taken by: hooklatch guards update {name}")
         repository.fetch(commit, tag=rev if commit != rev else None)
         guards, left_out = repository.read_guards(commit, arguments.only or ())
+    for name, files in guards.items():
+        check_source(name, files.guard)
+        refuse_payload_files(f"{name}.jsonl", files.cases.encode())
     missing = find_missing(place, guards, address)
     if not arguments.json:
         output.print_line(f"{address.text}@{rev} is commit {commit}")
         for path, text in missing.items():
-            if path.endswith(".py"):  # what is going to run
-                print_difference(path, "", text)
-            facts = f"{format_count(len(text.splitlines()), 'line')}, sha256 {digest(text)}"
+            print_difference(path, "", text)
+            facts = f"{format_count(len(split_lines(text)), 'line')}, sha256 {digest(text)}"
             output.print_line(f"new {look.shorten_path(path)}: {facts}")
         if left_out:
             output.print_line(f"left out, since they are not guards with cases: {', '.join(left_out)}")
@@ -188,7 +195,7 @@ def add_outdated(parser: Parser) -> None:
 
 def show_outdated(arguments: argparse.Namespace) -> int:
     """Ask each source what is newer, and compare the files with the lock."""
-    place = find_place(arguments)
+    place = find_place(arguments, is_read_only=True)
     differences = list_differences(place.folder, place.lock)
     rows: list[OutdatedGuard] = []
     for locked, names in group_guards(place.lock):
@@ -200,14 +207,18 @@ def show_outdated(arguments: argparse.Namespace) -> int:
         except CommandError as error:
             problem = str(error)
         for name in names:
-            edited = [difference.path for difference in differences if difference.name == name]
-            rows.append(OutdatedGuard(name, locked.source, locked.rev, locked.commit, newer, edited, problem))
+            mine = [difference for difference in differences if difference.name == name]
+            edited = [difference.path for difference in mine if difference.is_edit]
+            lost = [f"{difference.path} {difference.what}" for difference in mine if not difference.is_edit]
+            problems = "; ".join([problem, *lost] if problem else lost) or None
+            rows.append(OutdatedGuard(name, locked.source, locked.rev, locked.commit, newer, edited, problems))
     if arguments.json:
         output.say_json(rows)
     else:
         print_outdated(rows)
         for difference in differences:
-            output.print_line(f"{look.shorten_path(difference.path)} {difference.what}")
+            if difference.is_edit:
+                output.print_line(f"{look.shorten_path(difference.path)} {difference.what}")
         for problem in dict.fromkeys(row.problem for row in rows if row.problem is not None):
             output.print_error(problem)
     return Exit.FINDINGS if any(row.newer or row.problem for row in rows) else Exit.OK
@@ -311,6 +322,9 @@ def update_group(
         yours = {name: read_yours(place, name) for name in names}
         base = read_base(repository, place, names, yours)
         merged = {name: merge_guard(repository, place, name, yours[name], base[name], theirs[name]) for name in names}
+    for name in names:
+        check_source(name, merged[name].guard)
+        refuse_payload_files(f"{name}.jsonl", theirs[name].cases.encode())
     changes = [
         FileReplacement(path, before.encode(), after.encode())
         for name in names
@@ -337,22 +351,21 @@ def read_yours(place: SharedPlace, name: str) -> GuardFiles:
     """Return the files of a guard as they are here."""
     texts: list[str] = []
     for path in guard_paths(place.folder, name):
-        if os.path.islink(path):
-            raise CommandError(Exit.CANNOT_CREATE, f"{path} is a link, which an update would replace; make it a file")
+        refuse_link(path)
         data = read_file(path)
         if data is None:
             locked = place.lock.guards[name]
-            raise CommandError(
-                Exit.NO_INPUT,
-                f"{path} is not there; to have it again: "
-                f"hooklatch guards add {locked.source}@{locked.rev} --only {name}; "
-                f"to go without it: hooklatch guards forget {name}",
-            )
+            raise CommandError(Exit.NO_INPUT, f"{path} is not there; {locked.describe_return(name)}")
         try:
             texts.append(data.decode())
         except UnicodeDecodeError:
             raise CommandError(Exit.BAD_DATA, f"{path} is not UTF-8; repair it first") from None
     return GuardFiles(*texts)
+
+
+def refuse_link(path: str) -> None:
+    if os.path.islink(path):
+        raise CommandError(Exit.CANNOT_CREATE, f"{path} is a link, which this command would replace; make it a file")
 
 
 def read_base(
@@ -411,7 +424,7 @@ def add_forget(parser: Parser) -> None:
 
 
 class ForgottenGuard(msgspec.Struct, frozen=True):
-    """`guards forget`: the guard that guards.lock names no more; its files stay."""
+    """`guards forget`: the guard that shared-guards.lock names no more; its files stay."""
 
     forgotten: str
 
@@ -435,8 +448,10 @@ def make_unknown_error(place: SharedPlace, name: str) -> CommandError:
     return CommandError(Exit.NO_INPUT, f"{place.lock_file} has no guard {name!r}; it has: {known}")
 
 
-def find_place(arguments: argparse.Namespace) -> SharedPlace:
+def find_place(arguments: argparse.Namespace, *, is_read_only: bool = False) -> SharedPlace:
     path = lock_path(find_config_file(arguments.config, os.environ))
+    if not is_read_only:
+        refuse_link(path)
     return SharedPlace(find_hooks_folder(arguments, None), path, *read_lock(path))
 
 
@@ -509,8 +524,34 @@ def format_isolation(config: str) -> str:
 def print_difference(path: str, before: str, after: str) -> None:
     shown = look.shorten_path(path)
     output.say_diff(
-        difflib.unified_diff(before.splitlines(), after.splitlines(), f"{shown} (yours)", f"{shown} (new)", lineterm="")
+        difflib.unified_diff(split_lines(before), split_lines(after), f"{shown} (yours)", f"{shown} (new)", lineterm="")
     )
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text as Python reads them, without their ends."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def check_source(name: str, source: str) -> None:
+    """Refuse a guard that Python would read otherwise than a person sees it."""
+    lines = split_lines(source)
+    for number, line in enumerate(lines, 1):
+        if found := FALSE_LINE_ENDS.search(line):
+            raise CommandError(
+                Exit.BAD_DATA,
+                f"line {number} of {name}.py has the character {found[0]!a}, which many programs show as the end "
+                "of a line, and Python does not; nothing was run or written: its authors can write it as an escape",
+            )
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO("\n".join(lines).encode()).readline)
+    except SyntaxError:
+        encoding = "unknown"
+    if encoding not in ("utf-8", "utf-8-sig"):  # others make code out of what is shown as a comment
+        raise CommandError(
+            Exit.BAD_DATA, f"{name}.py names another encoding than UTF-8 ({encoding}); nothing was run or written"
+        )
 
 
 def read_file(path: str) -> bytes | None:

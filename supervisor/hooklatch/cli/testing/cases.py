@@ -36,7 +36,10 @@ from hooklatch.hosts.host import Host, UnreadableError
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, decode_toml_text
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["ExpressionError", "parse_selection", "Case", "ExpectedDecision", "find_case_problem", "read_cases"]
+__all__ = [
+    "Case", "ExpectedDecision", "ExpressionError", "find_case_problem", "parse_selection", "read_cases",
+    "refuse_payload_files",
+]  # fmt: skip
 
 Matches: TypeAlias = Callable[[str], bool]
 MAX_WORDS = 200  # with parentheses: each may be a level of the parser's recursion
@@ -228,6 +231,22 @@ def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
         text = "it holds no case; write [[case]] tables, or a JSON object on each line of a .jsonl file"
         raise CommandError(Exit.BAD_DATA, f"{name}: {text}")
     return cases
+
+
+def refuse_payload_files(name: str, data: bytes) -> None:
+    """Refuse JSON Lines of cases of others that name a file: it could be any of this person's, and a guard gets it.
+
+    Raises:
+        CommandError: a case names a file, or is not a case.
+    """
+    try:
+        for _, error_place, table in read_jsonl_cases(name, data):
+            with error_place:
+                if table.payload_file is not None:
+                    what = f"the case {table.name!r} reads the file {table.payload_file!r}"
+                    raise InvalidTableError(f"{what}; cases of a shared guard have their payload in them")
+    except ConfigError as error:
+        raise CommandError(Exit.BAD_DATA, f"{error}; nothing was run or written") from None
 
 
 def find_case_problem(case: Case, event: str, catalogue: Catalogue) -> str | None:

@@ -150,14 +150,15 @@ def check_target(target: CheckTarget) -> ConfigCheck:
 
 
 def check_lock(path: str, check: ConfigCheck) -> None:
-    """Note shared guards that were edited, which is allowed; a lock that cannot be read is a finding."""
+    """Note shared guards that were edited, which is allowed; what is lost or cannot be read is a finding."""
     try:
         lock, _ = read_lock(path)
     except CommandError as error:
         check.diagnostics.append(Diagnostic(path, 0, str(error)))
         return
-    differences = list_differences(os.path.join(os.path.dirname(path), "hooks.d"), lock)
-    check.notes += [Diagnostic(difference.path, 0, difference.what) for difference in differences]
+    for difference in list_differences(os.path.join(os.path.dirname(path), "hooks.d"), lock):
+        findings = check.notes if difference.is_edit else check.diagnostics
+        findings.append(Diagnostic(difference.path, 0, difference.what))
 
 
 async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list[str]) -> None:
