@@ -18,7 +18,6 @@ from hooklatch.cli.hooks.guard_files import write_new
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from support.tables import table
 
-
 # It is killed when all drafts are written, and no file has its name.
 KILLED = """
 import os, signal, sys
