@@ -313,12 +313,9 @@ def test_a_hostile_text_stays_a_text() -> None:
         assert place.run("check").returncode == 0
         assert place.run("guards", "test").returncode == 0
         tree = ast.parse(place.config.with_name("asking.py").read_text())
-        assert sorted(type(node).__name__ for node in tree.body) == [
-            "FunctionDef",
-            "FunctionDef",
-            "ImportFrom",
-            "ImportFrom",
-        ]
+        # Each exception has its import above it, unless one is there: it depends on which is written first.
+        kinds = [type(node).__name__ for node in tree.body]
+        assert (kinds.count("FunctionDef"), {*kinds}) == (2, {"FunctionDef", "ImportFrom"})
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         called = {function.id for function in calls if isinstance(function, ast.Name)}
         assert called == {"hook", "ask", "deny", "allow_same_call"}
