@@ -28,7 +28,7 @@ from hooklatch.service.api.methods import (
     PolicyContribution,
     PolicySlot,
     load_later,
-)  # fmt: skip
+)
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.status_report import StatusReport

@@ -55,7 +55,10 @@ class ServiceManager(Protocol):
         ...
 
     def start(self, paths: Sequence[str], *, is_changed: bool, is_managed: bool) -> None:
-        """Have it take the files and start what they name; anew if they have changed and it runs the daemon now."""
+        """Have it take the files and start what they name, anew if they have changed.
+
+        `is_managed`: it runs the daemon now.  Without that, one that takes its files anew has nothing to restart.
+        """
         ...
 
     def stop(self, paths: Sequence[str]) -> None:

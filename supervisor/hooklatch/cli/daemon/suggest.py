@@ -34,7 +34,7 @@ from hooklatch.cli.daemon.suggesting import (
     read_week,
 )
 from hooklatch.cli.guard_lock import guard_paths
-from hooklatch.cli.hooks.guard_files import find_hooks_folder, write_new
+from hooklatch.cli.hooks.guard_files import find_hooks_folder, split_lines, write_new
 from hooklatch.cli.hooks.guards import guard_files
 from hooklatch.cli.hosts.settings_files import FileError, read_if_present, replace_file
 from hooklatch.cli.terminal import look, output
@@ -48,6 +48,7 @@ from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.protocol import RpcError
 from hooklatch.core.subject import read_tool_name
 from hooklatch.core.text import format_count
+from hooklatch.files import create_anew
 from hooklatch.guards.catalogue import find_gallery_guard, read_guard_source
 from hooklatch.paths import find_config_file
 from hooklatch.record.storage.reading import MOMENTS, NoRecordError
@@ -438,9 +439,7 @@ def try_rules(selected: SelectedFires, rules: Sequence[Rule], week: Week) -> Rul
         paths: list[str] = []
         for rule in rules:
             paths.append(os.path.join(scratch, f"{rule.name}.py"))
-            with open(
-                os.open(paths[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w", encoding="utf-8"
-            ) as file:
+            with os.fdopen(create_anew(paths[-1]), "w", encoding="utf-8") as file:
                 file.write(rule.text)
         run_async(runner.fire_all, make_daemon_options(write_source_config(paths, scratch), scratch))
     if runner.error is not None:
@@ -535,11 +534,6 @@ def show_text(proposal: Proposal, choice: WrittenRule) -> None:
             output.say_exact(line)
     else:
         output.print_line(f"as with: hooklatch guards add {choice.rule.name}")
-
-
-def split_lines(text: str) -> list[str]:
-    """Return lines as Python reads them: other characters that end one elsewhere stay, and are shown as escapes."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
 def write_rule(choice: WrittenRule, *, says: bool) -> None:

@@ -19,7 +19,9 @@ from hooklatch.files import create_anew
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
-__all__ = ["find_hooks_folder", "fire_cases", "format_options", "print_written", "temporary_path", "write_new"]
+__all__ = [
+    "find_hooks_folder", "fire_cases", "format_options", "print_written", "split_lines", "temporary_path", "write_new",
+]  # fmt: skip
 
 
 def find_hooks_folder(arguments: argparse.Namespace, named: str | None) -> str:
@@ -84,6 +86,12 @@ def print_written(files: Iterable[str], heading: str, steps: Iterable[str]) -> N
     output.print_line(heading)
     for step in steps:
         output.print_line(f"  {step}")
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text as Python reads them: other characters that end one elsewhere stay."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def temporary_path(path: str) -> str:

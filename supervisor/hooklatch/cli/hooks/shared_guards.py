@@ -43,6 +43,7 @@ from hooklatch.cli.hooks.guard_files import (
     fire_cases,
     format_options,
     print_written,
+    split_lines,
     temporary_path,
     write_new,
 )
@@ -526,12 +527,6 @@ def print_difference(path: str, before: str, after: str) -> None:
     output.say_diff(
         difflib.unified_diff(split_lines(before), split_lines(after), f"{shown} (yours)", f"{shown} (new)", lineterm="")
     )
-
-
-def split_lines(text: str) -> list[str]:
-    """Return the lines of a text as Python reads them, without their ends."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return lines if lines[-1] else lines[:-1]
 
 
 def check_source(name: str, source: str) -> None:
