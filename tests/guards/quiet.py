@@ -7,6 +7,59 @@ from typing import Final
 __all__ = ["QUIET"]
 
 QUIET: Final = r"""
+sed -n "${start},${end}p" f
+sed -i "s|$old|$new|g" f
+sed -e '/^$/d' -e 's/^[ \t]*//' f
+sed '/start/,/end/{/start/n;/end/!d}' f
+sed ':a;N;$!ba;s/\n/ /g' f
+sed '1i\header' f
+sed -i '3a new line' f
+sed -n '/x/{p;q}' f
+sed 's/[^/]*$//' f
+sed "s/'/\"/g" f
+sed -i '' 's/a/b/' f
+sed '$d' f
+sed -n '$=' f
+sed 's/\(.*\)@\(.*\)/\2/' f
+sed -E 's#^(.*)/([^/]+)$#\2#' f
+sed = f | sed 'N;s/\n/\t/'
+sed --version
+sed -n l f
+sed '/^#/!d' f
+sed '0~3d' f
+sed -s -n '$p' a.txt b.txt
+git log --oneline | sed -n 1p
+sed 's/\x1b\[[0-9;]*m//g' f
+sed "s/^version = .*/version = \"$(cat VERSION)\"/" pyproject.toml
+sed -i "/^import os$/d; s/os\.path/pathlib/g" a.py
+sed -n '/^def /,/^$/p' a.py
+sed -i 's/foo/bar/w changes.txt' a.py
+sed -f fix.sed a.py
+sed -i -e '$a\' a.py
+sed -i '/<<<<<<< HEAD/,/=======/d' a.py
+sed "${n}d" f
+sed -n 's/.*"version": "\([^"]*\)".*/\1/p' package.json
+sed -e "s/@@HOST@@/$HOST/" -e "s/@@PORT@@/${PORT:-80}/" t > o
+nc -z localhost 80
+nc -l 8080
+nc -zv db.local 5432
+ncat --version
+rg --pre-glob '*.pdf' x
+rg -n --hidden foo src
+tcpdump -i lo -w x.pcap
+cmake -E echo hi
+cmake -E copy a b
+cmake -E make_directory build
+cmake -B build -S .
+cmake --build build
+socat - TCP:localhost:80
+socat TCP-LISTEN:8080,fork TCP:localhost:80
+elixir -e 'IO.puts 1'
+mix test
+emacs --batch -l ert
+m4 f.m4
+sftp x.example
+iex -S mix
 echo rm -rf /
 arch
 uname -m; arch

@@ -23,6 +23,8 @@ FETCHING: Final = frozenset({
     "curl", "wget", "wget2", "http", "https", "httpie", "xh", "curlie", "aria2c", "axel", "nc", "ncat", "netcat",
     "socat", "fetch", "lynx", "w3m", "ftp", "tftp", "lftp", "sftp", "youtube-dl", "gdown", "telnet", "openssl",
 })  # fmt: skip
+# What these run reads what the network sends.
+CONNECTING: Final = frozenset({"nc", "ncat", "netcat", "socat"})
 WITH_VERB: Final = {"gh": ("download", "clone", "api"), "aws": ("cp", "sync", "get-object"), "gsutil": ("cp", "cat"),
                     "gcloud": ("cp", "cat"), "rclone": ("copy", "cat"), "openssl": ("s_client",), "glab": ("clone",),
                     "svn": ("checkout", "co", "export", "cat"), "hg": ("clone",), "jj": ("clone",),
@@ -115,7 +117,8 @@ class Trail:
         """Return whether what a command reads in a pipe has come from the network, or from a file that has."""
         given = command.given.text if command.given is not None and command.fed_by else ""
         return bool(
-            FETCHING.intersection((command.fed_by or "", *command.sources))
+            CONNECTING.intersection(command.within)
+            or FETCHING.intersection((command.fed_by or "", *command.sources))
             or (self.files and not self.files.isdisjoint(NAME.findall(given)))
             or (not WITH_VERB.keys().isdisjoint(command.sources) and any(map(is_fetching_text, given.splitlines())))
         )

@@ -72,8 +72,8 @@ SECOND_IN_CODE: Final = re.compile(
 
 
 def strip_version(program: str) -> str:
-    """Return the name of a program without its version: python of python3.12."""
-    return VERSION.sub("", program)
+    """Return the name of a program without its version: python of python3.12, but m4 has none."""
+    return VERSION.sub("", program) if program != "m4" else program
 
 
 def reads_data(command: Command) -> bool:

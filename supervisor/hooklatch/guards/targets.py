@@ -12,6 +12,7 @@ from typing import Final
 
 from hooklatch.guards.git_commands import list_files_written
 from hooklatch.shelltext.command import Command
+from hooklatch.shelltext.reading.sed import SEDS, list_sed_files
 from hooklatch.shelltext.words import Word
 from hooklatch_worker.author.tools import list_patched_files
 
@@ -161,6 +162,8 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from (Word(path) for text in texts for path in list_patched_files(text))
     elif name == "git":
         yield from list_files_written(command)
+    if name in SEDS:
+        yield from list_sed_files(command.arguments, command.given)
     if not command.has_option(*READING.get(name, ())):
         yield from command.values_of(*VALUED.get(name, ()))
     for verbs, options, is_last in BEHIND.get(name, ()):

@@ -61,7 +61,11 @@ INTERPRETERS = SHELLS | {
     "python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "julia", "Rscript",
     "tclsh", "expect",
 }  # fmt: skip
-CODED = INTERPRETERS | {"awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp"}
+CODED = INTERPRETERS | {
+    "awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp", "elixir", "iex", "mix", "erl", "emacs",
+    "clj", "clojure", "bb", "sbcl", "guile", "racket", "scala", "kotlin", "groovy", "jshell", "swift", "ghc", "raku",
+    "R", "octave",
+}  # fmt: skip
 NAMED_CODE = re.compile(r"-m [\w.]+(?: |\Z)|[\w./-]+\.(?:py|js|mjs|ts|pl|rb|php)(?: |\Z)")  # xargs adds no code to it
 SETTING_UP = re.compile(  # what programs print to be run by eval
     r"[$<]\((?:(?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
@@ -70,7 +74,7 @@ SETTING_UP = re.compile(  # what programs print to be run by eval
 A_NAME = re.compile(r"\$(?:[a-z_]\w*|\{[a-z_]\w*\})")  # a variable of the text itself, such as of a loop, and not $HOME
 REMOVES_IN_CODE = re.compile(
     r"rm_?tree|remove_tree|\brm\W{1,6}-\w*[rR]|\brm\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
-    r"|removedirs|FileUtils\.rm|rm_rf|\brm\([^)]{0,99}recursive|shred\s"
+    r"|\bdelete-(?:directory|file)|\bdelete\w*(?:Directory|File|Tree)|\bremoveItem|removedirs|FileUtils\.rm|rm_rf|\brm\([^)]{0,99}recursive|shred\s"
 )
 # Programs whose words are texts, and run nothing: all others may run what a word of theirs says.
 TELLING = {
@@ -183,6 +187,8 @@ def judge_command(
         is_emptied = any(word.text.startswith("--remove-source") for word in words)
         lost = command.operands if is_emptied else command.operands[-1:]
         yield from judge_operands(lost, command, begin, paths, is_recursive=True)
+    elif name == "rclone" and command.operands[:1] == (Word("sync"),):
+        yield from judge_operands(command.operands[-1:], command, begin, paths, is_recursive=True)
     elif name == "kill" and "-1" in [word.text for word in words[1:]]:
         yield "deny", f"{clip_command(command)} ends every process"
     elif strip_version(name) in INTERPRETERS and (answer := judge_interpreter(command)) is not None:

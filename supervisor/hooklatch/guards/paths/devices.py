@@ -18,6 +18,7 @@ WRITABLE: Final = (
     "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/stdin", "/dev/stdout",
     "/dev/stderr", "/dev/fd", "/dev/pts", "/dev/shm", "/dev/tcp", "/dev/udp", "/dev/console", "/dev/ptmx", "/dev/log",
 )  # fmt: skip
+KERNEL: Final = ("/proc/sysrq-trigger", "/sys/power", "/sys/firmware")  # what is written there, the kernel does
 DISKS: Final = re.compile(
     r"r?(?:sd|hd|vd|xvd|dasd)[a-z*?\[].*|r?disk.*|block|mapper|mem|kmem|port"
     r"|(?:nvme|mmcblk|md|dm-|loop|nbd|sr|sg|st|nst|bsg|zd|ram|pmem|bcache|drbd|rbd|ubi|mtd)[/\d*?\[].*|bsg"
@@ -58,7 +59,7 @@ def is_showing_only(command: Command) -> bool:
 
 
 def is_device(found: list[PlacedPath]) -> bool:
-    is_meant = any(path.is_here and path.may_be_below(["/dev"]) for path in found)
+    is_meant = any(path.is_here and path.may_be_below(["/dev", *KERNEL]) for path in found)
     return is_meant and not any(path.is_below(WRITABLE) for path in found)
 
 

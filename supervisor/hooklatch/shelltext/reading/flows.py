@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,14 +22,16 @@ from hooklatch.shelltext.grammar.tree import (
 from hooklatch.shelltext.words import Word
 
 __all__ = [
-    "MAX_TEXT", "READ", "InputFlow", "apply_redirections", "compute_output", "may_read_before", "make_redirect",
-    "make_input_word",
+    "MAX_TEXT", "READ", "InputFlow", "apply_redirections", "compute_output", "is_input", "may_read_before",
+    "make_redirect", "make_input_word",
 ]  # fmt: skip
 
 ECHO_OPTION = re.compile(r"-[neE]+")
 FORMAT = re.compile(r"[^%\\]+|%[s%]|\\[nt]")
 ESCAPES: dict[str, str] = {"\\n": "\n", "\\t": "\t", "%%": "%"}
 MAX_ROUNDS = 256  # of a format of printf over its words
+# Names that may be those of the standard input.
+STDIN = re.compile(r"(?:/dev|/proc)(?:/.*)?|(?:.*/)?stdin|(?:.*/)?fd(?:/.*)?|\.\.?|/|[0-9]")
 READ = "what it reads"
 MAX_TEXT = 1 << 12  # characters of a text that is not wholly known
 
@@ -49,6 +52,11 @@ class InputFlow(NamedTuple):
         return (
             self if self.given is None or not self.given.is_known else self._replace(given=Word(self.given.text, False))
         )
+
+
+def is_input(path: str) -> bool:
+    """Return whether a file may be what a shell reads, however it is written."""
+    return STDIN.fullmatch(posixpath.normpath(path)) is not None
 
 
 def apply_redirections(redirections: Sequence[Redirection], flow: InputFlow) -> InputFlow:

@@ -21,6 +21,11 @@ EXECUTING = {
     "fd": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
     "fdfind": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
 }
+OF_CMAKE = {  # commands of `cmake -E`, and programs that do the same
+    "rm": ["rm"], "remove": ["rm"], "remove_directory": ["rm", "-r"], "copy": ["cp"], "copy_directory": ["cp", "-r"],
+    "copy_if_different": ["cp"], "rename": ["mv"], "touch": ["touch"], "make_directory": ["mkdir"], "tar": ["tar"],
+    "create_symlink": ["ln", "-s"], "create_hardlink": ["ln"], "cat": ["cat"],
+}  # fmt: skip
 PLAIN = re.compile(r"[\w./=:@%+,{}-]+")  # a word that means to a shell what it says
 OF_ENV = re.compile(r"[\w./=:@%+,~ -]*")  # a text of `env -S` that has nothing but words
 OF_PACKAGE = re.compile(r"(?<=[^@/])@[^/@]*\Z")
@@ -61,11 +66,25 @@ def list_inner_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[W
         verb, rest = split_git_verb(words)
         if verb == "bisect" and rest and rest[0].text == "run":
             yield rest[1:]
+    elif name == "cmake":
+        yield from list_cmake_commands(words)
     elif (executing := EXECUTING.get(name)) is not None:
         for at, word in enumerate(words):
             if word.text in executing:
                 yield cut_at_end(words[at + 1 :])
     yield from list_possible_commands(name, words)
+
+
+def list_cmake_commands(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+    """Yield what `cmake -E` runs, or does itself as programs of other names do."""
+    at = next((at for at, word in enumerate(words) if word.text == "-E"), None)
+    verb, *rest = words[at + 1 :] if at is not None else [Word("")]
+    if verb.text in OF_CMAKE:
+        yield [*map(Word, OF_CMAKE[verb.text]), *rest]
+    elif verb.text in ("env", "time"):
+        yield [verb, *rest]
+    elif verb.text == "chdir":
+        yield [Word("env"), Word("-C"), *rest]
 
 
 def list_wrapped_commands(name: str, words: Sequence[Word], options: RunnerOptions) -> Iterator[Sequence[Word]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 __all__ = [
-    "AWKS", "FLAGS", "GUARDED", "JOINED", "KEEPING", "LEAVING", "LOGIN", "MAKES", "PACKAGED", "PASSING",
+    "AWKS", "FLAGS", "FOR_FILES", "GUARDED", "JOINED", "KEEPING", "LEAVING", "LOGIN", "MAKES", "PACKAGED", "PASSING",
     "PROMPTS", "READERS", "READING_FILES", "RUN", "RUNNERS", "SCRIPTED", "SCRIPTED_VERBS", "SHELLS", "SILENT",
     "SPEAKING", "TELLING", "TEXTS", "VARIABLES", "WRAPPERS", "RunnerOptions",
 ]  # fmt: skip
@@ -168,6 +168,7 @@ SCRIPTED: Final[Mapping[str, RunnerOptions]] = {
         script="--to-command -I --use-compress-program --checkpoint-action --rsh-command -F --info-script"
     ),
     "rsync": make_wrapper(script="-e --rsh"),
+    **{name: make_wrapper(script="-e --exec -c --sh-exec") for name in ("nc", "ncat", "netcat")},
     "trap": make_wrapper(),
     "alias": make_wrapper(),
 }
@@ -216,6 +217,10 @@ GUARDED: Final = SHELLS | split_names("""
 # Those of them that do nothing without words.
 SILENT: Final = SHELLS | {"python", "python3", "node", "ruby", "perl", "php", "ssh", "su", "psql", "mysql", "crontab"}
 # Take shell texts as words: each that has a blank is read as one.
+# Run the value of an option with the name of a file behind it, which is decided only then.
+FOR_FILES: Final[Mapping[str, frozenset[str]]] = {
+    "rg": split_names("--pre --hostname-bin"), "tcpdump": split_names("-z --postrotate-command"),
+}  # fmt: skip
 TEXTS: Final = frozenset({"tmux", "hyperfine", "concurrently", "nodemon"})
 # Variables whose value is shell text that programs run.
 VARIABLES: Final = frozenset({

@@ -15,11 +15,12 @@ from hooklatch.shelltext.grammar.commands import DECLARING
 from hooklatch.shelltext.grammar.languages import BASH, BASH_POSIX, COMMON, LANGUAGES, ShellLanguage
 from hooklatch.shelltext.option_reader import list_option_values
 from hooklatch.shelltext.reading.builtins import ASSIGNING
-from hooklatch.shelltext.reading.flows import InputFlow, make_input_word
+from hooklatch.shelltext.reading.flows import InputFlow, is_input, make_input_word
 from hooklatch.shelltext.reading.inner import PLAIN, name_of, split_git_verb, split_parallel
 from hooklatch.shelltext.reading.options import find_command_starts, skip_options, skip_to_operands
 from hooklatch.shelltext.reading.programs import (
     AWKS,
+    FOR_FILES,
     JOINED,
     LOGIN,
     MAKES,
@@ -33,6 +34,7 @@ from hooklatch.shelltext.reading.programs import (
     WRAPPERS,
     RunnerOptions,
 )
+from hooklatch.shelltext.reading.sed import SEDS, is_stdin, list_sed_scripts, read_sed
 from hooklatch.shelltext.reading.unknown import list_possible_scripts
 from hooklatch.shelltext.words import Word
 
@@ -44,6 +46,7 @@ RUN_BY_GIT = (
     ".process", ".driver", ".helper", "gitproxy", "packobjectshook",
 )  # fmt: skip
 OF_SSH = re.compile(r"(?i)\s*(?:proxy|local|knownhosts)command[\s=]+")  # settings of ssh that are commands
+OF_SOCAT = re.compile(r"(?is)(?:exec|system|shell):([^,]+)")  # an address that is a command, and its options
 CRON = re.compile(
     r"(?m)^[ \t]*(?:@\w+|(?:[^\s#=]+[ \t]+){4}[^\s#=]+)[ \t]+(.+)$"
 )  # a line of a crontab: times, and the command
@@ -56,12 +59,12 @@ ONE_DASH = re.compile(r"-(?:norc|noprofile|posix|init-file|rcfile|noediting|rest
 SET_BY_O = frozenset(
     {"pipefail", "errexit", "nounset", "xtrace", "posix", "globstar", "nullglob", "noclobber", "extglob", "e", "u"}
 )
-STDIN = re.compile(r"(?:/dev|/proc)(?:/.*)?|(?:.*/)?stdin|(?:.*/)?fd(?:/.*)?|\.\.?|/|[0-9]")
 A_FILE = re.compile(r"(?s)[^-].*/[\w.@+-]+")  # with a known name at its end
 # How statements of databases and editors tell them to run a shell text.
 ESCAPES = {
     **dict.fromkeys(("psql", "ed", "ex"), re.compile(r"(?m)(?:^|[;\\og| ])\s*\\?!\s*(.+)$")),
     **dict.fromkeys(("mysql", "mariadb"), re.compile(r"(?m)(?:^|;)\s*(?:\\!|system\s)\s*(.+)$")),
+    **dict.fromkeys(("ftp", "sftp", "lftp", "dc"), re.compile(r"(?m)^\s*!\s*(.+)$")),
     **dict.fromkeys(("sqlite3", "duckdb"), re.compile(r"(?m)^\s*\.(?:shell|system)\s+(.+)$")),
 }
 MADE_OF = frozenset({"-f", "--file", "--makefile"})
@@ -128,14 +131,19 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
     if (escape := ESCAPES.get(name)) is not None:
         texts = [*words, *([given] if given is not None else [])]
         yield from (Word(text, word.is_known) for word in texts for text in escape.findall(word.text))
-    if name in MAKES or name in AWKS:
-        is_told = any(is_input(word.text) or word.text == "-" for word in list_option_values(words, MADE_OF))
-        if (is_told or not words) and fed_by:
-            yield from (
-                [make_input_word(flow)] if given is None or not given.is_known else map(Word, run_in(name, given.text))
-            )
+    if name in FOR_FILES:
+        values = list_option_values(words, FOR_FILES[name])
+        yield from (Word(f'{value.text} "$file"', value.is_known) for value in values)
+    if name == "socat":
+        yield from (Word(address[1], word.is_known) for word in words if (address := OF_SOCAT.match(word.text)))
+    if name in SEDS:
+        yield from list_sed_scripts(words)
+    if name in MAKES or name in AWKS or name in SEDS:
+        is_told = any(map(is_stdin, list_option_values(words, MADE_OF)))
+        if (is_told or (not words and name not in SEDS)) and fed_by:
+            yield from [make_input_word(flow)] if given is None or not given.is_known else run_in(name, given.text)
         elif name in AWKS:
-            yield from (Word(text) for word in words for text in run_in(name, word.text))
+            yield from (text for word in words for text in run_in(name, word.text))
     if name in SHELLS:
         yield from list_shell_scripts(name, words, flow)
     elif name in ("source", "."):
@@ -145,16 +153,13 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
         yield make_input_word(flow)
 
 
-def run_in(name: str, text: str) -> list[str]:
-    """Return the shell texts in a makefile, or in a program of awk."""
+def run_in(name: str, text: str) -> Sequence[Word]:
+    """Return the shell texts in a makefile, or in a program of awk or sed."""
+    if name in SEDS:
+        return read_sed(text).runs
     if name in AWKS:
-        return [(match[1] or match[2] or match[3]).replace('\\"', '"') for match in RUN_BY_AWK.finditer(text)]
-    return [VARIABLE_OF_MAKE.sub(r"${\1}", line).replace("$$", "$") for line in RECIPE.findall(text)]
-
-
-def is_input(path: str) -> bool:
-    """Return whether a file may be what a shell reads, however it is written."""
-    return STDIN.fullmatch(posixpath.normpath(path)) is not None
+        return [Word((match[1] or match[2] or match[3]).replace('\\"', '"')) for match in RUN_BY_AWK.finditer(text)]
+    return [Word(VARIABLE_OF_MAKE.sub(r"${\1}", line).replace("$$", "$")) for line in RECIPE.findall(text)]
 
 
 def list_shell_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[Word]:
