@@ -24,8 +24,10 @@ NETWORK: Final = frozenset({
 REMOTE: Final = frozenset({
     "ssh", "scp", "sftp", "rsync", "telnet", "nc", "ncat", "socat", "ftp", "ping", "dig", "nslookup", "host", "drill",
     "whois", "traceroute", "tracepath", "mtr", "nmap", "masscan", "iperf3", "mosh", "autossh", "ssh-copy-id",
-    "grpcurl", "sshfs", "tftp",
+    "grpcurl", "sshfs", "tftp", "lftp", "smbclient", "finger", "getent", "chisel", "websocat",
 })  # fmt: skip
+# Programs that connect this machine with a host of their own settings.
+TUNNELING: Final = frozenset({"cloudflared", "ngrok", "localtunnel", "lt", "openvpn", "wg-quick", "zrok", "bore"})
 # A command in a text that reaches a host.
 REACHING_HOSTS: Final = re.compile(rf"(?<![\w.@-])(?:{'|'.join(sorted(NETWORK | REMOTE))}|git)(?=\s+[^\s;|&])")
 # Options of programs that fetch whose value is not a host: a file, a header, what is sent.
@@ -57,7 +59,8 @@ PROXY: Final = re.compile(r"""(?i)\b(?:https?|all|ftp|socks)_proxy=['"]?([^\s'";
 HOST_OPTIONS: Final = {
     "psql": ("-h", "--host"), "pg_dump": ("-h", "--host"), "mysql": ("-h", "--host"), "mysqldump": ("-h", "--host"),
     "mariadb": ("-h", "--host"), "redis-cli": ("-h",), "mongosh": ("--host",),
-    "openssl": ("-connect", "-host", "-proxy"),
+    "openssl": ("-connect", "-host", "-proxy"), "gpg": ("--keyserver",), "msmtp": ("--host",),
+    "swaks": ("-s", "--server"), "logger": ("-n", "--server"),
 }  # fmt: skip
 # Programs whose words may be a text that says where a database is: psql "host=db.example dbname=x".
 CONNECTED: Final = frozenset({
@@ -122,7 +125,7 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         or (name == "git" and REACHING.isdisjoint(word.text for word in command.arguments))
     ):
         return
-    if name in NETWORK and "xargs" in command.within:
+    if name in TUNNELING or (name in NETWORK and "xargs" in command.within):
         yield None
     if name in NAMING_FIRST:
         first = next((word for word in skip_to_operands(command.arguments, JOINED["ssh"]._replace(before=0))), None)

@@ -47,6 +47,8 @@ INSTALLERS: Final = {
     "yum": ("install",), "apk": ("add",), "pacman": ("-S", "-Sy", "-Syu"), "conda": ("install",), "mamba": ("install",),
     "deno": ("install", "add"), "nix-env": ("-i", "-iA"), "poetry": ("add",), "pdm": ("add",), "uvx": ("",),
     "composer": ("require",), "snap": ("install",), "pnpx": ("",), "rye": ("add",), "pixi": ("add",),
+    **dict.fromkeys(("winget", "choco", "scoop", "conan", "vcpkg", "spack", "tlmgr", "pkg"), ("install",)),
+    "emerge": ("",), "xbps-install": ("",), "code": ("--install-extension",),
     "volta": ("install",), "port": ("install",), "stack": ("install",), "yay": ("-S", "-Sy", "-Syu"),
 }  # fmt: skip
 
