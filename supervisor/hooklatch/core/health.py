@@ -127,7 +127,7 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         yield make_finding("zygote", text, BY_ITSELF, is_vital=True)
     yield from (make_finding("record", text, DISK, is_vital=not inputs.is_record_sound) for text in inputs.record)
     yield from (make_finding("isolation", str(source), SAVED_FILE) for source in inputs.isolation)
-    yield from (make_finding("files", str(file), SAVED_FILE) for file in inputs.files)
+    yield from (make_finding("files", str(file), find_file_remedy(str(file))) for file in inputs.files)
     yield from (make_finding("hooks", str(hook), SAVED_FILE) for hook in inputs.hooks)
     yield from (make_finding("faults", text, RESTART) for text in inputs.faults)
     for name in inputs.quarantined:
@@ -144,6 +144,12 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         yield make_finding("suspended", text, f"to end that: hooklatch resume {which}")
     yield from (make_finding("fleet", text, LINK) for text in inputs.fleet)
     yield from (make_finding("calls", text, CALLS) for text in inputs.calls)
+
+
+def find_file_remedy(text: str) -> str:
+    """Return what to do about a fault of a file: the command that its text ends with, or to fix it."""
+    _, mark, command = text.partition("; to accept ")
+    return f"{command.partition(': ')[2]}; if that is not meant, put it back" if mark else SAVED_FILE
 
 
 def make_finding(reason: FindingReason, what: str, do: str, *, is_vital: bool = False) -> HealthFinding:

@@ -360,6 +360,7 @@ def add_add(parser: Parser) -> None:
     example = "hooklatch hooks add pre_tool_use --run guards.py:no_force_push --match Bash"
     parser.runs(run_hooks_add, example=example, exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
     parser.prints("core.answers:ChangeAnswer")
+    parser.means({"--command": "command = … of a [[hook]] in hooks.toml"})
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--run", dest="target", metavar="FILE.py:FUNCTION", required=True, help="or MODULE:FUNCTION")
     parser.add_argument("--id", help="default: FILE:FUNCTION without folder and .py")
