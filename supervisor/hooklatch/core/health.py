@@ -14,6 +14,7 @@ import msgspec
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.core.messages import FindingReason, HealthWord
+from hooklatch.core.text import format_streak
 
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import HealthFinding, HealthWarning, ReportedDiagnostic
@@ -134,7 +135,7 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         text = f"{name} is quarantined: its worker died too often"
         yield make_finding("quarantined", text, f"fix it, then: hooklatch hooks enable {quote_name(name)}")
     for name, count in inputs.failing:
-        text = f"{name} failed in each of its last {count} calls, so what it guards is refused"
+        text = f"{name} failed {format_streak(count)}, so what it guards is refused"
         yield make_finding("failing", text, f"see why, and fix it: hooklatch hooks show {quote_name(name)}")
     yield from (make_finding("state", text, RESTART) for text in inputs.state)
     for suspension in inputs.suspended:

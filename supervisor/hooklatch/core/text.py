@@ -43,13 +43,25 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def format_streak(count: int) -> str:
+    """Return how many of the last calls failed, all of them."""
+    return "in its last call" if count == 1 else f"in each of its last {count} calls"
+
+
 def suggest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return the nearest known name, or two very near ones, as the end of a message; "" if none is similar enough."""
     from difflib import get_close_matches  # imported here: few commands and requests have something to suggest
 
     names = list(known)
     near = get_close_matches(name, names, 2, max(cutoff, VERY_NEAR)) or get_close_matches(name, names, 1, cutoff)
-    near = near or [known_name for known_name in names if known_name.endswith((f":{name}", f"/{name}"))][:1]
+    near = (
+        near
+        or [
+            known_name
+            for known_name in names
+            if known_name.endswith((f":{name}", f"/{name}")) or (len(name) > 2 and known_name.startswith(name))
+        ][:1]
+    )
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

@@ -58,6 +58,13 @@ def test_one_line_a_record_oldest_first(place: Place) -> None:
     assert lines[-1].endswith("stopped")
 
 
+def test_by_shows_what_a_hook_decided_and_not_what_was_done_to_it(place: Place) -> None:
+    lines = place.run("log", "--by", "guards:no_rm").stdout.splitlines()
+
+    assert [line[26:30] for line in lines] == ["deny"] * 4
+    assert "suspended" in place.run("log", "--hook", "guards:no_rm").stdout
+
+
 def test_the_text_of_a_guard_is_one_short_line_and_whole_in_json(place: Place) -> None:
     text = '"""Refuse it."""\n' + "x = 1\n" * 1000
     record = RecordWriter(str(folder_of(place)), SETTINGS)

@@ -23,7 +23,7 @@ from hooklatch.cli.terminal.output import LABELS, escape_invisible
 from hooklatch.cli.terminal.records import find_hook_name
 from hooklatch.cli.terminal.tables import clip_cell_text, fit_columns, pad_text, wrap_text
 from hooklatch.core.subject import read_subject, read_tool_name
-from hooklatch.core.text import format_count, format_duration
+from hooklatch.core.text import format_count, format_duration, format_streak
 
 if TYPE_CHECKING:
     from hooklatch.cli.schema import TopHook
@@ -86,7 +86,7 @@ def draw_findings(status: StatusAnswer, width: int, maximum: int) -> Iterator[Li
     for hook in status["failing"]:
         if hook["hook"] in red:
             continue
-        text = f"{hook['hook']} failed in each of its last {hook['count']} calls (cause {hook['cause']})"
+        text = f"{hook['hook']} failed {format_streak(hook['count'])} (cause {hook['cause']})"
         findings.append(draw_labelled("warning", text, "warning", width))
     count = 0
     for index, lines in enumerate(findings):

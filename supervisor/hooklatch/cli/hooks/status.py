@@ -13,7 +13,7 @@ from hooklatch.cli.terminal.agent_session import add_session, format_status_line
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import NobodyListensError, ask_administrator, connect_administrator
 from hooklatch.client.admin import AdminConnection
-from hooklatch.core.text import format_count, format_duration
+from hooklatch.core.text import format_count, format_duration, format_streak
 from hooklatch.errors import RequestFailedError
 from hooklatch.version import VERSION
 
@@ -100,7 +100,9 @@ def run_status(arguments: argparse.Namespace) -> int:
     elif arguments.verbose:
         show_status(result, failures)
     else:
-        output.say_lines(*shorten_status(result), ("fired", f"{result['fired']} {format_counts(result['verdicts'])}"))
+        output.say_lines(
+            *shorten_status(result), ("fired", f"{result['fired']} {format_counts(result['verdicts'])}".rstrip())
+        )
     return Exit.OK if result["health"] == "green" else Exit.FINDINGS
 
 
@@ -205,7 +207,7 @@ def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
         ("asks", format_ask_count(result["asks"])),
-        ("fired", f"{result['fired']} {format_counts(result['verdicts'])}"),
+        ("fired", f"{result['fired']} {format_counts(result['verdicts'])}".rstrip()),
         ("skipped", format_counts(result["skipped"]).strip("()")),
         ("failures", format_counts(result["failures"]).strip("()")),
         ("dropped", format_counts(result["dropped"]).strip("()")),
@@ -263,7 +265,7 @@ def format_ask_count(count: int) -> str:
 
 def format_failing_hook(table: FailingHook) -> str:
     place = f"; it is declared in {look.shorten_path(table['origin'])}" if table["origin"] else ""
-    return f"{table['hook']} failed in each of its last {table['count']} calls (cause {table['cause']}){place}"
+    return f"{table['hook']} failed {format_streak(table['count'])} (cause {table['cause']}){place}"
 
 
 def show_tree(nodes: list[ChildStatus], indent: str = "") -> None:
