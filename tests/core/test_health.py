@@ -34,7 +34,6 @@ WRONG = [
     ({"hooks": ["hook 'a': its source is gone"]}, "hooks", "hook 'a'", "hooklatch reload"),
     ({"faults": ["/s/state.json: it is no JSON"]}, "faults", "/s/state.json", "start the daemon again"),
     ({"quarantined": ["global/a b"]}, "quarantined", "global/a b is quarantined", "hooks enable 'global/a b'"),
-    ({"failing": [("global/a b", 1)]}, "failing", "global/a b failed in its last call", "show 'global/a b'"),
     ({"failing": [("global/a b", 5)]}, "failing", "global/a b failed in each of its last 5 calls", "show 'global/a b'"),
     ({"state": ["what hooks remember is unreadable"]}, "state", "unreadable", "start the daemon again"),
     (

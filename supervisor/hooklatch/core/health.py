@@ -7,24 +7,22 @@ All of them use `health_findings`.  A warning is yellow.  Neither can be reporte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.suspension import Suspension
-from hooklatch.core.messages import FindingReason, HealthWord
-from hooklatch.core.text import format_streak
 
 if TYPE_CHECKING:
+    from hooklatch.core.messages import FindingReason, HealthWord
     from hooklatch.core.status_answers import HealthFinding, HealthWarning, ReportedDiagnostic
 
 __all__ = [
-    "DO_ABOUT", "REASONS", "HealthInputs", "ActiveFaults", "WarningInputs",
+    "DO_ABOUT", "HealthInputs", "ActiveFaults", "WarningInputs",
     "is_vital_well", "health_findings", "health_word", "health_warnings",
 ]  # fmt: skip
 
-REASONS = get_args(FindingReason)
 BY_ITSELF = "it is started again by itself; see: hooklatch status --tree, and report what the log has"
 DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tried again by itself"
 DISK = "fix its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
@@ -128,14 +126,16 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         yield make_finding("zygote", text, BY_ITSELF, is_vital=True)
     yield from (make_finding("record", text, DISK, is_vital=not inputs.is_record_sound) for text in inputs.record)
     yield from (make_finding("isolation", str(source), SAVED_FILE) for source in inputs.isolation)
-    yield from (make_finding("files", str(file), find_file_remedy(str(file))) for file in inputs.files)
+    for file in map(str, inputs.files):  # some end with the command that accepts what they say
+        command = file.partition("; to accept ")[2].partition(": ")[2]
+        yield make_finding("files", file, f"{command}; if that is not meant, put it back" if command else SAVED_FILE)
     yield from (make_finding("hooks", str(hook), SAVED_FILE) for hook in inputs.hooks)
     yield from (make_finding("faults", text, RESTART) for text in inputs.faults)
     for name in inputs.quarantined:
         text = f"{name} is quarantined: its worker died too often"
         yield make_finding("quarantined", text, f"fix it, then: hooklatch hooks enable {quote_name(name)}")
     for name, count in inputs.failing:
-        text = f"{name} failed {format_streak(count)}, so what it guards is refused"
+        text = f"{name} failed in each of its last {count} calls, so what it guards is refused"
         yield make_finding("failing", text, f"see why, and fix it: hooklatch hooks show {quote_name(name)}")
     yield from (make_finding("state", text, RESTART) for text in inputs.state)
     for suspension in inputs.suspended:
@@ -145,12 +145,6 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         yield make_finding("suspended", text, f"to end that: hooklatch resume {which}")
     yield from (make_finding("fleet", text, LINK) for text in inputs.fleet)
     yield from (make_finding("calls", text, CALLS) for text in inputs.calls)
-
-
-def find_file_remedy(text: str) -> str:
-    """Return what to do about a fault of a file: the command that its text ends with, or to fix it."""
-    _, mark, command = text.partition("; to accept ")
-    return f"{command.partition(': ')[2]}; if that is not meant, put it back" if mark else SAVED_FILE
 
 
 def make_finding(reason: FindingReason, what: str, do: str, *, is_vital: bool = False) -> HealthFinding:

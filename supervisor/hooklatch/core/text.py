@@ -32,7 +32,6 @@ LOOKALIKES = frozenset(
     "\u0570\u0578\u057d\u0585\u0566\u0131\u0261\u0251"  # Armenian; Latin without a dot, and of phonetics
 )
 WORD, OURS = r"\w+", "[A-Za-z]"  # compiled by `re` when they are first used: most commands use none
-VERY_NEAR = 0.82  # of difflib's ratio: for "stauts" that of "stats" is greater than that of "status"
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}  # `min` too: that is how minutes are shown
 LONG = ((86400, "d"), (3600, "h"), (60, "min"))  # a unit is used from two of it on: "90 s", not "1.5 min"
 DURATION = rf"(?a:(\d+(?:\.\d+)?|\.\d+) ?({'|'.join(UNITS)})?)"
@@ -43,25 +42,13 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def format_streak(count: int) -> str:
-    """Return how many of the last calls failed, all of them."""
-    return "in its last call" if count == 1 else f"in each of its last {count} calls"
-
-
 def suggest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return the nearest known name, or two very near ones, as the end of a message; "" if none is similar enough."""
     from difflib import get_close_matches  # imported here: few commands and requests have something to suggest
 
-    names = list(known)
-    near = get_close_matches(name, names, 2, max(cutoff, VERY_NEAR)) or get_close_matches(name, names, 1, cutoff)
-    near = (
-        near
-        or [
-            known_name
-            for known_name in names
-            if known_name.endswith((f":{name}", f"/{name}")) or (len(name) > 2 and known_name.startswith(name))
-        ][:1]
-    )
+    names = list(known)  # two, since "stauts" is nearer to "stats" than to "status"
+    near = get_close_matches(name, names, 2, max(cutoff, 0.82)) or get_close_matches(name, names, 1, cutoff)
+    near = near or [each for each in names if each.endswith((f":{name}", f"/{name}")) or each.startswith(name)][:1]
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

@@ -74,6 +74,9 @@ def test_the_text_of_a_guard_is_one_short_line_and_whole_in_json(place: Place) -
     line = next(line for line in place.run("log", "--kind", "source").stdout.splitlines() if "guards.py" in line)
     assert line.endswith(f'text """Refuse it."""… ({len(text)} characters; --json has all)')
     assert json.loads(place.run("log", "--kind", "source", "--json").stdout.splitlines()[-1])["text"] == text
+    # Whoever looks for a command does not look for the guards that name it, unless they ask for them.
+    assert place.run("log", "--text", "refuse it").stdout == ""
+    assert "guards.py" in place.run("log", "--text", "refuse it", "--kind", "source").stdout
 
 
 def test_a_daemon_that_is_named_has_a_record_of_its_own(place: Place) -> None:

@@ -17,13 +17,13 @@ from rich.cells import cell_len, chop_cells
 
 from hooklatch.cli.daemon.feed import DecisionRow, TopBoard
 from hooklatch.cli.hooks.asks import format_ask_times, list_ask_details
-from hooklatch.cli.hooks.status import find_red_hooks
+from hooklatch.cli.hooks.status import find_red_hooks, format_streak
 from hooklatch.cli.terminal.look import VERDICTS, StyledText, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.output import LABELS, escape_invisible
 from hooklatch.cli.terminal.records import find_hook_name
 from hooklatch.cli.terminal.tables import clip_cell_text, fit_columns, pad_text, wrap_text
 from hooklatch.core.subject import read_subject, read_tool_name
-from hooklatch.core.text import format_count, format_duration, format_streak
+from hooklatch.core.text import format_count, format_duration
 
 if TYPE_CHECKING:
     from hooklatch.cli.schema import TopHook

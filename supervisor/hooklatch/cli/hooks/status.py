@@ -13,7 +13,7 @@ from hooklatch.cli.terminal.agent_session import add_session, format_status_line
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.requests import NobodyListensError, ask_administrator, connect_administrator
 from hooklatch.client.admin import AdminConnection
-from hooklatch.core.text import format_count, format_duration, format_streak
+from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import RequestFailedError
 from hooklatch.version import VERSION
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "add_status",
     "find_red_hooks",
+    "format_streak",
     "list_warnings",
     "name_health",
     "shorten_status",
@@ -261,6 +262,11 @@ def format_ask_count(count: int) -> str:
     if not count:
         return ""
     return f"{format_count(count, 'ask')} {'waits' if count == 1 else 'wait'} for a person; see: hooklatch asks"
+
+
+def format_streak(count: int) -> str:
+    """Return how many of the last calls failed, all of them."""
+    return "in its last call" if count == 1 else f"in each of its last {count} calls"
 
 
 def format_failing_hook(table: FailingHook) -> str:

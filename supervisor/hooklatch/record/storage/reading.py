@@ -165,7 +165,11 @@ def matches_facts(record: dict[str, Any], filters: Filters) -> bool:
 
         if read_tool_name(record) != filters.tool:
             return False
-    return filters.text is None or has_text(record, filters.text.casefold())
+    if filters.text is None:
+        return True
+    # The text of a guard names all that it refuses, and would be found beside each command that it is about.
+    is_source = record.get("kind") == "source" and filters.kind != "source"
+    return not is_source and has_text(record, filters.text.casefold())
 
 
 def has_text(value: object, text: str) -> bool:
