@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hooklatch.cli.commands import COMMANDS, build_command_line
+from hooklatch.cli.commands import COMMANDS, MEANT, build_command_line
 from hooklatch.cli.terminal.parser import Exit, Parser
 from support.commands import PROGRAM, Place, new_place, serving
 from support.tables import table
@@ -149,7 +149,11 @@ def test_misuse_ends_with_64_and_points_to_the_help(place: Place, words: list[st
     "words, near",
     [
         (["statu"], "'status'"),
-        (["statsu"], "'stats'"),
+        (["statsu"], "'stats' or 'status'"),
+        (["start"], "'serve --detach'"),
+        (["-v"], "'--version'"),
+        (["log", "--grep", "x"], "'--text'"),
+        (["fire", "stop", "--command", "ls"], "'hooklatch try COMMAND'"),
         (["hooks", "enabel"], "'enable'"),
         (["enable", "x"], "'hooks enable'"),
         (["rollback"], "'fleet rollback'"),
@@ -167,6 +171,24 @@ def test_what_is_misspelt_gets_the_nearest_name(
 
     assert ended.value.code == 64
     assert f"did you mean {near}?" in capsys.readouterr().err
+
+
+def test_what_other_programs_call_a_command_is_one_of_ours() -> None:
+    for meant in MEANT.values():
+        parser = build_command_line().declared()
+        for word in meant.split():
+            if word.startswith("-"):
+                assert any(word in action.option_strings for action in parser.arguments()), meant
+            else:
+                parser = parser.commands[word].declared()
+
+
+def test_a_text_without_its_quotes_is_shown_with_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_command_line().parse_args(["try", "rm", "-rf", "a b", "--json"])
+
+    typed = capsys.readouterr().err.partition("in quotes: ")[2].partition("; see")[0]
+    assert shlex.split(typed) == ["hooklatch", "try", "rm -rf 'a b'"]
 
 
 @table("words", [["state"], ["fleet"]])

@@ -6,8 +6,8 @@ import re
 from typing import get_args
 
 from docs.messages import GAP, findings, pieces
-from hooklatch.core.health import REASONS, WarningInputs
-from hooklatch.core.messages import Cause
+from hooklatch.core.health import WarningInputs
+from hooklatch.core.messages import Cause, FindingReason
 from hooklatch.entry.refusals import WORDS
 from support.repository import ROOT
 
@@ -27,7 +27,7 @@ def test_each_cause_of_a_refusal_has_an_entry() -> None:
 
 
 def test_each_red_word_has_an_entry() -> None:
-    assert sorted(entries("Red")) == sorted(REASONS)
+    assert sorted(entries("Red")) == sorted(get_args(FindingReason))
 
 
 def test_each_yellow_word_has_an_entry() -> None:

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["COMMANDS", "build_command_line", "run"]
+__all__ = ["COMMANDS", "MEANT", "build_command_line", "run"]
 
 # Under the title that `hooklatch --help` shows: a command's name, its module below `hooklatch.cli`, and its help.
 COMMANDS = {
@@ -84,6 +84,19 @@ COMMANDS = {
         ("schema", "schema", "print the JSON Schema of hooks.toml, or of a command's --json"),
     ),
 }  # fmt: skip
+# What other programs call what we have, and commands that are below another one: an unknown word is looked up here.
+MEANT = {
+    "start": "serve --detach", "run": "serve --detach", "up": "serve --detach", "daemon": "serve --detach",
+    "down": "stop", "kill": "stop", "quit": "stop", "upgrade": "restart", "update": "guards update",
+    "list": "hooks", "ls": "hooks", "rules": "hooks", "show": "hooks show", "explain": "hooks explain",
+    "remove": "hooks remove", "enable": "hooks enable", "disable": "hooks disable", "add": "guards add",
+    "off": "suspend", "pause": "suspend", "skip": "suspend", "on": "resume",
+    "tail": "watch", "follow": "watch", "history": "log", "audit": "log", "verify": "log verify",
+    "answer": "asks answer", "approve": "asks answer", "allow": "asks answer", "deny": "asks answer",
+    "lint": "check", "validate": "check", "config": "check", "debug": "doctor", "diagnose": "doctor",
+    "web": "dashboard", "tui": "ui", "unsuspend": "resume", "uninit": "uninstall",
+    "rollback": "fleet rollback", "enroll": "fleet enroll", "-v": "--version", "-V": "--version",
+}  # fmt: skip
 CODES = {
     "load_failed": Exit.BAD_DATA,
     "not_found": Exit.NO_INPUT,
@@ -111,6 +124,7 @@ def declare_all(parser: Parser) -> None:
     parser.add_argument("--version", action="version", version=version, help="print the version, and exit")
     parser.set_defaults(config=None, runtime_dir=None, daemon_uid=None, json=False)
     parser.add_groups(COMMANDS)
+    parser.means(MEANT)
     parser.set_defaults(run=show_overview)
 
 

@@ -7,23 +7,22 @@ All of them use `health_findings`.  A warning is yellow.  Neither can be reporte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.suspension import Suspension
-from hooklatch.core.messages import FindingReason, HealthWord
 
 if TYPE_CHECKING:
+    from hooklatch.core.messages import FindingReason, HealthWord
     from hooklatch.core.status_answers import HealthFinding, HealthWarning, ReportedDiagnostic
 
 __all__ = [
-    "DO_ABOUT", "REASONS", "HealthInputs", "ActiveFaults", "WarningInputs",
+    "DO_ABOUT", "HealthInputs", "ActiveFaults", "WarningInputs",
     "is_vital_well", "health_findings", "health_word", "health_warnings",
 ]  # fmt: skip
 
-REASONS = get_args(FindingReason)
 BY_ITSELF = "it is started again by itself; see: hooklatch status --tree, and report what the log has"
 DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tried again by itself"
 DISK = "fix its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
@@ -127,7 +126,9 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         yield make_finding("zygote", text, BY_ITSELF, is_vital=True)
     yield from (make_finding("record", text, DISK, is_vital=not inputs.is_record_sound) for text in inputs.record)
     yield from (make_finding("isolation", str(source), SAVED_FILE) for source in inputs.isolation)
-    yield from (make_finding("files", str(file), SAVED_FILE) for file in inputs.files)
+    for file in map(str, inputs.files):  # some end with the command that accepts what they say
+        command = file.partition("; to accept ")[2].partition(": ")[2]
+        yield make_finding("files", file, f"{command}; if that is not meant, put it back" if command else SAVED_FILE)
     yield from (make_finding("hooks", str(hook), SAVED_FILE) for hook in inputs.hooks)
     yield from (make_finding("faults", text, RESTART) for text in inputs.faults)
     for name in inputs.quarantined:

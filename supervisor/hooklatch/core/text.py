@@ -43,14 +43,13 @@ def format_count(number: int, noun: str) -> str:
 
 
 def suggest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return the nearest known name as the end of a message, or an empty string if none is similar enough."""
+    """Return the nearest known name, or two very near ones, as the end of a message; "" if none is similar enough."""
     from difflib import get_close_matches  # imported here: few commands and requests have something to suggest
 
-    names = list(known)
-    near = get_close_matches(name, names, 1, cutoff) or [
-        known_name for known_name in names if known_name.endswith((f":{name}", f"/{name}"))
-    ]
-    return f"; did you mean {near[0]!r}?" if near else ""
+    names = list(known)  # two, since "stauts" is nearer to "stats" than to "status"
+    near = get_close_matches(name, names, 2, max(cutoff, 0.82)) or get_close_matches(name, names, 1, cutoff)
+    near = near or [each for each in names if each.endswith((f":{name}", f"/{name}")) or each.startswith(name)][:1]
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def is_unicode(text: str) -> bool:

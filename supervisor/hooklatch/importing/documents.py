@@ -15,7 +15,7 @@ from hooklatch.hosts.own_entries import is_entry_alone
 from hooklatch.importing import claude, radium, reasonix
 from hooklatch.importing.claude import recognise_event
 from hooklatch.importing.collecting import Collector, ImportResult, index_json_lines
-from hooklatch_worker.author.failures import clip_error_text
+from hooklatch_worker.author.failures import clip_error_text, suggest_whole_save
 
 __all__ = ["UnreadableFileError", "read_hooks"]
 
@@ -104,7 +104,9 @@ def parse_json(name: str, text: str) -> object:
         return json.loads(text, object_pairs_hook=refuse_duplicate_keys)
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}"
-        raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
+        is_at_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        hint = suggest_whole_save(name, is_at_end=is_at_end)
+        raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno}){hint}") from None
     except (RecursionError, ValueError) as error:  # ValueError: a number with more digits than int() accepts
         raise UnreadableFileError(f"{name}: not JSON: {error}") from None
 

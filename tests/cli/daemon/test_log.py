@@ -58,6 +58,27 @@ def test_one_line_a_record_oldest_first(place: Place) -> None:
     assert lines[-1].endswith("stopped")
 
 
+def test_by_shows_what_a_hook_decided_and_not_what_was_done_to_it(place: Place) -> None:
+    lines = place.run("log", "--by", "guards:no_rm").stdout.splitlines()
+
+    assert [line[26:30] for line in lines] == ["deny"] * 4
+    assert "suspended" in place.run("log", "--hook", "guards:no_rm").stdout
+
+
+def test_the_text_of_a_guard_is_one_short_line_and_whole_in_json(place: Place) -> None:
+    text = '"""Refuse it."""\n' + "x = 1\n" * 1000
+    record = RecordWriter(str(folder_of(place)), SETTINGS)
+    record.append("source", location="guards.py", text=text)
+    record.close()
+
+    line = next(line for line in place.run("log", "--kind", "source").stdout.splitlines() if "guards.py" in line)
+    assert line.endswith(f'text """Refuse it."""… ({len(text)} characters; --json has all)')
+    assert json.loads(place.run("log", "--kind", "source", "--json").stdout.splitlines()[-1])["text"] == text
+    # Whoever looks for a command does not look for the guards that name it, unless they ask for them.
+    assert place.run("log", "--text", "refuse it").stdout == ""
+    assert "guards.py" in place.run("log", "--text", "refuse it", "--kind", "source").stdout
+
+
 def test_a_daemon_that_is_named_has_a_record_of_its_own(place: Place) -> None:
     with new_place() as other, serving(other):
         shown = place.run("log", "--json", "--runtime-dir", str(other.runtime))

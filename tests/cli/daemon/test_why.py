@@ -9,13 +9,13 @@ import pytest
 
 from hooklatch.cli.commands import run
 from hooklatch.cli.daemon.why import EXPLAINED
-from hooklatch.core.health import REASONS, WarningInputs
-from hooklatch.core.messages import Cause, Mismatch
+from hooklatch.core.health import WarningInputs
+from hooklatch.core.messages import Cause, FindingReason, Mismatch
 from support.described import check
 
 
 def test_each_cause_and_each_word_of_the_status_is_explained() -> None:
-    known = {*get_args(Cause), *get_args(Mismatch), *REASONS, *WarningInputs.__struct_fields__}
+    known = {*get_args(Cause), *get_args(Mismatch), *get_args(FindingReason), *WarningInputs.__struct_fields__}
 
     assert set(EXPLAINED) == known
     assert all(text.endswith(".") for texts in EXPLAINED.values() for text in texts)

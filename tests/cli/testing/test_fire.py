@@ -105,6 +105,21 @@ def test_what_is_piped_in_is_read_without_being_asked_for(shared: Daemon) -> Non
     assert (bad.returncode, "standard input: not JSON" in bad.stderr) == (65, True)
 
 
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        ('{"tool_name": "Bash"', "(line 1, column 21); it ends in the middle"),
+        ("{'tool_name': 'Bash'}", "(line 1, column 2); JSON has double quotes only"),
+        ('{"n": NaN}', "a number or a character in it is none that JSON has"),
+        ("[]", "the payload is not a JSON object"),
+    ],
+)
+def test_a_payload_that_is_no_json_is_said_where_and_why(place: Place, payload: str, said: str) -> None:
+    done = place.run("fire", "stop", "--payload", payload)
+
+    assert (done.returncode, said in done.stderr) == (65, True), done.stderr
+
+
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for_and_a_gate_denies(shared: Daemon) -> None:
     reader, writer = os.pipe()
     try:

@@ -200,9 +200,14 @@ def test_the_example_passes_and_leaves_no_file(examples: Place) -> None:
     before = sorted(examples.folder.rglob("*"))
 
     report = examples.json("test", str(ROOT / "examples" / "policy-tests.toml"))
+    without = examples.run("test")
 
     assert (report["passed"], report["failed"], report["diagnostics"]) == (8, 0, [])
     assert sorted(examples.folder.rglob("*")) == before
+    assert (without.returncode, "hooklatch record cases, then: hooklatch test cases.jsonl" in without.stderr) == (
+        66,
+        True,
+    )
 
 
 @pytest.mark.slow

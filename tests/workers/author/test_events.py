@@ -66,6 +66,8 @@ def test_a_payload_field_wins_where_the_event_declares_it(
 def test_a_misspelt_field_names_the_event_and_the_nearest_field() -> None:
     with pytest.raises(AttributeError, match="event 'pre_tool_use' has no field 'tool_nam'; did you mean 'tool_name'"):
         _ = event("pre_tool_use").tool_nam
+    with pytest.raises(AttributeError, match="has no field 'comand'; did you mean 'command'"):
+        _ = event("pre_tool_use").comand
 
 
 def test_an_event_is_read_only() -> None:

@@ -208,7 +208,9 @@ def say(document: object, ending: str = "") -> str:
     ("command", "config", "word"),
     [
         pytest.param(say(denying()), {"output": "json"}, "deny", id="RG-19-read-where-it-is-asked-for"),
-        pytest.param(say(denying()), {}, "pass", id="RG-19-never-elsewhere"),
+        pytest.param(say(denying()), {}, "warning", id="RG-19-never-elsewhere"),
+        pytest.param(say(denying("allow")), {}, "pass", id="an-allow-elsewhere"),
+        pytest.param("echo all good", {}, "pass", id="text-elsewhere"),
         pytest.param(say(denying("allow"), "exit 2"), {"output": "json"}, "deny", id="exit-2-wins-over-allow"),
         pytest.param(say(denying(), "exit 1"), {"output": "json"}, "crash", id="exit-1-is-a-crash"),
         pytest.param(

@@ -98,7 +98,7 @@ class Event:
     def _missing(self, name: str) -> str:
         from difflib import get_close_matches  # imported here, since it is only needed after a mistake
 
-        known = {*self.__payload_fields__, *self.payload, *ENVELOPE, *NOT_ENVELOPE, "state"}
+        known = {*dir(type(self)), *self.__payload_fields__, *self.payload, *ENVELOPE, *NOT_ENVELOPE}
         nearest = get_close_matches(name, sorted(known), n=1)
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
         return f"event {self.event!r} has no field {name!r}{hint}"

@@ -230,7 +230,8 @@ def make_source_error(error: BaseException, path: str) -> SourceError:
     """Name the file and line to look at: that of the syntax error, or the author's innermost line."""
     if isinstance(error, SyntaxError) and error.filename:
         lines = "".join(linecache.getlines(error.filename)).rstrip().count("\n") + 1
-        is_at_end = (error.lineno or 0) >= lines or error.msg.endswith("was never closed")
+        is_open = error.msg.endswith("was never closed") or error.msg.startswith("unterminated triple-quoted")
+        is_at_end = is_open or (error.lineno or 0) >= lines
         hint = suggest_whole_save(error.filename, is_at_end=is_at_end)
         return SourceError(f"SyntaxError: {error.msg}{hint}", error.filename, error.lineno or 0)
     file, line = AuthorFrames(path).place_of(error) or (path, 0)

@@ -7,7 +7,8 @@
     out of time          timeout                      timeout        timeout
     any other            crash                        a warning      a warning
 
-Only `output = "json"` reads standard output.  An exit code of 2 refuses, with any output.
+Only `output = "json"` reads standard output.  An exit code of 2 refuses, with any output.  A gate's command that
+ends with 0 and printed a refusal was perhaps written for that setting: it passes with a warning that says so.
 """
 
 from __future__ import annotations
@@ -174,14 +175,19 @@ def judge_result(hook: ShellHook, event: str, result: CommandResult) -> Verdict[
     if death:
         raise CallFailed("crash", f"the command failed: {death}" + (f": {message}" if message else ""))
     if code == 0:
-        return read_output(hook, event, result) if hook.output == "json" else None
+        if hook.output == "json":
+            return read_output(hook, event, result)
+        if find_printed_refusal(hook, event, result) is not None:
+            return verdicts.warn('it printed a refusal, which only output = "json" reads; set that, or exit with 2')
+        return None
     if code == REFUSED:
         text = message or "refused with exit code 2 and without a reason"
         return verdicts.deny(text) if hook.fails_closed else verdicts.warn(text)
     text = f"the command ended with exit code {code} (2 refuses, 0 passes)" + (f": {message}" if message else "")
     if hook.fails_closed and hook.exit_codes == "strict":
         raise CallFailed("crash", text)
-    return find_printed_refusal(hook, event, result) or verdicts.warn(text)
+    printed = find_printed_refusal(hook, event, result) if hook.output == "json" else None
+    return printed or verdicts.warn(text)
 
 
 def describe_death(hook: ShellHook, code: int) -> str:
@@ -216,11 +222,11 @@ def read_output(hook: ShellHook, event: str, result: CommandResult) -> Verdict[A
 
 
 def find_printed_refusal(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
-    """Find the refusal that a command printed before it ended with an unexpected code.
+    """Find the refusal that a command printed, for which its exit code does not speak.
 
     Claude Code accepts such an answer, so a guard made for it must not become weaker here.  No other answer counts.
     """
-    if hook.output != "json" or not hook.fails_closed:
+    if not hook.fails_closed:
         return None
     try:
         answer = read_output(hook, event, result)

@@ -17,7 +17,7 @@ from rich.cells import cell_len, chop_cells
 
 from hooklatch.cli.daemon.feed import DecisionRow, TopBoard
 from hooklatch.cli.hooks.asks import format_ask_times, list_ask_details
-from hooklatch.cli.hooks.status import find_red_hooks
+from hooklatch.cli.hooks.status import find_red_hooks, format_streak
 from hooklatch.cli.terminal.look import VERDICTS, StyledText, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.output import LABELS, escape_invisible
 from hooklatch.cli.terminal.records import find_hook_name
@@ -86,7 +86,7 @@ def draw_findings(status: StatusAnswer, width: int, maximum: int) -> Iterator[Li
     for hook in status["failing"]:
         if hook["hook"] in red:
             continue
-        text = f"{hook['hook']} failed in each of its last {hook['count']} calls (cause {hook['cause']})"
+        text = f"{hook['hook']} failed {format_streak(hook['count'])} (cause {hook['cause']})"
         findings.append(draw_labelled("warning", text, "warning", width))
     count = 0
     for index, lines in enumerate(findings):

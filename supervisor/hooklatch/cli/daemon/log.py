@@ -61,6 +61,7 @@ def add_log(parser: Parser) -> None:
     add_place(parser)
     parser.set_defaults(record=None)
     parser.add_commands(BELOW)
+    parser.means({"--grep": "--text", "--search": "--text", "--tail": "-n", "--limit": "-n"})
 
 
 def add_verify(parser: Parser) -> None:

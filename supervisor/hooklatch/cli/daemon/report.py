@@ -31,6 +31,7 @@ def add_report(parser: Parser) -> None:
     parser.add_argument(
         "--since", metavar="TIME", type=parse_span, default=timedelta(days=7), help="how long ago it begins (7d)"
     )
+    parser.means(dict.fromkeys(("-o", "--out", "--output", "--to", "--html"), "hooklatch report > report.html"))
     parser.add_argument("--record", metavar="DIR", help="the record's folder (default: the daemon's)")
 
 

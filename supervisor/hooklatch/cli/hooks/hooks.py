@@ -12,7 +12,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_dura
 from hooklatch.cli.terminal.requests import ask_administrator, connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.core.hooks.names import make_hook_id
-from hooklatch.core.text import format_duration, suggest_name
+from hooklatch.core.text import format_count, format_duration, suggest_name
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
 TYPE_CHECKING = False
@@ -205,7 +205,7 @@ def format_verdicts(counts: GuardCounts | None) -> str | None:
     words += [f"would {word} {count}" for word, count in sorted(counts["would"].items())]
     if counts["warnings"]:
         words.append(f"warnings {counts['warnings']}")
-    return f"{', '.join(words) or 'nothing'}, in {counts['calls']} calls on record"
+    return f"{', '.join(words) or 'nothing'}, in {format_count(counts['calls'], 'call')} on record"
 
 
 def format_last_refusal(counts: GuardCounts | None) -> str | None:
@@ -360,6 +360,7 @@ def add_add(parser: Parser) -> None:
     example = "hooklatch hooks add pre_tool_use --run guards.py:no_force_push --match Bash"
     parser.runs(run_hooks_add, example=example, exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
     parser.prints("core.answers:ChangeAnswer")
+    parser.means({"--command": "command = … of a [[hook]] in hooks.toml"})
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--run", dest="target", metavar="FILE.py:FUNCTION", required=True, help="or MODULE:FUNCTION")
     parser.add_argument("--id", help="default: FILE:FUNCTION without folder and .py")

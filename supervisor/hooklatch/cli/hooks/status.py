@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "add_status",
     "find_red_hooks",
+    "format_streak",
     "list_warnings",
     "name_health",
     "shorten_status",
@@ -100,7 +101,9 @@ def run_status(arguments: argparse.Namespace) -> int:
     elif arguments.verbose:
         show_status(result, failures)
     else:
-        output.say_lines(*shorten_status(result), ("fired", f"{result['fired']} {format_counts(result['verdicts'])}"))
+        output.say_lines(
+            *shorten_status(result), ("fired", f"{result['fired']} {format_counts(result['verdicts'])}".rstrip())
+        )
     return Exit.OK if result["health"] == "green" else Exit.FINDINGS
 
 
@@ -205,7 +208,7 @@ def show_status(result: StatusAnswer, failures: Mapping[str, HookFailure | None]
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
         ("asks", format_ask_count(result["asks"])),
-        ("fired", f"{result['fired']} {format_counts(result['verdicts'])}"),
+        ("fired", f"{result['fired']} {format_counts(result['verdicts'])}".rstrip()),
         ("skipped", format_counts(result["skipped"]).strip("()")),
         ("failures", format_counts(result["failures"]).strip("()")),
         ("dropped", format_counts(result["dropped"]).strip("()")),
@@ -261,9 +264,14 @@ def format_ask_count(count: int) -> str:
     return f"{format_count(count, 'ask')} {'waits' if count == 1 else 'wait'} for a person; see: hooklatch asks"
 
 
+def format_streak(count: int) -> str:
+    """Return how many of the last calls failed, all of them."""
+    return "in its last call" if count == 1 else f"in each of its last {count} calls"
+
+
 def format_failing_hook(table: FailingHook) -> str:
     place = f"; it is declared in {look.shorten_path(table['origin'])}" if table["origin"] else ""
-    return f"{table['hook']} failed in each of its last {table['count']} calls (cause {table['cause']}){place}"
+    return f"{table['hook']} failed {format_streak(table['count'])} (cause {table['cause']}){place}"
 
 
 def show_tree(nodes: list[ChildStatus], indent: str = "") -> None:

@@ -47,8 +47,15 @@ def add_resume(parser: Parser) -> None:
 
 def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("id", metavar="ID", nargs="?", help=f"the hook or the plugin to {verb}, as for `hooks`")
+    about = f"the hook or the plugin to {verb}, as for `hooks`"
+    target.add_argument("id", metavar="ID", nargs="?", type=parse_target, help=about)
     target.add_argument("--all", action="store_true", help=f"{verb} every hook of every layer")
+
+
+def parse_target(text: str) -> str:
+    if text in ("all", "*"):  # a hook of that name has another one, with its layer
+        raise argparse.ArgumentTypeError(f"{text!r} is no hook; every hook is --all")
+    return text
 
 
 def run_suspend(arguments: argparse.Namespace) -> int:

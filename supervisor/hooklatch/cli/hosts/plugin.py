@@ -47,7 +47,7 @@ const COMMANDS = @COMMANDS@
 const LIMIT = @LIMIT@ // milliseconds until a gate without an answer is refused
 const MOST = 64 * 1024 * 1024 // bytes of an answer
 const UNJUDGED = @UNJUDGED@ // what a model reads before and after why there is no answer
-const SHOWN = 12000 // milliseconds that a person sees why a call was refused
+const SHOWN = 30000 // milliseconds that a person sees why a call was refused
 
 const refusal = (why) => new Error(`${UNJUDGED[0]}: ${why}${UNJUDGED[1]}`)
 

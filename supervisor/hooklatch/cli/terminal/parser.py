@@ -95,6 +95,8 @@ class Parser(argparse.ArgumentParser):
         self._declare = declare
         self._is_declared = False
         self._words: list[str] = []
+        self._meant: Mapping[str, str] = {}
+        self._takes_text = False
         self._example, self._codes = "", list[Exit]()
         self._tables: list[tuple[Any, list[Row]]] = []  # groups of commands, with their rows
 
@@ -138,8 +140,18 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             # Each parser reports its own unknown words, since only it knows the options that may have been meant.
             words = " ".join(word or "''" for word in unknown)
-            self.error(f"unrecognized arguments: {words}{self._suggest_option(unknown[0])}")
+            suggestion = self._suggest_quotes() if self._takes_text else ""
+            self.error(f"unrecognized arguments: {words}{suggestion or self._suggest_option(unknown[0])}")
         return parsed, unknown
+
+    def _suggest_quotes(self) -> str:
+        """Return this command line with its words as one text; empty if it has an option that is meant for us."""
+        import shlex
+
+        if not self._words or self._words[0].startswith("-"):
+            return ""
+        words = [word for word in self._words if word not in self._option_string_actions]
+        return f"; it is one text, in quotes: {self.prog} {shlex.quote(shlex.join(words))}"
 
     def _suggest_for_unknown(self) -> str:
         """Return a suggestion for the first unknown option that is like a known one; empty if none is."""
@@ -152,12 +164,19 @@ class Parser(argparse.ArgumentParser):
         name = word.partition("=")[0]
         return self._suggest(name, self._option_string_actions) if name.startswith("-") else ""
 
+    def means(self, meant: Mapping[str, str], *, takes_text: bool = False) -> None:
+        """Declare what is meant by words that other programs have, and that are none here: what to type.
+
+        With `takes_text` the command takes one text, so several words are one whose quotes were forgotten.
+        """
+        self._meant, self._takes_text = meant, takes_text
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         if action is self._subcommands:
             self._check_options_before(value)
-            suggestion = self._suggest(value, self.commands) or self._suggest_below(value)
+            suggestion = self._suggest(value, self.commands)
             if (option := f"--{value}") in self._option_string_actions:  # `help`, `version`
                 suggestion = f"; did you mean {option!r}?"
             raise argparse.ArgumentError(None, f"there is no command {value!r}{suggestion}")
@@ -174,12 +193,7 @@ class Parser(argparse.ArgumentParser):
     def _suggest(self, word: str, known: Iterable[str]) -> str:
         from hooklatch.core.text import suggest_name  # only a misspelt command line pays for it
 
-        return suggest_name(word, known)
-
-    def _suggest_below(self, word: str) -> str:
-        """Return a suggestion for the name of a command that is one level down."""
-        below = [f"{name} {word}" for name, parser in self.commands.items() if word in parser.declared().commands]
-        return f"; did you mean {below[0]!r}?" if below else ""
+        return f"; did you mean {self._meant[word]!r}?" if word in self._meant else suggest_name(word, known)
 
     def add_commands(self, rows: Iterable[Row], *, required: bool = False) -> None:
         """Add a table of commands: `add_NAME` of the module declares each."""

@@ -96,7 +96,9 @@ def add_filters(parser: Parser) -> None:
     parser.add_argument(
         "-n", metavar="N", dest="number", type=parse_filter_count, default=SHOWN, help="the newest N (20); 0: all"
     )
-    parser.add_argument("--follow", action="store_true", help="then show new records as they are written, until Ctrl-C")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="then show new records as they are written, until Ctrl-C"
+    )
 
 
 def add_moments(parser: Parser) -> None:
@@ -220,6 +222,7 @@ FACTS = (
 )  # fmt: skip
 REVISIONS = ("revision", "previous")
 DIGEST = "[0-9a-f]{64}"
+MAX_FACT = 300  # characters of a fact in a line; the whole text of a guard is one
 SHORT = 12  # digits of a digest at a terminal, as in `status`
 
 
@@ -339,13 +342,16 @@ def format_fact(key: str, value: object) -> str:
     if key == "until" and isinstance(value, int | float):
         return look.format_moment(value)
     if is_list(value):
-        return " ".join(
-            quote_name(format_record_value(name)) if isinstance(name, str) else format_record_value(name)
-            for name in value
+        names = [format_record_value(name) for name in value]
+        value = " ".join(
+            quote_name(name) if isinstance(each, str) else name for name, each in zip(names, value, strict=True)
         )
     if isinstance(value, str) and re.fullmatch(DIGEST, value) and look.is_terminal(sys.stdout):
         return value[:SHORT]
-    return look.shorten_path(format_record_value(value))
+    text = look.shorten_path(format_record_value(value))
+    if len(text) <= MAX_FACT:
+        return text
+    return f"{text.partition(chr(10))[0][:MAX_FACT]}… ({len(text)} characters; --json has all)"
 
 
 def find_hook_name(table: Mapping[str, Any]) -> str:

@@ -39,6 +39,7 @@ def add_fire(parser: Parser) -> None:
     exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT)
     parser.runs(run_fire, example=example, exits=exits)
     parser.prints("client.protocol.decisions:Decision")
+    parser.means({"--command": "hooklatch try COMMAND", "--tool": "--payload", "--input": "--payload"})
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument(
         "--payload", metavar="JSON|FILE", help="a JSON object, a file with one, or - (default: what is piped in)"
@@ -71,6 +72,7 @@ def add_try(parser: Parser) -> None:
     exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED)
     parser.runs(run_try, example="hooklatch try 'git status'", exits=exits)
     parser.prints("client.protocol.decisions:Decision")
+    parser.means({"--url": "--fetch", "--path": "--write", "--file": "--write"}, takes_text=True)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("text", metavar="COMMAND", nargs="?", help="a command as an agent would run it, in quotes")
     what.add_argument("--write", metavar="PATH", help="what they say of a file that is written")
@@ -242,7 +244,7 @@ def find_working_directory() -> str:
 
 def read_payload(name: str) -> bytes:
     """Return a JSON object, the one in a file, or the one in standard input for "-", on one line."""
-    if name.lstrip().startswith("{"):
+    if name.lstrip().startswith(("{", "[", '"')):
         return compact_json(name.encode("utf-8", "surrogateescape"), "--payload")
     where = "standard input" if name == "-" else name
     try:
@@ -283,12 +285,32 @@ def compact_json(data: bytes, where: str) -> bytes:
             output.format_json(document).encode()  # fails for a lone surrogate, which the protocol cannot carry
     except RepeatedKeyError as error:
         document = error.value  # valid JSON, which the daemon refuses with its own text
-    except (ValueError, RecursionError) as error:
-        raise CommandError(Exit.BAD_DATA, f"{where}: not JSON: {error}; write an object, such as {{}}") from None
+    except (ValueError, RecursionError):
+        raise CommandError(Exit.BAD_DATA, f"{where}: not JSON: {describe_malformed(text)}") from None
     if not is_object(document):
         raise CommandError(Exit.BAD_DATA, f"{where}: the payload is not a JSON object; write one, such as {{}}")
     # A line is a message.  Line breaks can only occur between tokens: within a string, JSON escapes them.
     return text.replace(b"\n", b" ").replace(b"\r", b" ").strip()
+
+
+def describe_malformed(text: bytes) -> str:
+    """Return where a document is no JSON, and what to write."""
+    import json  # what reads it otherwise does not say where it ends
+
+    try:
+        json.loads(text)
+        problem = "a number or a character in it is none that JSON has"
+    except UnicodeDecodeError:
+        problem = "it is not UTF-8"
+    except RecursionError:
+        problem = "it is nested too deep"
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} (line {error.lineno}, column {error.colno})"
+        if error.pos >= len(error.doc.rstrip()):
+            problem += "; it ends in the middle"
+        elif error.doc[error.pos] == "'":
+            problem += "; JSON has double quotes only"
+    return f"{problem}; write an object, such as {{}}"
 
 
 def find_verdict_exit(decision: dict[str, Any]) -> Exit:

@@ -68,7 +68,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     check_arguments(arguments)
     if not os.path.exists(config) and not os.path.isdir(os.path.join(folder, "hooks.d")):
         raise CommandError(Exit.NO_INPUT, f"{config} does not exist; name the file of hooks with --config")
-    files = arguments.files or [os.path.join(folder, DEFAULT_FILE)]
+    files = arguments.files or [find_default_file(folder)]
     cases = select_cases([case for name in files for case in read_cases(name)], arguments)
     show = partial(print_case_result, is_quiet=arguments.quiet)
     report: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else show
@@ -104,6 +104,14 @@ def run_test(arguments: argparse.Namespace) -> int:
     lacking = [hook for hook in coverages or [] if hook.missing and not is_excepted(hook, arguments.excepted)]
     is_uncovered = arguments.fail_uncovered and bool(lacking)
     return Exit.FINDINGS if run.failed or run.diagnostics or is_uncovered else Exit.OK
+
+
+def find_default_file(folder: str) -> str:
+    if os.path.exists(path := os.path.join(folder, DEFAULT_FILE)):
+        return path
+    make = "make some of what was decided: hooklatch record cases, then: hooklatch test cases.jsonl"
+    text = f"there is no {path}; {make}; or test the guards of the gallery: hooklatch guards test"
+    raise CommandError(Exit.NO_INPUT, text)
 
 
 def format_sum(count: int, failed: int, wrong: str) -> str:

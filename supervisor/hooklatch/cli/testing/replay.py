@@ -27,6 +27,7 @@ from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.protocol import RpcError
 from hooklatch.core.subject import read_subject
 from hooklatch.core.text import format_count
+from hooklatch.paths import find_config_file
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
 if TYPE_CHECKING:
@@ -153,14 +154,15 @@ def add_replay(parser: Parser) -> None:
     parser.runs(run_replay, example="hooklatch replay --since 7d --against ~/new-hooks", exits=exits)
     parser.prints("cli.testing.replay:ReplayReport")
     parser.add_argument(
-        "--against", metavar="DIR", required=True,
-        help="the folder of the hooks to try, with a hooks.toml or hooks.d; they run with all that they do",
+        "--against", metavar="DIR",
+        help="the folder of the hooks to try, with a hooks.toml or hooks.d (default: those of now); they run with all "
+        "that they do",
     )  # fmt: skip
     add_choice(parser)
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
-    config = replay_config_path(arguments.against)
+    config = replay_config_path(arguments.against or find_config_file(arguments.config, os.environ))
     if arguments.since is None:
         arguments.since = parse_record_time(SINCE)
     selected = select_fires(arguments)
@@ -287,7 +289,7 @@ def add_cases(parser: Parser) -> None:
     exits = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.IO_ERROR)
     parser.runs(run_record_cases, example="hooklatch record cases --seq 4711 --to policy-tests.jsonl", exits=exits)
     parser.prints("cli.testing.replay:CasesWritten")
-    parser.add_argument("--to", metavar="FILE", required=True, help="a new file of JSON lines, such as cases.jsonl")
+    parser.add_argument("--to", metavar="FILE", default="cases.jsonl", help="a new file of JSON lines (cases.jsonl)")
     parser.add_argument(
         "--seq", metavar="N[-M]", action="append", type=parse_seq_range, default=[],
         help="only this record, or those from N to M; may be repeated",

@@ -38,6 +38,7 @@ KINDS = (
 MOMENTS = "2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"  # how they are written
 HEAD = re.compile(rb'\{"seq":(\d{1,18}),"prev":"[0-9a-f]{64}","at":"([^"\\]{1,40})"')  # how each line of ours begins
 CHAIN = ("at", "prev", "hash")  # what is not searched for a text
+DECIDED = ("decision", "abandoned", "ask")  # kinds of which `by` looks for the hook that decided
 EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
 
 
@@ -142,7 +143,9 @@ def matches_filters(record: dict[str, Any], filters: Filters) -> bool:
     seq = number if isinstance(number := record.get("seq"), int) else 0
     if (filters.before is not None and seq >= filters.before) or (filters.after is not None and seq <= filters.after):
         return False
-    if not matches_facts(record, filters) or (filters.by is not None and not is_outcome_of_hook(filters.by, record)):
+    if filters.by is not None and not (record.get("kind") in DECIDED and is_outcome_of_hook(filters.by, record)):
+        return False
+    if not matches_facts(record, filters):
         return False
     return filters.hook is None or any(
         is_outcome_of_hook(filters.hook, outcome) for outcome in [record, *record.get("outcomes", [])]
@@ -162,7 +165,11 @@ def matches_facts(record: dict[str, Any], filters: Filters) -> bool:
 
         if read_tool_name(record) != filters.tool:
             return False
-    return filters.text is None or has_text(record, filters.text.casefold())
+    if filters.text is None:
+        return True
+    # The text of a guard names all that it refuses, and would be found beside each command that it is about.
+    is_source = record.get("kind") == "source" and filters.kind != "source"
+    return not is_source and has_text(record, filters.text.casefold())
 
 
 def has_text(value: object, text: str) -> bool:

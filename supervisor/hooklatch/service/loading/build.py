@@ -114,9 +114,10 @@ class SourceBuilder:
         weak = {location for location in errors if self._is_too_weak(self._declared_sources[location])}
         faults = {location: self._describe_fault(location, error, weak) for location, error in errors.items()}
         diagnostics: list[Diagnostic] = []
+        gone = {file.path for file in self._plan.files if file.is_absent and file.fault}
         for location in self._declared_sources:
             if location in faults:
-                diagnostics.append(faults[location])
+                diagnostics += [faults[location]] if location not in gone else []
             elif location in fresh:
                 diagnostics += self._find_unused(fresh[location])
             else:
