@@ -37,6 +37,7 @@ def write(path: Path, value: Mapping[str, Any] | str) -> Path:
     return path
 
 
+HEADED = "---\nname: x\nhooks:\n  PreToolUse:\n    - hooks: []\n---\nDo it.\n"
 COPILOT = {"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": LINE}]}}
 PLUGIN = 'export const Other = async () => ({ "tool.execute.before": async () => {} })'
 TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype = "command"\ncommand = "{LINE}"\n'
@@ -48,6 +49,9 @@ TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype 
         ("claude-code", ".claude/settings.json", grouped("PreToolUse")),
         ("claude-code", "project/.claude/settings.json", grouped("PermissionRequest")),
         ("claude-code", "project/.claude/settings.local.json", grouped("PreToolUse")),
+        ("claude-code", ".claude/skills/x/SKILL.md", HEADED),
+        ("claude-code", ".claude/agents/team/x.md", HEADED.replace("hooks:", '"ho\\u006fks":')),
+        ("claude-code", "project/.claude/commands/x.md", HEADED),
         ("codex", ".codex/hooks.json", grouped("PreToolUse")),
         ("codex", ".codex/config.toml", TOML),
         ("codex", "project/.codex/hooks.json", grouped("PreToolUse")),
@@ -68,7 +72,8 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
 
         (other,) = others_of(name, Path(home))
 
-    assert (other.file, other.what) == (str(file), "a plugin" if name == "opencode" else LINE)
+    headed = f"a hook in the head of {file.name}" if file.suffix == ".md" else LINE
+    assert (other.file, other.what) == (str(file), "a plugin" if name == "opencode" else headed)
 
 
 @table(
@@ -76,6 +81,8 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
     [
         ("claude-code", ".claude/settings.json", grouped("PostToolUse")),
         ("claude-code", ".claude/settings.json", grouped("SessionStart")),
+        ("claude-code", ".claude/agents/x.md", HEADED.replace("PreToolUse", "PostToolUse")),
+        ("claude-code", ".claude/agents/x.md", f"---\nname: x\n---\n{HEADED}"),
         ("codex", ".codex/hooks.json", grouped("Stop")),
         ("qwen", ".qwen/settings.json", grouped("PreToolUse")),  # Qwen Code takes no changed input
         ("opencode", ".config/opencode/plugins/other.js", "export const Other = async () => ({})"),

@@ -44,7 +44,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     pattern of the value may stand behind `=`), `variables` globs of what does so in its environment.  `verbs` are its
     commands that change plugins, extensions or hooks, `looking` the words behind them that only show something.
     `folders` are globs of the files that it takes settings, hooks and plugins from, and `copied` of those that it does
-    so from only where a whole folder is copied there.
+    so from only where a whole folder is copied there.  `headed` are its texts that may have hooks in their head.
     """
 
     names: tuple[str, ...]
@@ -53,6 +53,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     verbs: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
+    headed: tuple[str, ...] = ()
 
 
 SWITCHES = r"=.*\b(features|hooks|plugins|projects|mcp_servers)\b.*"  # keys of Codex's settings
@@ -75,6 +76,7 @@ AGENTS = (
             "/Library/Application Support/ClaudeCode/*", PROFILES,
         ),
         copied=("*/.claude/skills/*",),
+        headed=("*/.claude/skills/*", "*/.claude/agents/*", "*/.claude/commands/*"),
     ),
     Agent(
         names=("codex",),
@@ -202,7 +204,10 @@ SETTING = {
 }  # fmt: skip
 SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "tee", "sed", "awk", "ls", "test", "["}
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
-COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp", "rm"}  # whole folders, too
+COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
+HEAD = re.compile(r"\s*---[^\n]*\n(.*?)\n---", re.DOTALL)
+HOOKS_IN_HEAD = re.compile(r"(?m)^[ \t{]*['\"]?hooks['\"]?\s*:")
+HOOKS_IN_TEXT = re.compile(r"(?:(?<![\w-])|\\n)hooks['\"]?\s*:")
 NAMING = {"cp", "ln", "mv", "install"}  # give a program another name
 STARTUP = re.compile(
     r"(?:.*/)?(?:\.(?:bash|zsh|k?sh)\w*|\.(?:bash_|z)?profile|\.zshenv|\.env(?:rc|\.\w+)?|environment|config\.fish)"
@@ -228,7 +233,9 @@ def only_guarded_agents(event: Any) -> Any:
     if call.fault is not None:
         return deny(call.fault)
     for path in call.paths:
-        if (answer := judge_places(PathResolver(call.begin).of_text(path), path, is_whole=call.is_losing)) is not None:
+        places = PathResolver(call.begin).of_text(path)
+        has_hooks = has_hooks_in_head(event.tool_input)
+        if (answer := judge_places(places, path, is_whole=call.is_losing, has_hooks=has_hooks)) is not None:
             return answer
     return strictest(
         (
@@ -249,9 +256,13 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
     answers += [judge_variables(text, found, [start for _, start in started])]
     answers += [judge_other(command, begin) for command in found]
     paths = PathResolver(begin, text, found)
+    has_hooks = HOOKS_IN_TEXT.search(text) is not None
     for command in found:
-        is_whole = command.program in COPYING
-        answers += [judge_places(paths.changed(word, command), word.text, is_whole) for word in paths_written(command)]
+        is_copied = command.program in COPYING
+        for word in paths_written(command):
+            places = paths.changed(word, command)
+            is_whole = is_copied or command.program == "rm"
+            answers.append(judge_places(places, word.text, is_whole=is_whole, is_copied=is_copied, has_hooks=has_hooks))
     return strictest(answers)
 
 
@@ -287,7 +298,7 @@ def judge_start(agent: Agent, command: Command) -> Any:
         return ask(f"how {name} would start is decided only when it runs")
     is_ended = command.within[-1:] == ("npm",) and command.arguments and command.arguments[0].text == "--"
     words = list_before_end(command.arguments[1:] if is_ended else command.arguments)  # npm takes the first for itself
-    if (flag := find_flag(agent, words)) is not None:
+    if (flag := next(list_flags(agent, [word.text for word in words]), None)) is not None:
         return deny(f"{name} {flag} may leave out the settings that ask its guards; {UNLESS}")
     verb = next((word.text for word in words if not word.text.startswith("-")), "")
     if verb in agent.verbs and LOOKING.isdisjoint(word.text for word in words):
@@ -309,10 +320,9 @@ def list_before_end(words: Sequence[Word]) -> list[Word]:
     return list(words[:end])
 
 
-def find_flag(agent: Agent, words: Sequence[Word]) -> str | None:
-    """Return the first word that is one of an agent's flags: --flag, --flag=value, --flag value, -cvalue."""
-    texts = [word.text for word in words]
-    for word, value in itertools.zip_longest(texts, texts[1:], fillvalue=""):
+def list_flags(agent: Agent, words: Sequence[str]) -> Iterator[str]:
+    """Yield each word that is one of an agent's flags: --flag, --flag=value, --flag value, -cvalue."""
+    for word, value in itertools.zip_longest(words, words[1:], fillvalue=""):
         if not word.startswith("-"):
             continue
         for flag in agent.flags:
@@ -323,8 +333,8 @@ def find_flag(agent: Agent, words: Sequence[Word]) -> str | None:
                 given, is_joined, inline = word.partition("=")
                 value_given = (inline if is_joined else value) if plain(given) == plain(name) else None
             if value_given is not None and (not mark or re.fullmatch(pattern, value_given, re.DOTALL) is not None):
-                return word
-    return None
+                yield word
+                break
 
 
 def plain(option: str) -> str:
@@ -402,11 +412,11 @@ def judge_code(code: str, begin: str) -> Any:
     """Judge code of any language: whether it starts an agent in one of its ways around, or writes its files."""
     for match in ANY_NAME.finditer(code):
         agent = BY_NAME[match[1]]
-        words = [Word(part) for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
-        if (flag := find_flag(agent, words)) is not None:
+        words = [part for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
+        if (flag := next(list_flags(agent, words), None)) is not None:
             return deny(f"this code may start {match[1]} with {flag}, which may leave out its guards; {UNLESS}")
-        if words and words[0].text in agent.verbs and not (len(words) > 1 and words[1].text in LOOKING):
-            return deny(f"this code may start {match[1]} {words[0].text}, which changes what runs inside it; {UNLESS}")
+        if words and words[0] in agent.verbs and LOOKING.isdisjoint(words[1:2]):
+            return deny(f"this code may start {match[1]} {words[0]}, which changes what runs inside it; {UNLESS}")
         names = set(re.findall(r"[A-Z][A-Z_]{3,}", code))
         moved = set(SET_IN_CODE.findall(code))
         if any(fnmatchcase(name, pattern) for name in names for pattern in agent.variables) or any(
@@ -416,16 +426,31 @@ def judge_code(code: str, begin: str) -> Any:
         if ALONE.search(code) is not None:
             return ask(BARE_ENVIRONMENT)
     paths = PathResolver(begin)
-    return strictest(judge_places(paths.of_text(path), path, is_whole=False) for path in paths_in_code(code))
+    has_hooks = HOOKS_IN_TEXT.search(code) is not None
+    return strictest(judge_places(paths.of_text(path), path, has_hooks=has_hooks) for path in paths_in_code(code))
 
 
-def judge_places(places: Iterable[PlacedPath], text: str, is_whole: bool) -> Any:
+def judge_places(
+    places: Iterable[PlacedPath], text: str, *, is_whole: bool = False, is_copied: bool = False, has_hooks: bool = False
+) -> Any:
     """Judge a path that is written: whether an agent takes settings, hooks or plugins from there."""
     for place in places:
         parts = tuple(part.lower() for part in split_parts(place.whole))
         for agent in AGENTS:
-            patterns = (*agent.folders, *(agent.copied if is_whole else ()))
+            name = agent.names[0]
+            patterns = (*agent.folders, *(agent.copied if is_copied else ()))
             if any(is_match(parts, pattern.lower(), is_whole=is_whole) for pattern in patterns):
-                name = agent.names[0]
                 return deny(f"{text} is where {name} takes hooks, plugins or settings from; a person changes it")
+            if (has_hooks or is_copied) and any(is_match(parts, glob, is_whole=False) for glob in agent.headed):
+                answer = deny if has_hooks else ask
+                return answer(f"{name} runs hooks in the head of {text}; a person adds them")
     return None
+
+
+def has_hooks_in_head(tool_input: Any) -> bool:
+    """Return whether a text that is written has hooks in its head, or is a part of one that has."""
+    for text in (tool_input or {}).values():
+        head = HEAD.match(text) if isinstance(text, str) else None
+        if isinstance(text, str) and HOOKS_IN_HEAD.search(head[1] if head is not None else text) is not None:
+            return True
+    return False
