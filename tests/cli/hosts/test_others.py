@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, read_documents
+from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_result_hooks, read_documents
 from hooklatch.hosts.find import find_host
 from support.commands import Place, new_place, serving
 from support.tables import table
@@ -93,6 +93,25 @@ def test_a_hook_that_cannot_change_an_input_is_not_named(name: str, path: str, v
         write(Path(home, path), value)
 
         assert others_of(name, Path(home)) == []
+
+
+def test_a_hook_that_may_answer_after_a_guard_of_results_is_found(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    write(home / ".claude/settings.json", grouped("PostToolUse"))
+    write(home / "project/.gemini/settings.json", grouped("AfterTool"))
+    write(home / ".qwen/settings.json", grouped("PostToolUse"))  # Qwen Code takes no other result
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        found = {
+            name: list(list_result_hooks(find_host(name), read_documents(LAYOUTS[name], {}, str(home / "project"))))
+            for name in ("claude-code", "gemini", "qwen")
+        }
+
+    assert found == {
+        "claude-code": [f"{LINE} (PostToolUse in {home}/.claude/settings.json)"],
+        "gemini": [f"{LINE} (AfterTool in {home}/project/.gemini/settings.json)"],
+        "qwen": [],
+    }
 
 
 def test_mods_of_plugins_are_found_by_variable_by_name_and_as_drafts(tmp_path: Path) -> None:

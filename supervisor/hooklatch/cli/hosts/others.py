@@ -16,7 +16,7 @@ import plistlib
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -43,6 +43,7 @@ __all__ = [
     "OtherHook",
     "list_other_hooks",
     "list_plugin_folders",
+    "list_result_hooks",
     "list_unaccepted",
     "read_document",
     "read_documents",
@@ -290,15 +291,10 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
         for event in named_events or (["PreToolUse"] if ESCAPED.search(head) else []):
             what = f"a hook in the head of {os.path.basename(document.path)}"
             yield OtherHook(document.path, document.layer, event, what, digest_of([host.name, event], [document.path]))
-        for handler in list_handlers(as_object(document.value.get("hooks")).items()):
-            kind = handler.handler.get("type", "command")
-            is_waited_for = handler.handler.get("async") is not True and kind not in ONLY_JUDGES
-            if handler.event in moments and handler.handler and is_waited_for and not is_entry_alone(handler.handler):
-                identity = [host.name, handler.event, handler.matcher, handler.handler]
-                digest = digest_of(identity, list_named_files(handler.handler, os.path.dirname(document.path)))
-                yield OtherHook(
-                    document.path, document.layer, handler.event, describe(handler.handler), digest, handler
-                )
+        for handler in list_answering_handlers(document, moments):
+            identity = [host.name, handler.event, handler.matcher, handler.handler]
+            digest = digest_of(identity, list_named_files(handler.handler, os.path.dirname(document.path)))
+            yield OtherHook(document.path, document.layer, handler.event, describe(handler.handler), digest, handler)
         named: object = document.value.get("modules") or as_object(document.value.get("hooks")).get("modules")
         if modules := cast("list[object]", named) if isinstance(named, list) else []:
             folder = os.path.dirname(document.path)
@@ -307,6 +303,23 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
             digest = digest_of([host.name, modules], files)
             names = ", ".join(map(str, modules))
             yield OtherHook(document.path, document.layer, "modules", f"the mod {names}", digest)
+
+
+def list_result_hooks(host: Host, documents: Iterable[Document]) -> Iterator[str]:
+    """Yield the hooks that are not ours, and may answer with another result after one of ours has changed it."""
+    moments = {name for name, spec in host.events.items() if spec.after is not None}
+    for document in documents:
+        for handler in list_answering_handlers(document, moments):
+            yield f"{describe(handler.handler)} ({handler.event} in {document.path})"
+
+
+def list_answering_handlers(document: Document, moments: Set[str]) -> Iterator[InstalledHandler]:
+    """Yield the handlers of a document that are not ours, and whose answer the host waits for at one of these."""
+    for handler in list_handlers(as_object(document.value.get("hooks")).items()):
+        kind = handler.handler.get("type", "command")
+        is_waited_for = handler.handler.get("async") is not True and kind not in ONLY_JUDGES
+        if handler.event in moments and handler.handler and is_waited_for and not is_entry_alone(handler.handler):
+            yield handler
 
 
 def list_other_plugins(documents: list[Document]) -> Iterator[OtherHook]:

@@ -208,8 +208,8 @@ def read_transcript(event: Any, path: str, mark: str) -> None:
         message: Any = entry.get("message")
         if isinstance(message, dict) and "usage" in message:
             response = cast("dict[str, Any]", message)
-            told = response["usage"], response.get("model"), entry.get("agentId")
-            usages[response.get("id")] = told  # a response may take several lines
+            spent = response["usage"], response.get("model"), entry.get("agentId")
+            usages[response.get("id")] = spent  # a response may take several lines
     # Of calls at the same time only one counts these lines: the one that moves the offset.
     if not state.compare_and_set(f"read{mark}", offset or None, begin + end):
         return
