@@ -449,7 +449,8 @@ def judge_places(
 
 def has_hooks_in_head(tool_input: Any) -> bool:
     """Return whether a text that is written has hooks in its head, or is a part of one that has."""
-    for text in (tool_input or {}).values():
+    values: list[object] = list((tool_input or {}).values())
+    for text in values:
         head = HEAD.match(text) if isinstance(text, str) else None
         if isinstance(text, str) and HOOKS_IN_HEAD.search(head[1] if head is not None else text) is not None:
             return True
