@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -449,8 +449,7 @@ def judge_places(
 
 def has_hooks_in_head(tool_input: Any) -> bool:
     """Return whether a text that is written has hooks in its head, or is a part of one that has."""
-    values: list[object] = list((tool_input or {}).values())
-    for text in values:
+    for text in cast("dict[str, object]", tool_input or {}).values():
         head = HEAD.match(text) if isinstance(text, str) else None
         if isinstance(text, str) and HOOKS_IN_HEAD.search(head[1] if head is not None else text) is not None:
             return True
