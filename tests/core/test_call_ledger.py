@@ -33,6 +33,7 @@ SCRIPTS = {
     "without ids, alike": "ask - Bash a pass; ask - Bash a pass; run - Bash a; run - Bash a",
     "without ids, refused": "ask - Bash a deny; run - Bash a = overruled",
     "without ids, refused and then allowed": "ask - Bash a deny; ask - Bash a pass; run - Bash a",
+    "without ids, then refused": "ask - Bash a pass; run - Bash a; ask - Bash a deny; run - Bash a = overruled",
     "without ids, another input": "ask - Bash a pass; run - Bash b = altered",
     "without ids, another tool": "ask - Bash a pass; run - Write b = unasked",
     "without ids, another name of the tool": "ask - Bash a pass; run - shell a",

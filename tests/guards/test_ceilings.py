@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,6 +93,37 @@ async def test_minutes_of_work_are_counted_and_long_pauses_are_not(tmp_path: Pat
     assert verdicts(working) == ["pass", "deny"]
     assert "minutes for a session" in working[1]["reason"]
     assert verdicts(paused) == ["pass", "pass", "pass"]
+
+
+async def test_the_tokens_of_claude_codes_sub_agents_count_for_them_and_for_the_session(tmp_path: Path) -> None:
+    main = tmp_path / "projects/p/s.jsonl"
+    file = tmp_path / "projects/p/s/subagents/agent-a1.jsonl"
+    file.parent.mkdir(parents=True)
+
+    async def tell(daemon: Daemon, event: str, agent: str | None, name: str, tokens: int) -> str:
+        """Have a transcript grow by one response, and tell the daemon as Claude Code does."""
+        entry = {"agentId": agent, "message": {"id": name, "model": "m", "usage": {"output_tokens": tokens}}}
+        with (main if agent is None else file).open("a") as grown:
+            grown.write(json.dumps(entry) + "\n")
+        main.touch()
+        envelope = {"session_id": "s", "host": "claude-code", **({"agent_id": agent} if agent else {})}
+        payload = {"tool_name": "Read", "tool_input": {"file_path": name}, "transcript_path": str(main)}
+        client = daemon.connect()
+        decision = await client.call("fire", event=event, payload=payload, envelope=envelope)
+        await client.aclose()
+        return str(decision["verdict"])
+
+    async with running_daemon(tmp_path, guard(TOKENS=3000, TOKENS_OF_AN_AGENT=1000)) as daemon:
+        came = [
+            await tell(daemon, "pre_tool_use", None, "m1", 1200),
+            await tell(daemon, "pre_tool_use", "a1", "m2", 500),
+            await tell(daemon, "pre_tool_use", "a1", "m3", 600),
+            await tell(daemon, "subagent_stop", "a1", "m4", 600),
+            await tell(daemon, "pre_tool_use", None, "m5", 50),
+            await tell(daemon, "pre_tool_use", None, "m6", 60),
+        ]
+
+    assert came == ["pass", "pass", "deny", "pass", "pass", "deny"]
 
 
 async def test_the_tokens_of_codex_count_once_and_outlive_the_daemon(tmp_path: Path) -> None:

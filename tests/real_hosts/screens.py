@@ -26,6 +26,7 @@ from real_hosts.hosts.opencode import OpenCode
 from real_hosts.hosts.qwen import Qwen
 from real_hosts.model.conversation import Turn, opening
 from real_hosts.rows import make
+from real_hosts.terminal import BLINKING
 from real_hosts.theatre import Outcome, Stage, on_stage, why_there_is_no_namespace
 from support.commands import serving
 from support.repository import TESTS
@@ -129,7 +130,7 @@ def play_steps(
 # What no two runs have in common: times, versions, tips, what a program says of its terminal or of its updates.
 VOLATILE = re.compile(
     r"(?:worked for|churned|baked|brewed|cooked|tip:|tips:|update|extensions changed|focus-events|ripgrep|/x64-linux/"
-    r"|falling back to built-in|warning|working|open sidebar|for shortcuts"
+    r"|falling back to built-in|/effort|warning|working|open sidebar|for shortcuts"
     r"|\d+(?:\.\d+)?s\b|read context files|see full)",
     re.IGNORECASE,
 )
@@ -141,7 +142,8 @@ BEGINS = re.compile("hooklatch (is|refused)|" + re.escape(opening("main")))
 
 def kept_screen(screen: str) -> str:
     """Return the lines of a screen that say something, from the prompt or what is said before it on."""
-    lines = [" ".join(CLOCK.sub(" ", FRAMES.sub(" ", line)).split()) for line in screen.splitlines()]
+    still = screen.replace(BLINKING, " ")
+    lines = [" ".join(CLOCK.sub(" ", FRAMES.sub(" ", line)).split()) for line in still.splitlines()]
     begin = next((number for number, line in enumerate(lines) if BEGINS.search(line)), 0)
     kept = [line for line in lines[begin:] if re.search(r"\w", line) and not VOLATILE.search(line)]
     return "\n".join(kept) + "\n"

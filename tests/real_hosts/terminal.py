@@ -2,7 +2,7 @@
 
 Reads steps as JSON from the file that its argument names, plays them, and prints the screen at the end:
 
-    {"wait": TEXT}   until the screen has the text, and nothing was written for a moment after it
+    {"wait": TEXT}   until the screen has the text, and then stayed the same for a moment, but for a mark that blinks
     {"type": TEXT}   and Enter, once the text is on the screen
 
 It waits for what the program writes (`pipe-pane`), never for time alone.  A text that does not come is exit code 1.
@@ -21,7 +21,8 @@ from pathlib import Path
 
 COLUMNS, ROWS = 110, 50
 PATIENCE = 150.0  # seconds for a text to appear; only a failing test waits that long
-QUIET = 1.5  # seconds without output after which a screen counts as painted
+QUIET = 1.5  # seconds without a change after which a screen counts as painted
+BLINKING = "●"  # before what waits or is at work: it is there in every second frame
 
 
 class Terminal:
@@ -48,7 +49,7 @@ class Terminal:
         return self.run("capture-pane", "-p")
 
     def wait_for(self, text: str) -> None:
-        """Wait until the screen has a text, and then until nothing more is written.
+        """Wait until the screen has a text, and then until nothing but a blinking mark changes.
 
         Raises:
             TimeoutError: it does not come.
@@ -57,8 +58,10 @@ class Terminal:
         while text not in " ".join(self.screen().split()):
             if not self._is_written_to(deadline - time.monotonic()):
                 raise TimeoutError(f"no {text!r} on the screen:\n{self.screen()}")
-        while time.monotonic() < deadline and self._is_written_to(QUIET):
-            continue
+        shown, begun = self.screen().replace(BLINKING, " "), time.monotonic()
+        while (now := time.monotonic()) < min(deadline, begun + QUIET):
+            if self._is_written_to(begun + QUIET - now) and (after := self.screen().replace(BLINKING, " ")) != shown:
+                shown, begun = after, time.monotonic()
 
     def _is_written_to(self, seconds: float) -> bool:
         """Wait for output, and take it; return whether there was any in time."""

@@ -169,16 +169,19 @@ class CallLedger:
 
 
 def find_call(calls: Mapping[int, OpenCall], key: CallKey, ran: bytes | None) -> OpenCall | None:
-    """Return the call that ran: the one with its id, else one that may run so, else the oldest of its tool."""
+    """Return the call that ran: the one with its id, else one that may run so, else the oldest of its tool.
+
+    One that was refused with this input comes before one that ran with it already: it is seldom reported twice.
+    """
     if key.id is not None:
         call = next((call for call in reversed([*calls.values()]) if call.id == key.id), None)
         return call or find_equal([call for call in calls.values() if call.id is None], ran)
     with_tool = [call for call in calls.values() if call.id is None and call.tool == key.tool]
     waiting = [call for call in with_tool if not call.has_run]
-    equal = find_equal(waiting, ran) or find_equal(with_tool, ran) or find_equal(calls.values(), ran)
-    refused = (call for call in waiting if not call.is_allowed and is_among(ran, (call.asked,)))
+    refused = next((call for call in waiting if not call.is_allowed and is_among(ran, (call.asked,))), None)
+    other = find_equal(with_tool, ran) or find_equal(calls.values(), ran)
     allowed = (call for call in waiting if call.is_allowed)
-    return equal or next(refused, None) or next(allowed, None)
+    return find_equal(waiting, ran) or refused or other or next(allowed, None)
 
 
 def find_equal(calls: Iterable[OpenCall], ran: bytes | None) -> OpenCall | None:

@@ -148,19 +148,26 @@ def test_a_switch_in_another_file_is_a_problem_for_a_user_install_and_not_for_a_
     assert found_then == []
 
 
-def test_an_agent_that_runs_with_a_flag_that_leaves_hooks_out_is_named(machine: Machine) -> None:
-    machine.run("install", "claude-code")
-    program = machine.place.folder / "claude"
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("claude-code", ["claude", "--bare", "-p", "x"]), ("codex", ["codex", "exec", "-cfeatures.hooks=false", "x"])],
+)
+def test_an_agent_that_runs_with_a_flag_that_leaves_hooks_out_is_named(
+    name: str, words: list[str], machine: Machine
+) -> None:
+    machine.run("install", name)
+    program = machine.place.folder / words[0]
     program.write_text("#!/bin/sh\nread line\n")
     program.chmod(0o755)
 
-    with subprocess.Popen([program, "--bare", "-p", "x"], stdin=subprocess.PIPE) as agent:
+    with subprocess.Popen([program, *words[1:]], stdin=subprocess.PIPE) as agent:
         problems = [one["what"] for one in machine.doctor()["problems"]]
         agent.communicate(b"\n")
     after = [one["what"] for one in machine.doctor()["problems"]]
 
-    assert any(f"process {agent.pid} runs with --bare" in what for what in problems)
-    assert after == []
+    flag = next(word for word in words if word.startswith("-"))
+    assert any(f"process {agent.pid} runs with {flag}" in what for what in problems)
+    assert not any("runs with" in what for what in after)
 
 
 def test_two_programs_of_one_agent_are_named(machine: Machine) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, read_documents
+from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_result_hooks, read_documents
 from hooklatch.hosts.find import find_host
 from support.commands import Place, new_place, serving
 from support.tables import table
@@ -37,6 +37,7 @@ def write(path: Path, value: Mapping[str, Any] | str) -> Path:
     return path
 
 
+HEADED = "---\nname: x\nhooks:\n  PreToolUse:\n    - hooks: []\n---\nDo it.\n"
 COPILOT = {"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": LINE}]}}
 PLUGIN = 'export const Other = async () => ({ "tool.execute.before": async () => {} })'
 TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype = "command"\ncommand = "{LINE}"\n'
@@ -48,6 +49,9 @@ TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype 
         ("claude-code", ".claude/settings.json", grouped("PreToolUse")),
         ("claude-code", "project/.claude/settings.json", grouped("PermissionRequest")),
         ("claude-code", "project/.claude/settings.local.json", grouped("PreToolUse")),
+        ("claude-code", ".claude/skills/x/SKILL.md", HEADED),
+        ("claude-code", ".claude/agents/team/x.md", HEADED.replace("hooks:", '"ho\\u006fks":')),
+        ("claude-code", "project/.claude/commands/x.md", HEADED),
         ("codex", ".codex/hooks.json", grouped("PreToolUse")),
         ("codex", ".codex/config.toml", TOML),
         ("codex", "project/.codex/hooks.json", grouped("PreToolUse")),
@@ -68,7 +72,8 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
 
         (other,) = others_of(name, Path(home))
 
-    assert (other.file, other.what) == (str(file), "a plugin" if name == "opencode" else LINE)
+    headed = f"a hook in the head of {file.name}" if file.suffix == ".md" else LINE
+    assert (other.file, other.what) == (str(file), "a plugin" if name == "opencode" else headed)
 
 
 @table(
@@ -76,6 +81,8 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
     [
         ("claude-code", ".claude/settings.json", grouped("PostToolUse")),
         ("claude-code", ".claude/settings.json", grouped("SessionStart")),
+        ("claude-code", ".claude/agents/x.md", HEADED.replace("PreToolUse", "PostToolUse")),
+        ("claude-code", ".claude/agents/x.md", f"---\nname: x\n---\n{HEADED}"),
         ("codex", ".codex/hooks.json", grouped("Stop")),
         ("qwen", ".qwen/settings.json", grouped("PreToolUse")),  # Qwen Code takes no changed input
         ("opencode", ".config/opencode/plugins/other.js", "export const Other = async () => ({})"),
@@ -86,6 +93,25 @@ def test_a_hook_that_cannot_change_an_input_is_not_named(name: str, path: str, v
         write(Path(home, path), value)
 
         assert others_of(name, Path(home)) == []
+
+
+def test_a_hook_that_may_answer_after_a_guard_of_results_is_found(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    write(home / ".claude/settings.json", grouped("PostToolUse"))
+    write(home / "project/.gemini/settings.json", grouped("AfterTool"))
+    write(home / ".qwen/settings.json", grouped("PostToolUse"))  # Qwen Code takes no other result
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        found = {
+            name: list(list_result_hooks(find_host(name), read_documents(LAYOUTS[name], {}, str(home / "project"))))
+            for name in ("claude-code", "gemini", "qwen")
+        }
+
+    assert found == {
+        "claude-code": [f"{LINE} (PostToolUse in {home}/.claude/settings.json)"],
+        "gemini": [f"{LINE} (AfterTool in {home}/project/.gemini/settings.json)"],
+        "qwen": [],
+    }
 
 
 def test_mods_of_plugins_are_found_by_variable_by_name_and_as_drafts(tmp_path: Path) -> None:

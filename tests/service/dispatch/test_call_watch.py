@@ -19,9 +19,9 @@ from hooklatch import amend, deny, hook
 
 @hook("pre_tool_use")
 def guard(event):
-    if event.tool_input["command"] == "rm":
+    if event.tool_input.get("command") == "rm":
         return deny("no rm")
-    if event.tool_input["command"] == "mv":
+    if event.tool_input.get("command") == "mv":
         return amend(tool_input={"command": "mv -n"})
 
 @hook("call_mismatch", match="overruled")
@@ -39,10 +39,13 @@ async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
         yield daemon
 
 
-async def report(daemon: Daemon, event: str, call_id: str, command: str, *, session: str = "s1") -> dict[str, Any]:
+async def report(
+    daemon: Daemon, event: str, call_id: str, command: str = "", *, session: str = "s1", tool: str = "Bash",
+    tool_input: dict[str, Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Report one event as Claude Code does, and return what its hook process prints."""
-    document = {"hook_event_name": event, "session_id": session, "tool_name": "Bash", "tool_use_id": call_id,
-                "tool_input": {"command": command}}  # fmt: skip
+    document = {"hook_event_name": event, "session_id": session, "tool_name": tool, "tool_use_id": call_id,
+                "tool_input": tool_input or {"command": command}}  # fmt: skip
     client = daemon.connect()
     answer = await client.call("host", host="claude-code", event=event, environ={}, document=document)
     await client.aclose()
@@ -122,6 +125,37 @@ async def test_it_stays_red_and_a_call_between_is_no_alarm_after_a_restart(tmp_p
         status = await admin.until_status(lambda status: len(status["wrong"]) == 3)
         assert [finding["what"].partition(":")[0] for finding in status["wrong"]].count("overruled") == 2
         assert sorted(await causes(admin)) == ["overruled", "overruled", "unasked"]
+
+
+async def test_a_call_that_our_own_hook_changed_is_no_alarm_after_a_restart_where_calls_have_no_ids(
+    tmp_path: Path,
+) -> None:
+    async def tell(daemon: Daemon, event: str, tool: str, command: str) -> None:
+        document = {"hook_event_name": event, "session_id": "s1", "tool_name": tool, "tool_input": {"command": command}}
+        client = daemon.connect()
+        await client.call("host", host="gemini", event=event, environ={}, document=document)
+        await client.aclose()
+
+    async with running_daemon(tmp_path, FILES) as daemon:
+        await tell(daemon, "BeforeTool", "run_shell_command", "mv")
+
+    async with running_daemon(tmp_path, FILES) as daemon, daemon.administrator() as admin:
+        await tell(daemon, "AfterTool", "run_shell_command", "mv -n")
+        await tell(daemon, "AfterTool", "another_tool", "mv -n")
+
+        status = await admin.until_status(lambda status: bool(status["wrong"]))
+        assert [finding["what"].partition(" ran")[0] for finding in status["wrong"]] == ["unasked: another_tool"]
+
+
+async def test_what_a_person_answered_in_the_agents_dialog_is_no_alarm(daemon: Daemon) -> None:
+    questions = {"questions": [{"question": "which?", "options": [{"label": "red"}]}]}
+    answered = {**questions, "answers": {"which?": "red"}, "annotations": {}}
+    async with daemon.administrator() as admin:
+        for call_id, ran in (("1", answered), ("2", {**answered, "questions": []})):
+            for event, tool_input in (("PreToolUse", questions), ("PostToolUse", ran)):
+                await report(daemon, event, call_id, tool="AskUserQuestion", tool_input=tool_input)
+
+        assert await calls_of(admin) == {"ran": 2, "asked": 2, "as_judged": 1, "altered": 1}
 
 
 async def test_a_session_with_an_overruled_call_is_halted_where_that_is_set(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hooklatch.cli.hosts.changing import FileEdit, apply_edit, diff_edit, plan_i
 from hooklatch.cli.hosts.entries import find_entries
 from hooklatch.cli.hosts.install_record import AdoptedHandler
 from hooklatch.cli.hosts.layouts import SettingsLayout
-from hooklatch.cli.hosts.others import OtherHook
+from hooklatch.cli.hosts.others import TEXT, OtherHook
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.errors import HooklatchError
@@ -66,7 +66,8 @@ def {name}(event):
 def read_why_not(layout: SettingsLayout, other: OtherHook) -> str:
     """Return why a hook cannot be adopted, "" if it can."""
     if other.handler is None:
-        return "it is code that runs in the agent"
+        is_text = other.file.endswith(TEXT)
+        return "it runs with that skill, agent or command alone" if is_text else "it is code that runs in the agent"
     if other.layer not in ("user", "project") or other.file.endswith(".toml"):
         return f"hooklatch does not edit {other.file}"
     if "/.claude/" in other.file and layout.name != "claude-code":

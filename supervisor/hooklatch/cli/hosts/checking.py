@@ -24,7 +24,7 @@ from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.entries import InstalledHandler, find_entries, list_flat_handlers, list_handlers
 from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
 from hooklatch.cli.hosts.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
-from hooklatch.cli.hosts.others import Layer, list_other_hooks, read_document, read_documents
+from hooklatch.cli.hosts.others import Layer, list_other_hooks, list_result_hooks, read_document, read_documents
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
 from hooklatch.cli.hosts.settings_files import FileError
@@ -155,6 +155,10 @@ def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_fi
         do = f"{take}take it out; or accept it as it is: hooklatch install {layout.name} --accept {other.digest}"
         what = f"{other.title}{', which you accepted' if is_accepted else ''}"
         check.add_finding(what, "nothing, as long as you mean it" if is_accepted else do, is_problem=not is_accepted)
+    beside = [each for each in documents if each.layer == "managed" or not settings.turns_others_off]
+    if found := list(dict.fromkeys(list_result_hooks(host, beside))):
+        what = f"beside a guard on tool_result {'; '.join(found)} may answer last, and then its result is what is read"
+        check.add_finding(what, "nothing where it changes no result; else take it out", is_problem=False)
     for document in documents:
         if document.fault and document.path not in own_files:
             check.add_finding(

@@ -7,7 +7,6 @@ our entries, or an option of an agent that runs now, leaves hooks out as well as
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,7 +17,7 @@ from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.managed import SECURE_MODS
 from hooklatch.cli.hosts.others import Document, Layer, OtherHook
 from hooklatch.core.light_json import as_object
-from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent
+from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent, list_flags
 from hooklatch.hosts.host import Host
 
 __all__ = ["EffectiveSettings", "LayerFinding", "judge_layers", "list_running_agents"]
@@ -102,7 +101,7 @@ class EffectiveSettings:
             return True
         if self.layout.is_plugin:
             return not self.is_managed  # it asks managed plugins last
-        return not self.turns_others_off if other.handler is not None else self.mods == "run"
+        return self.mods == "run" if other.is_mod else not self.turns_others_off
 
 
 def judge_layers(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[LayerFinding]:
@@ -182,7 +181,7 @@ def list_running_agents(layout: SettingsLayout) -> Iterator[tuple[int, list[str]
         # A program in JavaScript is the second word, behind its interpreter.
         if not any(os.path.basename(word) in layout.programs for word in words[:2]):
             continue
-        flags = [word for number, word in enumerate(words) if is_flag(words[number:], layout.name)]
+        flags = list_flags(agent, words) if (agent := find_agent(layout.name)) is not None else ()
         try:
             variables = list(process.environ())
         except (psutil.Error, OSError):
@@ -201,14 +200,3 @@ def is_leaving_out(variable: str, name: str) -> bool:
     agent = find_agent(name)
     is_listed = agent is not None and any(fnmatchcase(variable, pattern) for pattern in agent.variables)
     return is_listed and not any(fnmatchcase(variable, pattern) for pattern in HARMLESS)
-
-
-def is_flag(words: Sequence[str], name: str) -> bool:
-    """Return whether the first of these words is an option that leaves hooks out."""
-    agent = find_agent(name)
-    option, _, value = words[0].partition("=")
-    for flag in agent.flags if agent is not None else ():
-        expected, _, pattern = flag.partition("=")
-        if option == expected and (not pattern or re.fullmatch(pattern, value or " ".join(words[1:2]))):
-            return True
-    return False

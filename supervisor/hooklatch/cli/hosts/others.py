@@ -1,7 +1,8 @@
 """The other hooks on the moments at which hooklatch judges: those that may change an input which it has judged.
 
 A host asks hooklatch and them separately, and runs what one of them has made of the call.  They are found in files:
-in the settings of every scope, in those of the machine, and in plugins and extensions.  No program is started.
+in the settings of every scope, in those of the machine, in plugins and extensions, and in the head of Claude Code's
+skills, agents and commands.  No program is started.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import hashlib
 import json
 import os
 import plistlib
+import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -35,11 +37,13 @@ from hooklatch.hosts.host import Host
 from hooklatch.hosts.own_entries import is_entry_alone
 
 __all__ = [
+    "TEXT",
     "Document",
     "Layer",
     "OtherHook",
     "list_other_hooks",
     "list_plugin_folders",
+    "list_result_hooks",
     "list_unaccepted",
     "read_document",
     "read_documents",
@@ -47,6 +51,14 @@ __all__ = [
 
 Layer: TypeAlias = Literal["managed", "user", "project", "plugin"]
 
+# Claude Code's texts that have hooks in their head, which run while the skill, the agent or the command does.
+HEADED: Final = ("skills/*/SKILL.md", "agents/**/*.md", "commands/**/*.md")
+HEAD: Final = re.compile(r"\A\ufeff?---[^\S\n]*\n(.*?)^---", re.DOTALL | re.MULTILINE)
+# The key, also where its letters are written as numbers, which is how one would hide it.
+ESCAPED: Final = re.compile(r"\\[xuU]")
+HOOKS_IN_HEAD: Final = re.compile(
+    r"""^(?:\?\s*|[{\s]*)['"]?(?:hooks|[^:\n]*\\[xuU][^:\n]*)['"]?\s*(?::|$)""", re.MULTILINE
+)
 # Where each host reads hooks besides the machine's files: {base} is the user's folder, {here} the project.
 PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
     {
@@ -54,6 +66,8 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
             ("user", "{base}/settings.json"),
             ("project", "{here}/.claude/settings.json"),
             ("project", "{here}/.claude/settings.local.json"),
+            *(("user", f"{{base}}/{where}") for where in HEADED),
+            *(("project", f"{{here}}/.claude/{where}") for where in HEADED),
         ),
         "codex": (
             ("user", "{base}/hooks.json"),
@@ -136,6 +150,7 @@ OF_THE_SYSTEM: Final = SYSTEM_FOLDERS[name_system()]
 PROFILE_KEYS: Final = "Payload"
 PLAIN_PROFILES: Final = ("com.anthropic.claudecode.plist", "ai.opencode.managed.plist")
 CODE: Final = (".js", ".ts")  # OpenCode's plugins
+TEXT: Final = ".md"
 PLUGIN_EVENT: Final = "tool.execute.before"
 PLUGIN_DIRS: Final = "CLAUDE_CODE_PLUGIN_DIRS"
 
@@ -158,7 +173,7 @@ class Document:
 class OtherHook:
     """A hook that is not ours; `digest` is of its settings and of the files that they name.
 
-    `handler` is its place in its file; it has none if it is code in a plugin.
+    `handler` is its place in a file of settings; it has none if it is code in a plugin, or in the head of a text.
     """
 
     file: str
@@ -169,8 +184,12 @@ class OtherHook:
     handler: InstalledHandler | None = None
 
     @property
+    def is_mod(self) -> bool:
+        return self.event == "modules"
+
+    @property
     def title(self) -> str:
-        does = "may leave hooklatch out" if self.event == "modules" else "may change what was judged"
+        does = "may leave hooklatch out" if self.is_mod else "may change what was judged"
         return f"{self.what} ({self.event} in {self.file}) {does}"
 
 
@@ -201,6 +220,9 @@ def read_document(layer: Layer, path: str) -> Document:
             return Document(layer, path, tomllib.loads(text))
         if path.endswith(CODE) or is_hook_script(path):
             return Document(layer, path, {"code": text})
+        if path.endswith(TEXT):
+            head = HEAD.match(text)
+            return Document(layer, path, {"head": head[1]} if head and HOOKS_IN_HEAD.search(head[1]) else {})
         root = parse_jsonc(text)
     except (FileError, JsoncError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Document(layer, path, fault=str(error) if isinstance(error, FileError) else f"{path}: {error}")
@@ -246,6 +268,8 @@ def list_plugin_files(folder: str) -> Iterator[str]:
     for name in cast("list[object]", named) if isinstance(named, list) else [named]:
         if isinstance(name, str):
             yield os.path.normpath(os.path.join(os.path.expanduser(folder), name))
+    for where in HEADED:
+        yield from sorted(glob.glob(f"{glob.escape(os.path.expanduser(folder))}/{where}", recursive=True))
 
 
 def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHook]:
@@ -262,15 +286,15 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
         return
     moments = {name for name, spec in host.events.items() if spec.kind == "gate" and spec.patch and spec.after is None}
     for document in documents:
-        for handler in list_handlers(as_object(document.value.get("hooks")).items()):
-            kind = handler.handler.get("type", "command")
-            is_waited_for = handler.handler.get("async") is not True and kind not in ONLY_JUDGES
-            if handler.event in moments and handler.handler and is_waited_for and not is_entry_alone(handler.handler):
-                identity = [host.name, handler.event, handler.matcher, handler.handler]
-                digest = digest_of(identity, list_named_files(handler.handler, os.path.dirname(document.path)))
-                yield OtherHook(
-                    document.path, document.layer, handler.event, describe(handler.handler), digest, handler
-                )
+        head = str(document.value.get("head", ""))
+        named_events = [name for name in sorted(moments) if re.search(rf"\b{name}\b", head)]
+        for event in named_events or (["PreToolUse"] if ESCAPED.search(head) else []):
+            what = f"a hook in the head of {os.path.basename(document.path)}"
+            yield OtherHook(document.path, document.layer, event, what, digest_of([host.name, event], [document.path]))
+        for handler in list_answering_handlers(document, moments):
+            identity = [host.name, handler.event, handler.matcher, handler.handler]
+            digest = digest_of(identity, list_named_files(handler.handler, os.path.dirname(document.path)))
+            yield OtherHook(document.path, document.layer, handler.event, describe(handler.handler), digest, handler)
         named: object = document.value.get("modules") or as_object(document.value.get("hooks")).get("modules")
         if modules := cast("list[object]", named) if isinstance(named, list) else []:
             folder = os.path.dirname(document.path)
@@ -279,6 +303,23 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
             digest = digest_of([host.name, modules], files)
             names = ", ".join(map(str, modules))
             yield OtherHook(document.path, document.layer, "modules", f"the mod {names}", digest)
+
+
+def list_result_hooks(host: Host, documents: Iterable[Document]) -> Iterator[str]:
+    """Yield the hooks that are not ours, and may answer with another result after one of ours has changed it."""
+    moments = {name for name, spec in host.events.items() if spec.after is not None}
+    for document in documents:
+        for handler in list_answering_handlers(document, moments):
+            yield f"{describe(handler.handler)} ({handler.event} in {document.path})"
+
+
+def list_answering_handlers(document: Document, moments: Set[str]) -> Iterator[InstalledHandler]:
+    """Yield the handlers of a document that are not ours, and whose answer the host waits for at one of these."""
+    for handler in list_handlers(as_object(document.value.get("hooks")).items()):
+        kind = handler.handler.get("type", "command")
+        is_waited_for = handler.handler.get("async") is not True and kind not in ONLY_JUDGES
+        if handler.event in moments and handler.handler and is_waited_for and not is_entry_alone(handler.handler):
+            yield handler
 
 
 def list_other_plugins(documents: list[Document]) -> Iterator[OtherHook]:

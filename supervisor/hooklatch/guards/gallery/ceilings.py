@@ -2,14 +2,16 @@
 
 Counts are in the state that all workers of this file share, so no call is missed and none is counted twice; with
 `[state] kept = true` they outlive the daemon.  Tokens come from `usage` of the event model_response (Codex) and from
-the transcript of Claude Code, which each call reads from where the last one ended.  A transcript or count that cannot
-be read denies, since it is unknown what was spent.  An agent is a session's agent with an id of its own.
+the transcripts of Claude Code, which each call reads from where the last one ended; a sub-agent's is read at its calls
+and at its end.  A transcript or count that cannot be read denies, since it is unknown what was spent.  An agent is a
+session's agent with an id of its own.
 
 This file is yours: change the numbers.  None means that there is no ceiling.  Money is in dollars for a million tokens.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -51,7 +53,7 @@ KINDS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_
 
 @hook("pre_tool_use", timeout=5.0, description="ceilings for calls, minutes, tokens and money")
 def calls(event: Any) -> Any:
-    for scope, mark, whose, ceilings in list_scopes(event):
+    for scope, mark, whose, ceilings in list_scopes(event, event.agent_id):
         ttl = DAY if whose == "a day" else None
         if scope.increment(f"calls{mark}", ttl=ttl, once=True) > ceilings["calls"]:
             return deny(f"the ceiling of {ceilings['calls']} tool calls for {whose} is reached; a person raises it")
@@ -62,7 +64,7 @@ def calls(event: Any) -> Any:
             f"this call was made {REPEATS} times in {REPEAT_MINUTES} minutes; do something else, or ask the user"
         )
     try:
-        read_transcript(event)
+        read_transcripts(event)
     except (OSError, ValueError) as error:
         return deny(f"the transcript cannot be read, so it is unknown what was spent: {error}")
     return refuse_if_spent(event)
@@ -78,8 +80,16 @@ def prompts(event: Any) -> Any:
 @hook("model_response", description="counts tokens and money")
 def count_response(event: Any) -> None:
     try:
-        count_usage(event, event.usage or {}, event.model_id)
+        count_usage(event, event.usage or {}, event.model_id, event.agent_id)
     except ValueError as error:  # this event cannot be refused: the next call is
+        event.state.session.set("unreadable", str(error))
+
+
+@hook("subagent_stop", timeout=5.0, description="counts what a sub-agent has spent since its last call")
+def count_agent(event: Any) -> None:
+    try:
+        read_transcripts(event)
+    except (OSError, ValueError) as error:
         event.state.session.set("unreadable", str(error))
 
 
@@ -87,7 +97,7 @@ def refuse_if_spent(event: Any) -> Any:
     """Refuse if a ceiling is reached."""
     if (problem := event.state.session.get("unreadable")) is not None:
         return deny(f"the host's count of tokens cannot be read, so it is unknown what was spent: {problem}")
-    for scope, mark, whose, ceilings in list_scopes(event):
+    for scope, mark, whose, ceilings in list_scopes(event, event.agent_id):
         if scope.get(f"tokens{mark}", 0) >= ceilings["tokens"]:
             return deny(f"the ceiling of {ceilings['tokens']:,} tokens for {whose} is reached; a person raises it")
         if scope.get(f"millionths{mark}", 0) >= ceilings["dollars"] * 1e6:
@@ -95,15 +105,15 @@ def refuse_if_spent(event: Any) -> Any:
     return None
 
 
-def list_scopes(event: Any) -> list[tuple[Any, str, str, dict[str, Any]]]:
-    """Return the scopes that an event counts in: their state, the end of their keys, whose they are, their ceilings."""
+def list_scopes(event: Any, agent: object) -> list[tuple[Any, str, str, dict[str, Any]]]:
+    """Return what an agent of a session counts in: the state, the end of its keys, whose it is, its ceilings."""
     session, state = event.state.session, event.state
     scopes: list[tuple[Any, str, str, tuple[Any, ...]]] = [
         (session, "", "a session", (CALLS, MINUTES, TOKENS, DOLLARS)),
         (state, "", "a day", (CALLS_A_DAY, MINUTES_A_DAY, TOKENS_A_DAY, DOLLARS_A_DAY)),
     ]
-    if event.agent_id:
-        mark = f" {hashlib.sha256(event.agent_id.encode()).hexdigest()[:32]}"
+    if isinstance(agent, str) and agent:
+        mark = f" {hashlib.sha256(agent.encode()).hexdigest()[:32]}"
         limits = (CALLS_OF_AN_AGENT, MINUTES_OF_AN_AGENT, TOKENS_OF_AN_AGENT, DOLLARS_OF_AN_AGENT)
         scopes.append((session, mark, "an agent", limits))
     none = float("inf")
@@ -129,15 +139,15 @@ def count_repeats(event: Any) -> int:
     return int(event.state.session.increment(key, ttl=REPEAT_MINUTES * 60.0, once=True))
 
 
-def count_usage(event: Any, usage: dict[str, Any], model: object) -> None:
-    """Count the tokens and money of one response of a model."""
+def count_usage(event: Any, usage: dict[str, Any], model: object, agent: object) -> None:
+    """Count the tokens and money of one response of a model to an agent, or to the session itself (None)."""
     counts = [read_count(usage.get(kind)) for kind in KINDS]
     if not any(counts) and "totalTokenCount" in usage:  # Gemini's words
         prompt = read_count(usage.get("promptTokenCount"))
         counts = [prompt, max(read_count(usage["totalTokenCount"]) - prompt, 0), 0, 0]
     price = next((row for pattern, row in PRICES.items() if fnmatchcase(str(model).lower(), pattern)), PRICES["*"])
     millionths = round(sum(count * rate for count, rate in zip(counts, price, strict=True)))
-    for scope, mark, whose, _ in list_scopes(event):
+    for scope, mark, whose, _ in list_scopes(event, agent):
         ttl = DAY if whose == "a day" else None
         scope.increment(f"tokens{mark}", sum(counts), ttl=ttl)
         scope.increment(f"millionths{mark}", millionths, ttl=ttl)
@@ -156,18 +166,31 @@ def read_count(value: object) -> int:
     return value
 
 
-def read_transcript(event: Any) -> None:
-    """Count what was added to the transcript since the last call.
+def read_transcripts(event: Any) -> None:
+    """Count what was added to the transcripts of the session and of the agent of this event.
 
     Raises:
-        OSError, ValueError: it is named, and cannot be read.
+        OSError, ValueError: one is named, and cannot be read.
     """
     fields: dict[str, Any] = {**event.payload, **(event.metadata or {})}
     path = fields.get("transcript_path")
     if not READS_TRANSCRIPTS or path is None or event.host != "claude-code":
         return
+    read_transcript(event, path, "")
+    if event.agent_id:
+        folder, name = glob.escape(path.removesuffix(".jsonl")), glob.escape(event.agent_id)
+        for file in glob.glob(f"{folder}/subagents/**/agent-{name}.jsonl", recursive=True):
+            read_transcript(event, file, f" {hashlib.sha256(file.encode()).hexdigest()[:32]}")
+
+
+def read_transcript(event: Any, path: str, mark: str) -> None:
+    """Count what was added to a transcript since it was last read; `mark` is the end of its keys.
+
+    Raises:
+        OSError, ValueError: it cannot be read.
+    """
     state = event.state.session
-    offset = state.get("read", 0)
+    offset = state.get(f"read{mark}", 0)
     with open(path, "rb") as file:
         begin = (
             offset if offset <= file.seek(0, os.SEEK_END) else 0
@@ -179,19 +202,20 @@ def read_transcript(event: Any) -> None:
         if len(data) == MAX_READ:
             raise ValueError(f"a line of {path} is longer than {MAX_READ} bytes")
         return
-    usages: dict[object, tuple[dict[str, Any], object]] = {}
+    usages: dict[object, tuple[dict[str, Any], object, object]] = {}
     for line in data[:end].splitlines():
         entry: dict[str, Any] = json.loads(line)
         message: Any = entry.get("message")
         if isinstance(message, dict) and "usage" in message:
             response = cast("dict[str, Any]", message)
-            usages[response.get("id")] = response["usage"], response.get("model")  # a response may take several lines
+            spent = response["usage"], response.get("model"), entry.get("agentId")
+            usages[response.get("id")] = spent  # a response may take several lines
     # Of calls at the same time only one counts these lines: the one that moves the offset.
-    if not state.compare_and_set("read", offset or None, begin + end):
+    if not state.compare_and_set(f"read{mark}", offset or None, begin + end):
         return
-    last = state.get("last")
-    for key, (usage, model) in usages.items():
+    last = state.get(f"last{mark}")
+    for key, (usage, model, agent) in usages.items():
         if key != last:
-            count_usage(event, usage, model)
+            count_usage(event, usage, model, agent)
     if usages:
-        state.set("last", list(usages)[-1])
+        state.set(f"last{mark}", list(usages)[-1])

@@ -7,10 +7,11 @@ docs/reference/hosts.md.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -27,7 +28,9 @@ from hooklatch.guards import (
     strictest,
     strip_version,
 )
+from hooklatch.guards.interpreters import paths_in_code
 from hooklatch.guards.paths import PathResolver, PlacedPath, is_match, split_parts
+from hooklatch.guards.unseen import may_be
 from hooklatch.shelltext.reading.unknown import find_first_run_word
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
@@ -41,7 +44,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     pattern of the value may stand behind `=`), `variables` globs of what does so in its environment.  `verbs` are its
     commands that change plugins, extensions or hooks, `looking` the words behind them that only show something.
     `folders` are globs of the files that it takes settings, hooks and plugins from, and `copied` of those that it does
-    so from only where a whole folder is copied there.
+    so from only where a whole folder is copied there.  `headed` are its texts that may have hooks in their head.
     """
 
     names: tuple[str, ...]
@@ -50,6 +53,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     verbs: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
+    headed: tuple[str, ...] = ()
 
 
 SWITCHES = r"=.*\b(features|hooks|plugins|projects|mcp_servers)\b.*"  # keys of Codex's settings
@@ -72,6 +76,7 @@ AGENTS = (
             "/Library/Application Support/ClaudeCode/*", PROFILES,
         ),
         copied=("*/.claude/skills/*",),
+        headed=("*/.claude/skills/*", "*/.claude/agents/*", "*/.claude/commands/*"),
     ),
     Agent(
         names=("codex",),
@@ -182,24 +187,39 @@ AGENTS = (
 )  # fmt: skip
 # What follows plugin, extensions and the like and only shows something.
 LOOKING = {"list", "ls", "show", "details", "validate", "help", "get", "info", "--help", "-h"}
+SHOWING = {"--help", "-h", "--version", "-V"}
 # What moves any program's settings, or runs code inside it.
 OF_ALL = ("HOME", "XDG_*", "HOOKLATCH_*", "NODE_OPTIONS", "BUN_OPTIONS", "LD_PRELOAD", "LD_AUDIT")
 # Agents that hooklatch has no entry for, so no guard is asked: program, and a word that must follow it.
 UNGUARDED = {
-    "aider": "", "amp": "", "crush": "", "kiro-cli": "", "plandex": "",
+    "aider": "", "amp": "", "codebuff": "", "crush": "", "gptme": "", "kiro-cli": "", "openhands": "", "plandex": "",
 }  # fmt: skip
 # Programs that run what follows as another user, or where other settings are.
 AS_ANOTHER = {"sudo", "doas", "su", "runuser", "pkexec", "run0", "gosu", "su-exec", "setuidgid", "chroot", "bwrap"}
 ELSEWHERE = {"ssh", "lxc", "nsenter", "unshare", "firejail", "wsl"}
 
-SETTING = {"env", "export", "declare", "typeset", "readonly", "local", "set", "systemd-run", "sudo", "doas", "dotenv"}
-SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "sed", "awk", "ls", "test", "["}
+SETTING = {
+    "env", "export", "declare", "typeset", "readonly", "local", "set", "systemd-run", "sudo", "doas", "dotenv",
+    "setenv", "set-environment", "tmux", "launchctl", "setx",
+}  # fmt: skip
+SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "tee", "sed", "awk", "ls", "test", "["}
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
 COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
+HEAD = re.compile(r"\s*---[^\n]*\n(.*?)\n---", re.DOTALL)
+HOOKS_IN_HEAD = re.compile(r"(?m)^[ \t{]*['\"]?hooks['\"]?\s*:")
+HOOKS_IN_TEXT = re.compile(r"(?:(?<![\w-])|\\n)hooks['\"]?\s*:")
+NAMING = {"cp", "ln", "mv", "install"}  # give a program another name
+STARTUP = re.compile(
+    r"(?:.*/)?(?:\.(?:bash|zsh|k?sh)\w*|\.(?:bash_|z)?profile|\.zshenv|\.env(?:rc|\.\w+)?|environment|config\.fish)"
+)
 ASSIGNED = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)\+?=")
 BY_NAME = {name: agent for agent in AGENTS for name in agent.names}
+INSTALLED = re.compile(r"(?:\S*/)?claude/versions/\S+")  # Claude Code's own program has its version for a name
 ANY_NAME = re.compile(r"(?<![\w./-])(?:[\w.~/-]*/)?(" + "|".join(sorted(BY_NAME, key=len, reverse=True)) + r")\b")
 UNLESS = "a person starts it"
+SET_IN_CODE = re.compile(r"\b([A-Z][A-Z_]{3,})['\"]?\]?\s*(?:=(?!=)|:)")
+ALONE = re.compile(r"\benv\s*[=:]\s*\{(?!\s*(?:\*\*|\.\.\.))")  # an environment of its own, with nothing of this one
+BARE_ENVIRONMENT = "the agent would start without the variables that may say where its settings are"
 
 
 @hook(
@@ -213,11 +233,13 @@ def only_guarded_agents(event: Any) -> Any:
     if call.fault is not None:
         return deny(call.fault)
     for path in call.paths:
-        if (answer := judge_places(PathResolver(call.begin).of_text(path), path, is_whole=call.is_losing)) is not None:
+        places = PathResolver(call.begin).of_text(path)
+        has_hooks = has_hooks_in_head(event.tool_input)
+        if (answer := judge_places(places, path, is_whole=call.is_losing, has_hooks=has_hooks)) is not None:
             return answer
     return strictest(
         (
-            *(judge_code(code) for code in call.codes),
+            *(judge_code(code, call.begin) for code in call.codes),
             *(judge_command_text(line.text, line.folder, is_sure=line.is_sure) for line in call.lines),
         )
     )
@@ -229,22 +251,29 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
         found = commands(text)
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
-    started = [start for command in found for start in list_started(command)]
+    started = [start for command in found for start in list_started(command, text)]
     answers = [judge_start(agent, command) for agent, command in started]
     answers += [judge_variables(text, found, [start for _, start in started])]
-    answers += [judge_other(command) for command in found]
+    answers += [judge_other(command, begin) for command in found]
     paths = PathResolver(begin, text, found)
+    has_hooks = HOOKS_IN_TEXT.search(text) is not None
     for command in found:
-        is_whole = command.program in COPYING
-        answers += [judge_places(paths.changed(word, command), word.text, is_whole) for word in paths_written(command)]
+        is_copied = command.program in COPYING
+        for word in paths_written(command):
+            places = paths.changed(word, command)
+            is_whole = is_copied or command.program == "rm"
+            answers.append(judge_places(places, word.text, is_whole=is_whole, is_copied=is_copied, has_hooks=has_hooks))
     return strictest(answers)
 
 
-def list_started(command: Command) -> Iterator[tuple[Agent, Command]]:
-    """Yield each agent that a command starts, with its words: also behind a program that no table has."""
+def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]:
+    """Yield each agent that a command of a text starts, with its words: also behind a program that no table has."""
     name = (command.program or "").removesuffix(".exe")
-    if (agent := BY_NAME.get(name)) is not None:
+    if (agent := BY_NAME.get("claude" if INSTALLED.match(command.text) else name)) is not None:
         yield agent, command
+        return
+    if command.program is None and may_be(command, text, ANY_NAME):  # C=claude; $C …
+        yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
         return
     first = find_first_run_word(name, command.arguments) if name else None
     if is_script_of_node(command):
@@ -265,8 +294,11 @@ def is_script_of_node(command: Command) -> bool:
 def judge_start(agent: Agent, command: Command) -> Any:
     """Judge the words with which an agent's program is started, and who starts it where."""
     name = command.program or agent.names[0]
-    words = list_before_end(command.arguments)
-    if (flag := find_flag(agent, words)) is not None:
+    if command.program is None and command.within[-1:] == ("env",):
+        return ask(f"how {name} would start is decided only when it runs")
+    is_ended = command.within[-1:] == ("npm",) and command.arguments and command.arguments[0].text == "--"
+    words = list_before_end(command.arguments[1:] if is_ended else command.arguments)  # npm takes the first for itself
+    if (flag := next(list_flags(agent, [word.text for word in words]), None)) is not None:
         return deny(f"{name} {flag} may leave out the settings that ask its guards; {UNLESS}")
     verb = next((word.text for word in words if not word.text.startswith("-")), "")
     if verb in agent.verbs and LOOKING.isdisjoint(word.text for word in words):
@@ -275,7 +307,9 @@ def judge_start(agent: Agent, command: Command) -> Any:
         return deny(f"behind {by}, {name} has other settings and no guards; {UNLESS}")
     if not ELSEWHERE.isdisjoint(command.within) or is_contained(command):
         return ask(f"{name} runs elsewhere, where it is unknown which guards it has")
-    if "xargs" in command.within or "parallel" in command.within or not all(word.is_known for word in words):
+    is_given = not {"xargs", "parallel"}.isdisjoint(command.within)
+    open_words = [word for word in words if not word.is_known]
+    if is_given or (open_words and (agent.flags or open_words[0] is words[0])):
         return ask(f"the options of {name} are decided only when it runs; behind `--` they are none")
     return None
 
@@ -286,10 +320,9 @@ def list_before_end(words: Sequence[Word]) -> list[Word]:
     return list(words[:end])
 
 
-def find_flag(agent: Agent, words: Sequence[Word]) -> str | None:
-    """Return the first word that is one of an agent's flags: --flag, --flag=value, --flag value, -cvalue."""
-    following = [*(word.text for word in words[1:]), ""]
-    for word, value in zip((word.text for word in words), following, strict=True):
+def list_flags(agent: Agent, words: Sequence[str]) -> Iterator[str]:
+    """Yield each word that is one of an agent's flags: --flag, --flag=value, --flag value, -cvalue."""
+    for word, value in itertools.zip_longest(words, words[1:], fillvalue=""):
         if not word.startswith("-"):
             continue
         for flag in agent.flags:
@@ -300,8 +333,8 @@ def find_flag(agent: Agent, words: Sequence[Word]) -> str | None:
                 given, is_joined, inline = word.partition("=")
                 value_given = (inline if is_joined else value) if plain(given) == plain(name) else None
             if value_given is not None and (not mark or re.fullmatch(pattern, value_given, re.DOTALL) is not None):
-                return word
-    return None
+                yield word
+                break
 
 
 def plain(option: str) -> str:
@@ -312,7 +345,7 @@ def plain(option: str) -> str:
 def judge_variables(text: str, found: Sequence[Command], started: Sequence[Command]) -> Any:
     """Judge the variables that a text sets: an agent's own at all times, everybody's where it starts an agent."""
     own = [pattern for agent in AGENTS for pattern in agent.variables]
-    spoken = [word.text for command in found if command.program in SAYING for word in command.arguments]
+    spoken = [words for command in found if command.program in SAYING for words in list_spoken(command, found)]
     spoken += [word.text for start in started for word in start.arguments if " " in word.text]  # what an agent is told
     assigned = [match[1] for match in ASSIGNED.finditer(text)]
     for other in [match[1] for line in spoken for match in ASSIGNED.finditer(line)]:
@@ -322,8 +355,12 @@ def judge_variables(text: str, found: Sequence[Command], started: Sequence[Comma
     for command in found:
         if command.program in SETTING:
             named += [word.text.partition("=")[0].removesuffix("+") for word in command.arguments]
-        if command.program == "env" and started and command.has_option("-i", "--ignore-environment"):
-            return ask("the agent would start without the variables that may say where its settings are")
+        if command.program == "unset" and started:
+            named += [word.text for word in command.arguments]
+        if command.program == "env" and started:
+            named += [word.text for word in command.values_of("-u", "--unset")]
+            if command.has_option("-i", "--ignore-environment"):
+                return ask(BARE_ENVIRONMENT)
     for name in (*assigned, *named):
         if any(fnmatchcase(name, pattern) for pattern in own):
             return deny(f"{name} decides which settings and hooks an agent has; a person sets it")
@@ -332,38 +369,88 @@ def judge_variables(text: str, found: Sequence[Command], started: Sequence[Comma
     return None
 
 
-def judge_other(command: Command) -> Any:
+def list_spoken(command: Command, found: Sequence[Command]) -> Iterator[str]:
+    """Yield what a command says or writes into a file: not what is run as a command, or read as a shell begins."""
+    written = [redirect.target.text for redirect in command.redirects if ">" in redirect.operator]
+    written += [word.text for word in paths_written(command)]
+    if any(STARTUP.fullmatch(file) is not None for file in written):
+        return
+    texts = [word.text for word in command.arguments]
+    texts += [redirect.target.text for redirect in command.redirects if redirect.operator.startswith("<<")]
+    run = [other.text for other in found if other.text and other is not command]
+    inner = [other.text for other in found if other.text and other.within]
+    for text in texts:
+        if not any(other in text for other in (run if "(" in text else inner)):
+            yield text
+
+
+def judge_other(command: Command, begin: str) -> Any:
     """Judge a command that is not an agent's, but may start one: an agent that is not known here, or code."""
     name = command.program or ""
     follows = UNGUARDED.get(name)
     first = command.arguments[0].text if command.arguments else ""
-    if follows is not None and (not follows or re.fullmatch(follows, first) is not None):
+    if follows is not None and first not in SHOWING and (not follows or re.fullmatch(follows, first) is not None):
         return ask(f"{name} is an agent that hooklatch does not guard")
     if strip_version(name).startswith(INTERPRETERS):
-        return strictest(judge_code(code) for code in codes_of(command))
+        return strictest(judge_code(code, begin) for code in codes_of(command))
+    if name in NAMING and (agent := find_program(command)) is not None:
+        return ask(f"{agent} would have another name, by which its flags are not known")
     return None
 
 
-def judge_code(code: str) -> Any:
-    """Judge code of any language: whether it names an agent's program and one of its ways around."""
+def find_program(command: Command) -> str | None:
+    """Return the agent whose program is among the files of a command: /usr/bin/claude, $(which claude)."""
+    for word in command.operands:
+        if "bin/" in word.text or re.search(r"\b(?:which|command -v|type -p)\s", word.text):
+            name = re.split(r"[/\s]", word.text.rstrip(")`"))[-1]
+            if name in BY_NAME or INSTALLED.fullmatch(word.text):
+                return name
+    return None
+
+
+def judge_code(code: str, begin: str) -> Any:
+    """Judge code of any language: whether it starts an agent in one of its ways around, or writes its files."""
     for match in ANY_NAME.finditer(code):
         agent = BY_NAME[match[1]]
-        words = [Word(part) for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
-        if (flag := find_flag(agent, words)) is not None:
+        words = [part for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
+        if (flag := next(list_flags(agent, words), None)) is not None:
             return deny(f"this code may start {match[1]} with {flag}, which may leave out its guards; {UNLESS}")
+        if words and words[0] in agent.verbs and LOOKING.isdisjoint(words[1:2]):
+            return deny(f"this code may start {match[1]} {words[0]}, which changes what runs inside it; {UNLESS}")
         names = set(re.findall(r"[A-Z][A-Z_]{3,}", code))
-        if any(fnmatchcase(name, pattern) for name in names for pattern in agent.variables):
+        moved = set(SET_IN_CODE.findall(code))
+        if any(fnmatchcase(name, pattern) for name in names for pattern in agent.variables) or any(
+            fnmatchcase(name, pattern) for name in moved for pattern in OF_ALL
+        ):
             return deny(f"this code may start {match[1]} with other settings and no guards; {UNLESS}")
-    return None
+        if ALONE.search(code) is not None:
+            return ask(BARE_ENVIRONMENT)
+    paths = PathResolver(begin)
+    has_hooks = HOOKS_IN_TEXT.search(code) is not None
+    return strictest(judge_places(paths.of_text(path), path, has_hooks=has_hooks) for path in paths_in_code(code))
 
 
-def judge_places(places: Iterable[PlacedPath], text: str, is_whole: bool) -> Any:
+def judge_places(
+    places: Iterable[PlacedPath], text: str, *, is_whole: bool = False, is_copied: bool = False, has_hooks: bool = False
+) -> Any:
     """Judge a path that is written: whether an agent takes settings, hooks or plugins from there."""
     for place in places:
         parts = tuple(part.lower() for part in split_parts(place.whole))
         for agent in AGENTS:
-            patterns = (*agent.folders, *(agent.copied if is_whole else ()))
+            name = agent.names[0]
+            patterns = (*agent.folders, *(agent.copied if is_copied else ()))
             if any(is_match(parts, pattern.lower(), is_whole=is_whole) for pattern in patterns):
-                name = agent.names[0]
                 return deny(f"{text} is where {name} takes hooks, plugins or settings from; a person changes it")
+            if (has_hooks or is_copied) and any(is_match(parts, glob, is_whole=False) for glob in agent.headed):
+                answer = deny if has_hooks else ask
+                return answer(f"{name} runs hooks in the head of {text}; a person adds them")
     return None
+
+
+def has_hooks_in_head(tool_input: Any) -> bool:
+    """Return whether a text that is written has hooks in its head, or is a part of one that has."""
+    for text in cast("dict[str, object]", tool_input or {}).values():
+        head = HEAD.match(text) if isinstance(text, str) else None
+        if isinstance(text, str) and HOOKS_IN_HEAD.search(head[1] if head is not None else text) is not None:
+            return True
+    return False

@@ -244,17 +244,31 @@ def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[st
             yield record
 
 
-def find_asked_verdict(folder: str, call_id: str, session: str) -> tuple[str, str] | None:
-    """Return the newest decision about a call before it ran: its id and verdict; None if the record has none."""
+def find_asked_verdict(
+    folder: str, call_id: str, session: str, *, changed_tool: str | None = None
+) -> tuple[str, str] | None:
+    """Return the newest decision about a call before it ran: its id and verdict; None if the record has none.
+
+    With `changed_tool`, that of a call of this tool whose input hooks changed will do, where none has the id.
+    """
+    from hooklatch.core.subject import read_tool_name  # imported here: few look for a tool
+
     filters = Filters(event="pre_tool_use", session=session or None)
-    needles = [*list_needles(filters), f'"call_id":{quote_unicode(call_id)}'.encode()]
+    needles = list_needles(filters)
+    if changed_tool is None:
+        needles.append(f'"call_id":{quote_unicode(call_id)}'.encode())
+    changed: tuple[str, str] | None = None
     try:
         for record in filter_entries(read_backwards(folder, needles), filters):
+            verdict = str(record.get("decision_id")), str(record.get("verdict"))
             if record.get("call_id") == call_id:
-                return str(record.get("decision_id")), str(record.get("verdict"))
+                return verdict
+            is_allowed = "patch" in record and verdict[1] in ("pass", "allow", "ask")
+            if changed is None and is_allowed and read_tool_name(record) in (changed_tool, None):
+                changed = verdict
     except (NoRecordError, OSError):
         pass
-    return None
+    return changed
 
 
 def list_field_values(folder: str, field: str, maximum: int) -> set[str]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
 import trio
 
-from hooklatch.core.call_ledger import CallKey, CallLedger, LedgerMismatch
+from hooklatch.core.call_ledger import ENCODER, FIELDS, CallKey, CallLedger, LedgerMismatch
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import PayloadError
@@ -29,6 +31,8 @@ logger = logging.getLogger("hooklatch.calls")
 EARLIER: Final = 3600.0  # seconds after the start in which a call may end that an earlier daemon was asked about
 MAX_ASKED: Final = 64  # calls that were asked about and are not in the ledger yet
 EVENT: Final = "call_mismatch"
+# What a person answers in the program's own dialog, which then is in the input of the call that asked.
+ANSWERS: Final = {"AskUserQuestion": frozenset({"answers", "annotations"})}
 TEXTS: Final = {
     "overruled": "ran although it was refused",
     "unasked": "ran and no guard was asked",
@@ -97,7 +101,9 @@ class CallWatch:
         """Report a call that was not asked about, unless the record shows that one was asked."""
         from hooklatch.record.storage.reading import find_asked_verdict
 
-        verdict = await in_thread(find_asked_verdict, self._record.folder, str(fire.params.call_id), key.session)
+        changed = key.tool if key.id is None else None  # an id of ours is of the input, which hooks may have changed
+        finding = partial(find_asked_verdict, changed_tool=changed)
+        verdict = await in_thread(finding, self._record.folder, str(fire.params.call_id), key.session)
         if verdict is None:
             self._report(fire, key, LedgerMismatch("unasked", None))
             return
@@ -125,11 +131,16 @@ class CallWatch:
 
 
 def read_call(fire: Fire) -> tuple[str, msgspec.Raw | None]:
-    """Return the tool's name and input in a payload; a payload that cannot be read has neither."""
+    """Return the tool's name and input in a payload, without a person's answers; both empty if it cannot be read."""
     try:
-        return fire.payload.text("tool_name") or "", fire.payload.fields.get("tool_input")
+        tool, tool_input = fire.payload.text("tool_name") or "", fire.payload.fields.get("tool_input")
     except PayloadError:
         return "", None
+    if tool in ANSWERS and tool_input is not None:
+        with suppress(msgspec.MsgspecError):
+            fields = FIELDS.decode(tool_input)
+            tool_input = msgspec.Raw(ENCODER.encode({k: v for k, v in fields.items() if k not in ANSWERS[tool]}))
+    return tool, tool_input
 
 
 def make_key(fire: Fire, tool: str) -> CallKey:

@@ -173,7 +173,10 @@ SCRIPTED: Final[Mapping[str, RunnerOptions]] = {
     "alias": make_wrapper(),
 }
 # Take shell text as the value of an option behind this word of theirs.
-SCRIPTED_VERBS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {"cargo": ("watch", split_names("-s --shell"))}
+SCRIPTED_VERBS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
+    "cargo": (split_names("watch"), split_names("-s --shell")),
+    "npm": (split_names("exec x"), split_names("-c --call")),
+}
 # Run the words that follow this word of theirs.
 RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "uv": ("run",), "poetry": ("run",), "pipenv": ("run",), "pdm": ("run",), "hatch": ("run",), "npm": ("exec", "x"),
@@ -216,12 +219,12 @@ GUARDED: Final = SHELLS | split_names("""
 """)
 # Those of them that do nothing without words.
 SILENT: Final = SHELLS | {"python", "python3", "node", "ruby", "perl", "php", "ssh", "su", "psql", "mysql", "crontab"}
-# Take shell texts as words: each that has a blank is read as one.
 # Run the value of an option with the name of a file behind it, which is decided only then.
 FOR_FILES: Final[Mapping[str, frozenset[str]]] = {
     "rg": split_names("--pre --hostname-bin"), "tcpdump": split_names("-z --postrotate-command"),
 }  # fmt: skip
-TEXTS: Final = frozenset({"tmux", "hyperfine", "concurrently", "nodemon"})
+# Take shell texts as words: each that has a blank is read as one.
+TEXTS: Final = frozenset({"tmux", "screen", "hyperfine", "concurrently", "nodemon"})
 # Variables whose value is shell text that programs run.
 VARIABLES: Final = frozenset({
     "GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS",

@@ -97,8 +97,8 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
         for value in list_option_values(words, wrapper.script):
             text = value.text.removeprefix("exec=") if name == "tar" else value.text  # --checkpoint-action=exec=…
             yield Word(text, value.is_known)
-    verb, options = SCRIPTED_VERBS.get(name, ("", frozenset[str]()))
-    if verb and any(word.text == verb for word in words):
+    verbs, options = SCRIPTED_VERBS.get(name, (frozenset[str](), frozenset[str]()))
+    if any(word.text in verbs for word in words):
         yield from list_option_values(words, options)
     if name in ("ssh", "scp", "sftp", "ssh-copy-id"):
         for value in list_option_values(words, frozenset({"-o"})):

@@ -37,10 +37,10 @@ ENGLISH: Final = frozenset(
 # Programs that have ways to a shell in languages of their own, and those ways.
 ESCAPING: Final = frozenset({
     "vim", "vi", "nvim", "view", "ex", "ed", "less", "more", "man", "gdb", "lldb", "sqlite3", "psql", "mysql",
-    "mariadb", "ftp", "sftp", "mutt", "nano", "emacs",
+    "mariadb", "ftp", "sftp", "mutt", "nano", "emacs", "expect",
 })  # fmt: skip
 ESCAPE: Final = re.compile(
-    r"(?m)(?:(?:\A|[\s+:\\])!(?!=)|(?:\A|\s)(?:\.shell|\.system|\\!|shell|system)\s)[ \t]*([^\n]+)"
+    r"(?m)(?:(?:\A|[\s+:\\])!(?!=)|(?:\A|\s)(?:\.shell|\.system|\\!|shell|system|spawn)\s)[ \t]*([^\n]+)"
 )
 VALUE_BEHIND: Final = re.compile(r"\A(?:-+[\w-]+=|-[A-Za-z](?=[\w./]+\s))")  # of --cmd='…' and -c'…'
 A_COMMAND: Final = re.compile(
