@@ -12,10 +12,10 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 
-from hooklatch.cli.guard_lock import guard_paths
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.files import create_anew
+from hooklatch.git_sources import guard_paths
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 

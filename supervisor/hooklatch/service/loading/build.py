@@ -31,7 +31,7 @@ from hooklatch.service.loading.sources import (
     read_source_version,
     source_lock_path,
 )
-from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
+from hooklatch.service.loading.trust import stamp_tree
 from hooklatch_worker.wire import ForeignHook, Source
 
 __all__ = [
@@ -343,8 +343,8 @@ def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
     """Return a version with what files declare for its source: where it runs, and what its workers may import.
 
     Raises:
-        UnitError: its requirements are wrong; or it is of the fleet's bundle or of a project, and is not what was
-            signed or trusted.
+        UnitError: its requirements are wrong; or it is of the fleet's bundle, a project or a copy, and is not what
+            was signed, trusted or fetched.
     """
     location = version.source.location
     bundle = plan.fleet.find_bundle(location) if plan.fleet is not None else None
@@ -354,10 +354,8 @@ def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
         version = pin_imports(version, bundle)
     version = msgspec.structs.replace(version, python=plan.pythons.get(location), may_make=location in plan.wanted)
     version = msgspec.structs.replace(version, required=version.find_requirements())
-    for project in plan.projects:
-        root = project_hooks_folder(project.folder)
+    for root, pins in plan.pins.items():
         if is_below(location, root):
-            pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
             compare_pins(version, pins)
             version = msgspec.structs.replace(version, folder=root, pins=pins)
     if bundle is not None and version.required is not None:

@@ -18,7 +18,7 @@ from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import is_unicode
 from hooklatch.errors import describe_error
-from hooklatch.products import FILES, ProductError, load_product, run_product
+from hooklatch.products import FILES, SOURCES, ProductError, load_product, run_product
 from hooklatch.service.config.configuration import (
     PROJECT_TABLES,
     TABLES,
@@ -27,6 +27,7 @@ from hooklatch.service.config.configuration import (
     Diagnostic,
     FileConfig,
     ForeignFile,
+    GitSources,
     SourceTable,
     find_definition_target,
     read_config,
@@ -203,6 +204,8 @@ def read_file(
     path: str, tables: tuple[str, ...], before: SeenFile | None = None, known: Stamp | None = None, now_ns: int = 0
 ) -> tuple[SeenFile, Stamp | None]:
     """Read one file, and return its stamp. If that is the `known` one, or the bytes are the same, return `before`."""
+    if isinstance(before, FileConfig) and before.copies:
+        before = known = None  # the copies may be others by now
     if not is_unicode(path):
         printable_path = os.fsencode(path).decode("utf-8", "backslashreplace")
         return Diagnostic(printable_path, 0, "its name is not UTF-8; rename it"), None
@@ -219,6 +222,9 @@ def read_file(
         if isinstance(before, FileConfig) and before.digest == digest:
             return before, stamp
         config = read_foreign_file(path, content) if path.endswith(".json") else read_config(path, content, tables)
+        if any(table.git is not None for table in config.sources):
+            product, written = load_product(SOURCES, "git", GitSources), config
+            config = run_product("its reader fails", FileConfig, lambda: product.find(written))
     except ConfigError as error:
         return error.diagnostic, None
     except ProductError as error:
@@ -305,6 +311,8 @@ def find_unpinned_python(config: FileConfig) -> Diagnostic | None:
                 " what hooks do, unseen; write what the file needs into a `# /// script` block in it"
             )
             return Diagnostic(config.path, 0, text)
+    if config.copies:
+        return Diagnostic(config.path, 0, "git in a [[source]] is for a person's own files: put the guards beside it")
     return None
 
 

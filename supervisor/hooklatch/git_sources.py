@@ -1,0 +1,139 @@
+"""The product of sources in git: the files that stand for a `[[source]]` with `git`, and the lock that names them.
+
+    git-sources/NAME-DIGEST/            beside hooks.toml; the digest is of the address and the signers
+        shared-guards.lock              the one commit that counts, with the digest of each file
+        COMMIT/NAME.py, policy-tests/   its guards and their cases
+
+`hooklatch sources update` alone fetches and writes them: this module runs no git, and knows no network.  A commit
+counts from the moment at which the lock names it, so its guards become active together.  A guard whose file has not
+its digest is not loaded.  While the lock names another revision than the table, the last one stays, and is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import sha256
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from hooklatch.service.config.configuration import Diagnostic, FileConfig, GitSources, SourceCopy, SourceTable
+from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+
+__all__ = [
+    "CASES", "GIT", "GUARD_NAME", "LOCK", "FoundCopy", "GuardFiles", "GuardLock", "LockedGuard", "find_copies",
+    "find_copy", "guard_paths",
+]  # fmt: skip
+
+CASES = "policy-tests"  # in hooks.d, where folders are not read for hooks; `hooklatch fleet push` looks there too
+FOLDER, LOCK = "git-sources", "shared-guards.lock"
+GUARD_NAME = r"[a-z][a-z0-9_]{0,63}"
+UPDATE = "hooklatch sources update"
+
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+class GuardFiles(NamedTuple):
+    """Something of both files of a guard: their paths, their content or their digests; the cases come first.
+
+    So they are written: a guard is live as soon as it is there.
+    """
+
+    cases: str
+    guard: str
+
+
+class LockedGuard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One guard as it was taken: its source, the revision that was asked for, the commit that this was, and the day."""
+
+    source: str
+    rev: str
+    commit: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{40}\Z")]
+    date: str
+    guard_sha256: Digest
+    cases_sha256: Digest
+
+    @property
+    def digests(self) -> GuardFiles:
+        return GuardFiles(self.cases_sha256, self.guard_sha256)
+
+    @property
+    def origin(self) -> str:
+        return f"{self.source}@{self.rev} (commit {self.commit[:12]})"
+
+    def describe_return(self, name: str) -> str:
+        """Return what to do about a guard of this name whose files are not there."""
+        return (
+            f"to have it again: hooklatch guards add {self.source}@{self.rev} --only {name}; "
+            f"to go without it: hooklatch guards forget {name}"
+        )
+
+
+class GuardLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All shared guards by their names."""
+
+    version: Literal[1]
+    guards: dict[Annotated[str, msgspec.Meta(pattern=rf"^{GUARD_NAME}\Z")], LockedGuard]
+
+
+def guard_paths(folder: str, name: str) -> GuardFiles:
+    """Return the paths of a guard in a folder of guards."""
+    return GuardFiles(os.path.join(folder, CASES, f"{name}.jsonl"), os.path.join(folder, f"{name}.py"))
+
+
+class FoundCopy(NamedTuple):
+    """The copy for a table, what its lock says of any of its guards, and what is wrong, or "".
+
+    Without `locked` it has no guard that could be loaded.
+    """
+
+    copy: SourceCopy
+    locked: LockedGuard | None
+    fault: str
+
+
+def find_copies(config: FileConfig) -> FileConfig:
+    """Return a file's declarations with the guards of copies in place of the tables that name a repository."""
+    sources, copies, faults = list[SourceTable](), list[SourceCopy](), list[Diagnostic]()
+    for table in config.sources:
+        if table.git is None:
+            sources.append(table)
+            continue
+        copy, _, fault = find_copy(table, config.path)
+        # Without a copy, the lock is the source: one that is not there, or not pinned, denies as any such source does.
+        sources += [
+            SourceTable(path, workers=table.workers, isolation=table.isolation, python=table.python)
+            for path in copy.pins or [os.path.join(copy.root, LOCK)]
+        ]
+        copies.append(copy)
+        if fault:
+            faults.append(Diagnostic(config.path, 0, f"[[source]] {table.git}: {fault}: {UPDATE}", is_red=False))
+    diagnostics = [*config.diagnostics, *faults]
+    return msgspec.structs.replace(config, sources=sources, copies=copies, diagnostics=diagnostics)
+
+
+def find_copy(table: SourceTable, config: str) -> FoundCopy:
+    """Return the copy for a table with `git` of a file of hooks, by what is on the disk."""
+    git, folder = table.git or "", os.path.dirname(config)
+    beside = os.path.dirname(folder) if os.path.basename(folder) == "hooks.d" else folder
+    name = re.sub(r"[^A-Za-z0-9]+", "-", git)[-40:].strip("-")  # for people who look into the folder
+    key = sha256(msgspec.json.encode([git, sorted(table.signers)])).hexdigest()[:16]
+    copy = SourceCopy(table, os.path.join(beside, FOLDER, f"{name}-{key}"))
+    path = os.path.join(copy.root, LOCK)
+    try:
+        guards = msgspec.json.decode(read_safely(path), type=GuardLock).guards
+    except FileNotFoundError:
+        return FoundCopy(copy, None, f"it has no copy here, so every gate is denied; to fetch {table.rev}")
+    except (OSError, UnsafeFileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return FoundCopy(copy, None, f"its copy is unknown, so every gate is denied ({error}); to write it anew")
+    locked = next(iter(guards.values()), None)
+    if locked is None or {(each.source, each.commit) for each in guards.values()} != {(git, locked.commit)}:
+        return FoundCopy(copy, None, f"{path} is not of one commit of it, so every gate is denied; to write it anew")
+    place = os.path.join(copy.root, locked.commit)
+    pins = {guard_paths(place, name).guard: each.guard_sha256 for name, each in sorted(guards.items())}
+    fault = f"{locked.rev} stays active, since {table.rev} is not here; to fetch it"
+    return FoundCopy(SourceCopy(table, copy.root, pins), locked, fault if locked.rev != table.rev else "")
+
+
+GIT = GitSources(find_copies)
