@@ -37,6 +37,7 @@ from hooklatch.fleet.host.following import (
     list_bundle_files,
     list_foreign_policies,
     prove_envelope,
+    read_bundle_files,
     read_followed_policy,
     read_proven_files,
     read_version,
@@ -67,7 +68,7 @@ from hooklatch.service.api.methods import PolicyRejectedError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
-from hooklatch.service.loading.see import BundleFiles, FleetFiles, read_bundle_files
+from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:

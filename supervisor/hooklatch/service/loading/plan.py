@@ -114,9 +114,10 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def pins(self) -> dict[str, dict[str, str]]:
-        """Return the sha256 that files of projects and of copies must have, by their folder and path."""
-        folders = {project_hooks_folder(project.folder): project.pins for project in self.projects}
-        pins = {root: {os.path.join(root, name): digest for name, digest in of.items()} for root, of in folders.items()}
+        """Return the sha256 that files of bundles, projects and copies must have, by their folder and path."""
+        bundles = [(bundle.root, bundle.pins) for bundle in (self.fleet.bundles if self.fleet is not None else ())]
+        below = [*bundles, *((project_hooks_folder(project.folder), project.pins) for project in self.projects)]
+        pins = {root: {os.path.join(root, name): digest for name, digest in of.items()} for root, of in below if root}
         return pins | {copy.root: copy.pins for config in self.configs for copy in config.copies}
 
     @cached_property

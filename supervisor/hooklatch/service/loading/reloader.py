@@ -142,7 +142,6 @@ class Reloader:
             files.update(unit.stamps)
             files.update(unit.environment.marks if unit.environment is not None else ())
         roots = {*map(project_hooks_folder, self._projects.used()), *plan.pins}
-        roots.update(plan.fleet.roots if plan.fleet is not None else ())
         # Of values alone, since the loop may change the rest while the thread runs.
         return partial(list_watched_paths, files, plan.folder, roots, faulty)
 
