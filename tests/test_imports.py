@@ -27,7 +27,7 @@ GROUND = {
 }  # fmt: skip
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
 PRODUCTS = {
-    *("fleet", "environments", "metrics", "lsp", "notifications", "webhook", "guards", "dashboard", "importing"),
+    *("fleet", "environments", "metrics", "lsp", "notifications", "webhook", "git_sources", "guards", "dashboard", "importing"),
     *("bridges", "testing", "cli"),
 }
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
@@ -42,6 +42,7 @@ BELOW = {
     "environments": {"processes", "core", *GROUND},
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},
+    "git_sources": {"service"},
     "notifications": {"service", "environments", "webhook", "core", *GROUND},
     "webhook": set(),
     "hosts": {"core"},
@@ -61,6 +62,7 @@ BELOW = {
         "dashboard",
         "environments",
         "fleet",
+        "git_sources",
         "hosts",
         "entry",
         "dialects",
