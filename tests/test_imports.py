@@ -27,7 +27,18 @@ GROUND = {
 }  # fmt: skip
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
 PRODUCTS = {
-    *("fleet", "environments", "metrics", "lsp", "notifications", "webhook", "git_sources", "guards", "dashboard", "importing"),
+    *(
+        "fleet",
+        "environments",
+        "metrics",
+        "lsp",
+        "notifications",
+        "webhook",
+        "git_sources",
+        "guards",
+        "dashboard",
+        "importing",
+    ),
     *("bridges", "testing", "cli"),
 }
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}

@@ -2,7 +2,7 @@
 
     git-sources/NAME-DIGEST/            beside hooks.toml; the digest is of the address and the signers
         shared-guards.lock              the one commit that counts, with the digest of each file
-        COMMIT/NAME.py, policy-tests/   its guards and their cases
+        COMMIT/                         its guards, and their cases as in hooks.d
 
 `hooklatch sources update` alone fetches and writes them: this module runs no git, and knows no network.  A commit
 counts from the moment at which the lock names it, so its guards become active together.  A guard whose file has not

@@ -17,7 +17,7 @@ __all__ = ["GitServer", "serving_git"]
 
 
 class GitServer(ThreadingHTTPServer):
-    """Serves the repositories below a folder; with a `moved` address it only leads there, with a `status` it refuses."""
+    """Serves the repositories below a folder; with a `moved` address it leads there, with a `status` it refuses."""
 
     daemon_threads = True
 
@@ -70,7 +70,7 @@ class GitHandler(BaseHTTPRequestHandler):
 
     do_POST = do_GET
 
-    def log_message(self, format: str, *arguments: object) -> None:
+    def log_message(self, *arguments: object) -> None:
         """Keep standard error for what fails."""
 
 

@@ -32,6 +32,7 @@ import hooklatch
 import hooklatch_worker
 from hooklatch.disks import find_lane, limit_look
 from hooklatch.errors import describe_error
+from hooklatch.files import open_regular
 from hooklatch.processes.environment_slot import EnvironmentFaultError
 from hooklatch.processes.guardian import OWNED, Interpreter
 from hooklatch.threads import in_thread
@@ -179,7 +180,7 @@ def make_input(data: bytes) -> int:
     try:
         os.pwrite(fd, data, 0)
         with system.expose_file(fd) as path:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return open_regular(path)
     finally:
         os.close(fd)
 

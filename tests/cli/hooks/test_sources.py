@@ -369,6 +369,25 @@ def test_tables_of_several_files_are_each_in_the_list(layer: TeamLayer) -> None:
     assert not (layer.place.config.parent / "hooks.d/git-sources").exists()
 
 
+def test_a_repository_that_is_named_twice_is_refused_since_it_has_one_copy(layer: TeamLayer) -> None:
+    layer.update()
+    layer.authors.publish("v2", SECOND)
+    layer.authors.sign("v2", layer.key)
+    layer.place.write({"hooks.d/team.toml": layer.place.config.read_text().replace("v1", "v2")})
+
+    layer.refused("is named 2 times", code=65)
+    assert layer.place.run("check").returncode == 1  # each guard is there twice
+
+
+def test_cases_run_as_isolated_as_the_table_wants(layer: TeamLayer) -> None:
+    layer.authors.publish("v2", {"guards/no_halt.py": guard_of("no_halt", "halt", "reboot")})
+    layer.authors.sign("v2", layer.key)
+    layer.name("v2")
+    layer.place.config.write_text(layer.place.config.read_text() + 'python = "/nowhere/python"\n')
+
+    layer.refused("cases of no_dd, no_halt fail")
+
+
 def test_an_update_that_is_killed_at_any_moment_leaves_the_copy_that_was_there(layer: TeamLayer) -> None:
     layer.update()
     second = layer.authors.publish("v2", SECOND)

@@ -204,7 +204,7 @@ class GuardRepository:
             file.writelines(f'* namespaces="git" {signer}\n' for signer in signers)
         verifying = {
             "gpg.format": "ssh", "gpg.ssh.program": "ssh-keygen", "gpg.ssh.allowedSignersFile": path,
-            "gpg.ssh.revocationFile": "", "gpg.minTrustLevel": "fully", "gpg.program": "false",
+            "gpg.minTrustLevel": "fully", "gpg.program": "false",
             "gpg.openpgp.program": "false", "gpg.x509.program": "false",
         }  # fmt: skip
         code, _, err = self._run_to_end("verify-tag", "refs/fetched", settings=verifying)

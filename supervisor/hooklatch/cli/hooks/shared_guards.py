@@ -483,8 +483,11 @@ def confirm_running(arguments: argparse.Namespace, question: str) -> None:
         raise CommandError(Exit.FINDINGS, "nothing was run or written")
 
 
-def run_cases(arguments: argparse.Namespace, guards: Mapping[str, GuardFiles]) -> None:
-    """Run the cases of guards in a temporary folder, in workers as isolated as the user's own."""
+def run_cases(arguments: argparse.Namespace, guards: Mapping[str, GuardFiles], keys: str = "") -> None:
+    """Run the cases of guards in a temporary folder, in workers as isolated as the user's own.
+
+    The `keys` are those of the table that is to name the guards, as lines of TOML.
+    """
     settings = format_isolation(os.path.abspath(find_config_file(arguments.config, os.environ)))
     with tempfile.TemporaryDirectory(prefix="hooklatch-guards-") as folder:
         os.mkdir(os.path.join(folder, CASES), 0o700)
@@ -495,7 +498,9 @@ def run_cases(arguments: argparse.Namespace, guards: Mapping[str, GuardFiles]) -
         })  # fmt: skip
         with redirect_stdout(sys.stderr) if arguments.json else nullcontext():
             failed = [
-                name for name in guards if fire_cases(folder, name, ["--quiet"], settings=settings) != int(Exit.OK)
+                name
+                for name in guards
+                if fire_cases(folder, name, ["--quiet"], settings=settings, keys=keys) != int(Exit.OK)
             ]
     if failed:
         raise CommandError(Exit.FINDINGS, f"cases of {', '.join(failed)} fail, so nothing was written")

@@ -9,10 +9,13 @@ not at all: then the copy that is there stays.
 from __future__ import annotations
 
 import argparse
+import fcntl
+import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -178,6 +181,9 @@ def list_tables(arguments: argparse.Namespace) -> list[PlacedTable]:
                 raise CommandError(Exit.BAD_DATA, f"it is unknown which repositories {path} names: {reason}")
             case PathAbsent():
                 pass
+    for place, count in Counter((place.git, *sorted(place.table.signers)) for place in tables).items():
+        if count > 1:
+            raise CommandError(Exit.BAD_DATA, f"{place[0]} is named {count} times, and has one copy; leave one of them")
     return tables
 
 
@@ -208,7 +214,9 @@ def update_source(arguments: argparse.Namespace, place: PlacedTable, found: Foun
         )
         raise CommandError(Exit.BAD_DATA, f"{unread[0]} of {git} {text}")
     check_guards(guards)
-    run_cases(arguments, guards)
+    own = {"isolation": place.table.isolation, "python": place.table.python}
+    keys = "".join(f"{name} = {json.dumps(value)}\n" for name, value in own.items() if value is not None)
+    run_cases(arguments, guards, keys)
     write_copy(found, GuardLock(1, lock_guards(git, rev, commit, guards)), commit, guards)
     return UpdatedSource(git, rev, commit, "updated", newer)
 
@@ -220,16 +228,25 @@ def write_copy(found: FoundCopy, lock: GuardLock, commit: str, guards: Mapping[s
     """
     root = found.copy.root
     folder, lock_file = os.path.join(root, commit), os.path.join(root, LOCK)
-    try:
-        if os.path.lexists(folder):  # a crash left it, or its files were changed
-            shutil.rmtree(folder)
-        files = [(guard_paths(folder, name), texts) for name, texts in guards.items()]
-        write_new({path: text for paths, texts in files for path, text in zip(paths, texts, strict=True)})
-        replace_file(lock_file, encode_lock(lock))
-    except OSError as error:
-        raise CommandError(Exit.CANNOT_CREATE, f"{root} cannot be written: {error}; repair that") from None
     kept = {commit, found.locked.commit if found.locked is not None else commit}
-    with suppress(OSError):
-        for name in os.listdir(root):
-            if COMMIT_ID.fullmatch(name) and name not in kept:
-                shutil.rmtree(os.path.join(root, name))
+    umask = os.umask(0o077)
+    with ExitStack() as ends:
+        ends.callback(os.umask, umask)
+        try:
+            os.makedirs(root, exist_ok=True)
+            fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            ends.callback(os.close, fd)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else one removes what another one has just written
+            if os.path.lexists(folder):  # a crash left it, or its files were changed
+                shutil.rmtree(folder)
+            files = [(guard_paths(folder, name), texts) for name, texts in guards.items()]
+            write_new({path: text for paths, texts in files for path, text in zip(paths, texts, strict=True)})
+            replace_file(lock_file, encode_lock(lock))
+        except BlockingIOError:
+            raise CommandError(Exit.CANNOT_CREATE, f"another process writes {root} just now; run it again") from None
+        except OSError as error:
+            raise CommandError(Exit.CANNOT_CREATE, f"{root} cannot be written: {error}; repair that") from None
+        with suppress(OSError):
+            for name in os.listdir(root):
+                if COMMIT_ID.fullmatch(name) and name not in kept:
+                    shutil.rmtree(os.path.join(root, name))

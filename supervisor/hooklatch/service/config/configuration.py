@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, reduce
-from string import hexdigits
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -81,10 +80,12 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=
     def __post_init__(self) -> None:
         given = [place for place in (self.path, self.module, self.git) if place is not None]
         if len(given) != 1 or not given[0]:
-            raise InvalidTableError('a source needs path = "guards.py", module = "package.module" or git with rev')
+            raise InvalidTableError('a source needs path = "guards.py" or module = "package.module", or git with rev')
         if (self.git is None) != (self.rev is None) or (self.signers and self.git is None):
             raise InvalidTableError('git needs a rev, and rev and signers need git = "https://…"', ("git",))
-        if self.rev is not None and not (self.signers or (len(self.rev) == 40 and set(self.rev) <= set(hexdigits))):
+        if self.rev is not None and not (
+            self.signers or (len(self.rev) == 40 and set(self.rev) <= set("0123456789abcdef"))
+        ):
             text = (
                 "is not a whole commit id, and others can move a branch or a tag; write the id, or a tag with the keys"
             )
