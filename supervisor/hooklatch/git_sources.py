@@ -20,6 +20,7 @@ import msgspec
 
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, GitSources, SourceCopy, SourceTable
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+from hooklatch.service.config.path_lookup import is_passing
 
 __all__ = [
     "CASES", "GIT", "GUARD_NAME", "LOCK", "FoundCopy", "GuardFiles", "GuardLock", "LockedGuard", "find_copies",
@@ -114,7 +115,11 @@ def find_copies(config: FileConfig) -> FileConfig:
 
 
 def find_copy(table: SourceTable, config: str) -> FoundCopy:
-    """Return the copy for a table with `git` of a file of hooks, by what is on the disk."""
+    """Return the copy for a table with `git` of a file of hooks, by what is on the disk.
+
+    Raises:
+        OSError: that cannot be told just now.
+    """
     git, folder = table.git or "", os.path.dirname(config)
     beside = os.path.dirname(folder) if os.path.basename(folder) == "hooks.d" else folder
     name = re.sub(r"[^A-Za-z0-9]+", "-", git)[-40:].strip("-")  # for people who look into the folder
@@ -126,6 +131,8 @@ def find_copy(table: SourceTable, config: str) -> FoundCopy:
     except FileNotFoundError:
         return FoundCopy(copy, None, f"it has no copy here, so every gate is denied; to fetch {table.rev}")
     except (OSError, UnsafeFileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if is_passing(error):
+            raise  # so the last good version of the file stays active, and it is read again
         return FoundCopy(copy, None, f"its copy is unknown, so every gate is denied ({error}); to write it anew")
     locked = next(iter(guards.values()), None)
     if locked is None or {(each.source, each.commit) for each in guards.values()} != {(git, locked.commit)}:

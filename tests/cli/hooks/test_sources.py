@@ -5,6 +5,7 @@ Slow: each command is a process of its own, and runs cases in workers.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
@@ -14,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch import git_sources
+from hooklatch.service.config.configuration import FileConfig
+from hooklatch.service.loading.see import ObservedFiles, read_files
 from support.commands import Place, new_place, serving
 from support.guard_repositories import GuardAuthors, cases_of, guard_of
 from support.tables import table
@@ -401,6 +405,23 @@ def test_an_update_that_is_killed_at_any_moment_leaves_the_copy_that_was_there(l
     assert layer.verdicts("dd", "kill") == ["deny", "pass"]
     assert "v2 is updated" in layer.update()
     assert layer.verdicts("dd", "kill", "reboot") == ["pass", "deny", "deny"]
+
+
+def test_a_shortage_while_a_lock_is_read_keeps_the_last_version_and_is_tried_again(
+    layer: TeamLayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer.update()
+    main = str(layer.place.config)
+    before = read_files(main, f"{main}.d", (), ObservedFiles())
+
+    def fail(path: str) -> bytes:
+        raise OSError(errno.EMFILE, "too many open files", path)
+
+    monkeypatch.setattr(git_sources, "read_safely", fail)
+    seen = read_files(main, f"{main}.d", (), before)
+
+    assert isinstance(before.files[main], FileConfig)
+    assert seen.files[main].is_passing
 
 
 def test_without_the_product_a_table_with_git_is_refused(layer: TeamLayer) -> None:

@@ -217,7 +217,7 @@ def read_file(
         config = read_foreign_file(path, content) if path.endswith(".json") else read_config(path, content, tables)
         if any(table.git is not None for table in config.sources):
             product, written = load_product(SOURCES, "git", GitSources), config
-            config = run_product("its reader fails", FileConfig, lambda: product.find(written))
+            config = run_product("its reader fails", FileConfig, lambda: product.find(written), OSError)
     except ConfigError as error:
         return error.diagnostic, None
     except ProductError as error:
