@@ -49,7 +49,7 @@ BELOW = {
     "record": {"core", *GROUND},
     "service": {"processes", "record", "dialects", "hosts", "core", "shelltext", *GROUND},  # the names of tools
     "client": {"core", *GROUND},
-    "fleet": {"service", "processes", "client", "record", "core", *GROUND},
+    "fleet": {"service", "dialects", "processes", "client", "record", "core", *GROUND},
     "environments": {"processes", "core", *GROUND},
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},

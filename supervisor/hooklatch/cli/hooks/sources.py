@@ -39,6 +39,7 @@ from hooklatch.service.loading.see import ObservedFiles, read_files
 __all__ = ["add_sources", "add_update"]
 
 BELOW = (("update", "hooks.sources", "fetch the revisions that tables name, and tell of newer ones"),)
+NONE = 'no [[source]] names a repository; to have one: git = "https://…", rev = "COMMIT"'
 EXITS = (Exit.FINDINGS, Exit.BAD_DATA)
 
 
@@ -99,7 +100,7 @@ def list_sources(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(rows)
     elif not rows:
-        output.print_line('no [[source]] names a repository; to have one: git = "https://…", rev = "COMMIT"')
+        output.print_line(NONE)
     else:
         output.say_table(
             ("GIT", "REV", "HERE", "GUARDS"), [(row.git, row.rev, row.here, ", ".join(row.guards)) for row in rows]
@@ -155,6 +156,8 @@ def update_sources(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(rows)
         return max(codes)
+    if not rows:
+        output.print_line(NONE)
     for row in rows:
         if row.result != "refused":
             output.print_line(f"{row.git}: {row.rev} is {row.result} (commit {row.commit})")
