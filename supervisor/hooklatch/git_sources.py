@@ -84,33 +84,21 @@ def guard_paths(folder: str, name: str) -> GuardFiles:
 
 
 class FoundCopy(NamedTuple):
-    """The copy for a table, what its lock says of any of its guards, and what is wrong, or "".
-
-    Without `locked` it has no guard that could be loaded.
-    """
+    """The copy for a table, and what its lock says of any of its guards; None if it has no guard to be loaded."""
 
     copy: SourceCopy
     locked: LockedGuard | None
-    fault: str
 
 
 def find_copies(config: FileConfig) -> FileConfig:
     """Return a file's declarations with the guards of copies in place of the tables that name a repository."""
-    sources, copies, faults = list[SourceTable](), list[SourceCopy](), list[Diagnostic]()
-    for table in config.sources:
-        if table.git is None:
-            sources.append(table)
-            continue
-        copy, _, fault = find_copy(table, config.path)
-        # Without a copy, the lock is the source: one that is not there, or not pinned, denies as any such source does.
-        sources += [
-            SourceTable(path, workers=table.workers, isolation=table.isolation, python=table.python)
-            for path in copy.pins or [os.path.join(copy.root, LOCK)]
-        ]
-        copies.append(copy)
-        if fault:
-            faults.append(Diagnostic(config.path, 0, f"[[source]] {table.git}: {fault}: {UPDATE}", is_red=False))
-    diagnostics = [*config.diagnostics, *faults]
+    copies = [find_copy(table, config.path).copy for table in config.sources if table.git is not None]
+    sources = [table for table in config.sources if table.git is None] + [
+        SourceTable(path, workers=copy.table.workers, isolation=copy.table.isolation, python=copy.table.python)
+        for copy in copies
+        for path in copy.pins or [copy.root]
+    ]
+    diagnostics = [*config.diagnostics, *(copy.fault for copy in copies if copy.pins and copy.fault is not None)]
     return msgspec.structs.replace(config, sources=sources, copies=copies, diagnostics=diagnostics)
 
 
@@ -124,23 +112,27 @@ def find_copy(table: SourceTable, config: str) -> FoundCopy:
     beside = os.path.dirname(folder) if os.path.basename(folder) == "hooks.d" else folder
     name = re.sub(r"[^A-Za-z0-9]+", "-", git)[-40:].strip("-")  # for people who look into the folder
     key = sha256(msgspec.json.encode([git, sorted(table.signers)])).hexdigest()[:16]
-    copy = SourceCopy(table, os.path.join(beside, FOLDER, f"{name}-{key}"))
-    path = os.path.join(copy.root, LOCK)
+    root = os.path.join(beside, FOLDER, f"{name}-{key}")
+    locked, pins = None, dict[str, str]()
     try:
-        guards = msgspec.json.decode(read_safely(path), type=GuardLock).guards
+        guards = msgspec.json.decode(read_safely(os.path.join(root, LOCK)), type=GuardLock).guards
+        locked = next(iter(guards.values()), None)
+        if locked is None or {(each.source, each.commit) for each in guards.values()} != {(git, locked.commit)}:
+            locked, fault = None, "its copy is not of one commit of it; to write it anew"
+        else:
+            place = os.path.join(root, locked.commit)
+            pins = {guard_paths(place, name).guard: each.guard_sha256 for name, each in sorted(guards.items())}
+            fault = f"{locked.rev} stays active, since {table.rev} is not here; to fetch it"
     except FileNotFoundError:
-        return FoundCopy(copy, None, f"it has no copy here, so every gate is denied; to fetch {table.rev}")
+        fault = f"{table.rev} is not here; to fetch it"
     except (OSError, UnsafeFileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         if is_passing(error):
             raise  # so the last good version of the file stays active, and it is read again
-        return FoundCopy(copy, None, f"its copy is unknown, so every gate is denied ({error}); to write it anew")
-    locked = next(iter(guards.values()), None)
-    if locked is None or {(each.source, each.commit) for each in guards.values()} != {(git, locked.commit)}:
-        return FoundCopy(copy, None, f"{path} is not of one commit of it, so every gate is denied; to write it anew")
-    place = os.path.join(copy.root, locked.commit)
-    pins = {guard_paths(place, name).guard: each.guard_sha256 for name, each in sorted(guards.items())}
-    fault = f"{locked.rev} stays active, since {table.rev} is not here; to fetch it"
-    return FoundCopy(SourceCopy(table, copy.root, pins), locked, fault if locked.rev != table.rev else "")
+        fault = f"its copy cannot be read ({error}); to write it anew"
+    if locked is not None and locked.rev == table.rev:
+        return FoundCopy(SourceCopy(table, root, pins), locked)
+    diagnostic = Diagnostic(config, 0, f"[[source]] {git}: {fault}: {UPDATE}", is_red=not pins)
+    return FoundCopy(SourceCopy(table, root, pins, diagnostic), locked)
 
 
 GIT = GitSources(find_copies)

@@ -93,6 +93,7 @@ def layer() -> Iterator[TeamLayer]:
 
 def test_a_layer_is_fetched_whole_and_in_force_and_no_daemon_needs_the_repository_again(layer: TeamLayer) -> None:
     assert layer.verdicts("ls", "halt") == ["deny", "deny"]  # nothing was fetched, so nothing passes
+    assert "v1 is not here; to fetch it: hooklatch sources update\n" in layer.place.run("check").stdout
 
     assert f"v1 is updated (commit {layer.commit})" in layer.update()
 

@@ -113,13 +113,15 @@ def list_sources(arguments: argparse.Namespace) -> int:
 
 def describe_source(place: PlacedTable, found: FoundCopy) -> GitSource:
     changed = ", ".join(list_changed(found))
-    problem = f"{changed} is not as it was fetched; to write it anew" if changed else found.fault
+    problem = f"{changed} is not as it was fetched; to write it anew: hooklatch sources update" if changed else None
+    if problem is None and found.copy.fault is not None:
+        problem = found.copy.fault.message.removeprefix(f"[[source]] {place.git}: ")
     return GitSource(
         place.file, place.git, place.rev,
         found.locked.rev if found.locked is not None else None,
         found.locked.commit if found.locked is not None else None,
         [os.path.basename(path).removesuffix(".py") for path in found.copy.pins],
-        f"{problem}: hooklatch sources update" if problem else None,
+        problem,
     )  # fmt: skip
 
 

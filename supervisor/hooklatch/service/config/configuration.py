@@ -151,11 +151,15 @@ PROJECT_TABLES = ("source", "hook")  # of a project's files: they change nothing
 
 
 class SourceCopy(msgspec.Struct, frozen=True):
-    """The files of a repository that a table names by `git`, below `root`, with the sha256 that each must have."""
+    """The files of a repository that a table names by `git`, below `root`, with the sha256 that each must have.
+
+    Without any of them `root` is a source that cannot be loaded, for the reason `fault`.
+    """
 
     table: SourceTable
     root: str
     pins: dict[str, str] = {}  # by path
+    fault: Diagnostic | None = None
 
 
 class CustomDialect(msgspec.Struct, frozen=True):

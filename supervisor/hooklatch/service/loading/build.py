@@ -228,7 +228,9 @@ class SourceBuilder:
     def _describe_fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
         is_kept = location in self._sources.units and location not in weak
         note = "; the last good version stays active" if is_kept else ""
-        return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + note)
+        copies = [copy for config in self._plan.configs for copy in config.copies if copy.root == location]
+        fault = next((copy.fault for copy in copies if copy.fault is not None), error.diagnostic)
+        return msgspec.structs.replace(fault, message=fault.message + note)
 
     async def _find_strays(self, unit: SourceBuild) -> list[Diagnostic]:
         """Find hooks that a source imports from files which are not sources, so that nothing calls them."""
