@@ -17,6 +17,7 @@ from threading import Thread
 from typing import Literal, TypedDict
 
 from hooklatch import paths
+from hooklatch.cli.hooks.asks import find_user_name
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, make_missing_error, parse_port
 from hooklatch.errors import explain_error
@@ -60,19 +61,9 @@ def run_dashboard(arguments: argparse.Namespace) -> int:
         refusal = f"port {arguments.port} cannot be listened on: {error.strerror}; choose another one with --port"
         raise CommandError(Exit.UNAVAILABLE, refusal) from None
     with open_browser_announcer(arguments) as announce:
-        trio.run(process.serve_dashboard, listener, list_folders, find_acting_user(), announce, arguments.daemon_uid)
+        by = f"{find_user_name()} in the dashboard"  # so the record has what is done on the pages
+        trio.run(process.serve_dashboard, listener, list_folders, by, announce, arguments.daemon_uid)
     return Exit.OK
-
-
-def find_acting_user() -> str:
-    """Return the name under which the record has what is done on the pages: the user of this process."""
-    import pwd
-
-    try:
-        name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        name = str(os.getuid())
-    return f"{name} in the dashboard"
 
 
 @contextmanager

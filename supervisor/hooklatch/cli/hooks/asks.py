@@ -37,7 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hooklatch.core.answers import Ask, AskAnnounced, AskAnswer, AskEnd, AsksAnswer
 
-__all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks"]
+__all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks", "find_user_name", "format_resolution"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
 OURS = (
