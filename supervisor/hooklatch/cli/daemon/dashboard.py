@@ -61,9 +61,13 @@ def run_dashboard(arguments: argparse.Namespace) -> int:
         refusal = f"port {arguments.port} cannot be listened on: {error.strerror}; choose another one with --port"
         raise CommandError(Exit.UNAVAILABLE, refusal) from None
     with open_browser_announcer(arguments) as announce:
-        by = f"{find_user_name()} in the dashboard"  # so the record has what is done on the pages
-        trio.run(process.serve_dashboard, listener, list_folders, by, announce, arguments.daemon_uid)
+        trio.run(process.serve_dashboard, listener, list_folders, find_acting_user(), announce, arguments.daemon_uid)
     return Exit.OK
+
+
+def find_acting_user() -> str:
+    """Return the name under which the record has what is done on the pages: the user of this process."""
+    return f"{find_user_name()} in the dashboard"
 
 
 @contextmanager

@@ -28,6 +28,7 @@ import trio
 from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
 from hooklatch.fleet.bundles import read_bundle
+from hooklatch.fleet.host.bundle_files import read_bundle_files
 from hooklatch.fleet.host.following import (
     advance_policy,
     describe_lost_floor,
@@ -37,7 +38,6 @@ from hooklatch.fleet.host.following import (
     list_bundle_files,
     list_foreign_policies,
     prove_envelope,
-    read_bundle_files,
     read_followed_policy,
     read_proven_files,
     read_version,
