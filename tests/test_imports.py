@@ -53,7 +53,7 @@ BELOW = {
     "environments": {"processes", "core", *GROUND},
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},
-    "git_sources": {"service"},
+    "git_sources": {"service", *GROUND},
     "notifications": {"service", "environments", "webhook", "core", *GROUND},
     "webhook": set(),
     "hosts": {"core"},

@@ -18,6 +18,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from hooklatch.disks import limit_look
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, GitSources, SourceCopy, SourceTable
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing
@@ -32,6 +33,7 @@ FOLDER, LOCK = "git-sources", "shared-guards.lock"
 GUARD_NAME = r"[a-z][a-z0-9_]{0,63}"
 UPDATE = "hooklatch sources update"
 
+list_folder = limit_look(os.listdir)
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
@@ -117,18 +119,21 @@ def find_copy(table: SourceTable, config: str) -> FoundCopy:
     try:
         guards = msgspec.json.decode(read_safely(os.path.join(root, LOCK)), type=GuardLock).guards
         locked = next(iter(guards.values()), None)
-        if locked is None or {(each.source, each.commit) for each in guards.values()} != {(git, locked.commit)}:
-            locked, fault = None, "its copy is not of one commit of it; to write it anew"
+        place = os.path.join(root, locked.commit) if locked is not None else root
+        held = {name for name in list_folder(place) if name.endswith(".py")}
+        taken = {(each.source, each.commit) for each in guards.values()}
+        # A guard that the lock does not name would be left out in silence.
+        if locked is None or taken != {(git, locked.commit)} or held != {f"{name}.py" for name in guards}:
+            locked, fault = None, "its copy is not one commit of it and all of that; to write it anew"
         else:
-            place = os.path.join(root, locked.commit)
             pins = {guard_paths(place, name).guard: each.guard_sha256 for name, each in sorted(guards.items())}
             fault = f"{locked.rev} stays active, since {table.rev} is not here; to fetch it"
     except FileNotFoundError:
-        fault = f"{table.rev} is not here; to fetch it"
+        locked, fault = None, f"{table.rev} is not here; to fetch it"
     except (OSError, UnsafeFileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         if is_passing(error):
             raise  # so the last good version of the file stays active, and it is read again
-        fault = f"its copy cannot be read ({error}); to write it anew"
+        locked, fault = None, f"its copy cannot be read ({error}); to write it anew"
     if locked is not None and locked.rev == table.rev:
         return FoundCopy(SourceCopy(table, root, pins), locked)
     diagnostic = Diagnostic(config, 0, f"[[source]] {git}: {fault}: {UPDATE}", is_red=not pins)

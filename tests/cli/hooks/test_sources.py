@@ -346,6 +346,29 @@ def test_a_lock_that_is_none_denies_and_is_written_anew(layer: TeamLayer, conten
     assert layer.verdicts("ls", "halt") == ["pass", "deny"]
 
 
+def test_a_copy_that_lost_or_gained_a_guard_counts_as_none(layer: TeamLayer) -> None:
+    layer.update()
+    (lock,) = layer.copies.rglob("shared-guards.lock")
+    (guard,) = layer.copies.rglob("no_halt.py")
+    content = json.loads(lock.read_text())
+    fewer = {**content, "guards": {"no_dd": content["guards"]["no_dd"]}}
+    other = {**content, "guards": {name: {**one, "commit": "0" * 40} for name, one in content["guards"].items()}}
+    for change in (
+        lambda: lock.write_text(json.dumps(fewer)),
+        lambda: lock.write_text(json.dumps(other)),
+        lambda: guard.with_name("re.py").write_text("# hooklatch: no hooks\n"),
+        guard.unlink,
+    ):
+        change()
+        (row,) = layer.place.json("sources", code=1)
+        assert (row["here"], row["guards"]) == (None, [])
+        assert layer.place.run("check").returncode == 1
+        assert "is updated" in layer.update()
+
+    lock.write_text(json.dumps(fewer))
+    assert layer.verdicts("halt") == ["deny"]
+
+
 def test_a_project_names_no_repository(layer: TeamLayer) -> None:
     layer.update()
     project = layer.place.folder / "project"
