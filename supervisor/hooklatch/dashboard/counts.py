@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -26,8 +27,8 @@ from hooklatch.dashboard.feed import QueryResult
 from hooklatch.errors import describe_error
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.counting import OTHERS, Hours, count_lines, summarize_counts
-from hooklatch.record.storage.reading import NoRecordError, read_backwards, read_forwards
-from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor
+from hooklatch.record.storage.reading import NoRecordError, read_backwards
+from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, read_seq
 from hooklatch.record.storage.suggestions import SuggestionCounter
 from hooklatch.threads import in_thread
 
@@ -280,13 +281,17 @@ def count_record(folder: str, tally: Tally, now: datetime) -> None:
         NoRecordError: there is no record.
         OSError: it cannot be read.
     """
-    begin = format_hour(now - tally.span)
+    begin, oldest = format_hour(now - tally.span), 0
     lines = islice(read_backwards(folder), MAX_LINES)
     while batch := list(islice(lines, BATCH)):
         tally.take(batch)
+        oldest = read_seq(batch[-1]) or oldest
         if tally.oldest and tally.oldest < begin:
             break
-    tally.take_in_order(read_forwards(folder), begin)
+    cursor = RecordCursor(folder)
+    cursor.seek(max(oldest - 1, 0))
+    with suppress(RecordChangedError):  # then what guards named instead is counted in part
+        tally.take_in_order(cursor.read_new(), begin)
 
 
 class RecordCounts:
