@@ -27,7 +27,18 @@ GROUND = {
 }  # fmt: skip
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
 PRODUCTS = {
-    *("fleet", "environments", "metrics", "lsp", "notifications", "webhook", "guards", "dashboard", "importing"),
+    *(
+        "fleet",
+        "environments",
+        "metrics",
+        "lsp",
+        "notifications",
+        "webhook",
+        "git_sources",
+        "guards",
+        "dashboard",
+        "importing",
+    ),
     *("bridges", "testing", "cli"),
 }
 CORE_PARTS = {"core", "processes", "record", "service", "shelltext"}
@@ -38,10 +49,11 @@ BELOW = {
     "record": {"core", *GROUND},
     "service": {"processes", "record", "dialects", "hosts", "core", "shelltext", *GROUND},  # the names of tools
     "client": {"core", *GROUND},
-    "fleet": {"service", "processes", "client", "record", "core", *GROUND},
+    "fleet": {"service", "dialects", "processes", "client", "record", "core", *GROUND},
     "environments": {"processes", "core", *GROUND},
     "metrics": {"service", "record", "core", *GROUND},
     "lsp": {"service", "core"},
+    "git_sources": {"service", *GROUND},
     "notifications": {"service", "environments", "webhook", "core", *GROUND},
     "webhook": set(),
     "hosts": {"core"},
@@ -61,6 +73,7 @@ BELOW = {
         "dashboard",
         "environments",
         "fleet",
+        "git_sources",
         "hosts",
         "entry",
         "dialects",

@@ -1,11 +1,13 @@
 """The table [ask.notify], and its notifiers: the programs that tell a person that an ask waits.
 
     an ask opens ─▶ each notifier: at most 3 at once ─▶ a program, with a time limit ─▶ it ended well, or a warning
-                        └─ all of them run: the asks that come meanwhile are in one notification
+                        ├─ all of them run: the asks that come meanwhile are in one notification
+                        └─ other settings: the notifier of the same name reports what this one has not yet;
+                           a new one reports all asks that wait
 
 No fire waits for a notifier, and none changes a decision.  A program is killed with all that it started.  Text of an
-ask is in no command line but notify-send's, where it cannot be an option or an escape.  An ask that ended before its
-notification began is left out.
+ask is in no command line but that of the desktop's program, where it cannot be an option or an escape.  An ask that
+ended before its notification began is left out.
 """
 
 from __future__ import annotations
@@ -48,6 +50,13 @@ PAUSE = 1.0  # seconds for which each has its place at least: a flood of asks is
 LISTED = 3  # asks in the text of a desktop
 MAX_TEXT = 200  # characters of a subject, a reason and an error in a notification
 ANSWER = "hooklatch asks --follow"
+IS_MAC, OSASCRIPT = sys.platform == "darwin", "/usr/bin/osascript"
+# For osascript(1): the texts are its arguments, and no part of the script.
+SHOW = (
+    "on run argv",
+    "display notification (item 2 of argv) with title (item 1 of argv)",
+    "end run",
+)
 # A notifier also needs the user's screen, and a webhook the authorities that the user trusts.
 ENVIRONMENT = OWN._replace(
     names=OWN.names
@@ -152,6 +161,9 @@ def make_desktop_program(asks: Sequence[Ask], dashboard: str | None) -> Program:
     # Without the dashboard: its path is a secret, and other users can read a command line.
     first = asks[0]
     lines = [*(clean_text(ask["subject"]) for ask in asks[:LISTED]), clean_text(first["reason"]), ANSWER]
+    if IS_MAC:
+        script = [word for line in SHOW for word in ("-e", line)]
+        return Program([OSASCRIPT, *script, "--", make_title(asks), "\n".join(lines)])
     # notify-send reads escapes with a backslash in the body (g_strcompress of GLib), and the desktop reads markup.
     body = escape_markup("\n".join(lines)).replace("\\", "\\\\")
     options = ("--app-name=hooklatch", "--urgency=critical")  # a desktop shows a critical one until it is seen
@@ -186,7 +198,13 @@ class NotifyChannel:
         self._dashboard = dashboard  # the path of its file
         self._failures = 0  # since it last worked
         self._waiting: dict[str, Ask] = {}  # at most as many as may be open
+        self._telling: dict[str, Ask] = {}  # by programs that run
         self._arrived = trio.Event()
+
+    @property
+    def untold(self) -> list[Ask]:
+        """Return the asks that wait, and that no program has reported to its end."""
+        return [*self._telling.values(), *self._waiting.values()]
 
     def add(self, ask: Ask) -> None:
         self._waiting[ask["id"]] = ask
@@ -194,6 +212,7 @@ class NotifyChannel:
 
     def drop(self, ask_id: str) -> None:
         self._waiting.pop(ask_id, None)
+        self._telling.pop(ask_id, None)
 
     async def run(self) -> None:
         places = trio.Semaphore(MAX_AT_ONCE)
@@ -204,6 +223,7 @@ class NotifyChannel:
                     self._arrived = trio.Event()
                     await self._arrived.wait()
                 asks, self._waiting = [*self._waiting.values()], {}
+                self._telling |= {ask["id"]: ask for ask in asks}
                 nursery.start_soon(self._notify, asks, places)
 
     async def _notify(self, asks: Sequence[Ask], places: trio.Semaphore) -> None:
@@ -217,6 +237,8 @@ class NotifyChannel:
         except TimeoutError:
             dashboard = None
         fault = await self._run_program(self._make_program(asks, dashboard))
+        for ask in asks:
+            self._telling.pop(ask["id"], None)
         self._failures = self._failures + 1 if fault is not None else 0
         self.fault = None
         if fault is not None:
@@ -230,7 +252,12 @@ class NotifyChannel:
         """Run a program to its end; return what went wrong."""
         try:
             ended = await run_program(
-                program.command, self._environ, folder="/", timeout=self._timeout, stdin=program.data
+                program.command,
+                self._environ,
+                folder="/",
+                timeout=self._timeout,
+                stdin=program.data,
+                needs_output=False,
             )
         except OSError as error:
             return f"it cannot be started: {describe_error(error)}"
@@ -251,6 +278,7 @@ class NotificationSender(Contribution):
         folder = os.path.dirname(daemon.places["admin"])
         own, self._dashboard = {"HOOKLATCH_RUNTIME_DIR": folder}, os.path.join(folder, paths.DASHBOARD)
         self._environ = {**ENVIRONMENT.of(os.environ), **own}
+        self._asks = daemon.asks
         daemon.asks.listeners.append(self._hear)
 
     @property
@@ -262,7 +290,7 @@ class NotificationSender(Contribution):
         ]
 
     def take(self, settings: Settings) -> None:
-        """Apply new settings; what runs by other ones ends."""
+        """Apply new settings; what runs by other ones ends, and the new ones report its asks."""
         self._is_asking = settings.ask_wait > 0
         if settings.notify == self._kept:
             return
@@ -279,10 +307,14 @@ class NotificationSender(Contribution):
             programs["webhook"] = lambda asks, dashboard: Program(
                 post, first_line + make_document(asks, dashboard if is_here else None)
             )
+        before = {notifier.name: notifier.untold for notifier in self._notifiers}
         self._notifiers = [
             NotifyChannel(name, make_program, table.timeout, self._environ, self._dashboard)
             for name, make_program in programs.items()
         ]
+        for notifier in self._notifiers:
+            for ask in before.get(notifier.name, self._asks):
+                notifier.add(ask)
         self._kept = settings.notify
         self._changed.set()
 

@@ -150,6 +150,34 @@ async def test_the_record_is_read_once_and_then_what_is_new(record: RecordWriter
     assert "there is no record in" in gone.fault
 
 
+async def test_commands_that_guards_named_instead_are_counted_over_the_first_reading_and_later_ones(
+    record: RecordWriter,
+) -> None:
+    def run(number: int, command: str, **fields: Any) -> None:
+        payload = {"tool_name": "Bash", "tool_input": {"command": command}}
+        record.append_decision(decision(number, **fields), fact(payload))
+
+    run(1, "git push --force", verdict="deny", instead="git push --force-with-lease")
+    run(2, "git push --force-with-lease", verdict="pass")
+    counts = RecordCounts()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(counts.run)
+        first = await look(counts, record.folder)
+        sums = [first.summarize(WEEK, datetime.now(UTC)).guards["global/guards:no_rm"]]
+        run(3, "rm -rf x", verdict="deny", instead="trash x")
+        run(4, "rm -rf y", verdict="deny", instead="trash y")
+        run(5, "trash y", verdict="pass")
+        while (later := await look(counts, record.folder)).lines < 5:
+            pass
+        sums.append(later.summarize(WEEK, datetime.now(UTC)).guards["global/guards:no_rm"])
+        nursery.cancel_scope.cancel()
+    record.close()
+
+    assert [(one.offered, one.taken, one.unknown) for one in sums] == [(1, 1, 0), (3, 2, 0)]
+    page = render_report(later.summarize(WEEK, datetime.now(UTC)), datetime.now(UTC), "/home/ann")
+    assert "2 of 3" in page
+
+
 def test_a_report_loads_nothing_and_shows_no_text_as_markup(record: RecordWriter) -> None:
     outcome = CallOutcome(layer="global", hook=HOSTILE, outcome="answered", verdict="deny", cause="policy")
     hostile = decision(1, hook=HOSTILE, reason=HOSTILE, outcomes=[outcome])

@@ -321,6 +321,15 @@ def test_who_answers_an_ask_sees_all_of_what_the_daemon_shows_of_it() -> None:
     assert '"command": "ls"' in asked(excerpt=msgspec.Raw(b'{"command":"ls"}'))
 
 
+def test_who_answers_an_ask_sees_what_the_agent_is_told_to_run_after_a_no() -> None:
+    assert "is told to run" not in asked()
+    page = asked(instead="echo '<b>' \u202e")
+
+    assert "If you deny, the agent is told to run" in page
+    assert "echo '<b>'" in page
+    assert "\u202e" not in page
+
+
 @table("field", ["excerpt_cut", "patch_cut"])
 def test_who_answers_an_ask_is_told_what_is_not_all_of_it(field: str) -> None:
     assert "is not all of" not in asked()

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from typing import Any
 import pytest
 import trio
 
+from hooklatch import notifications
 from hooklatch.service.config.configuration import ConfigError, read_config
+from hooklatch_worker.systems import system
+from hooklatch_worker.systems.portable import PortableSystem
 from support.certificates import Authority
 from support.daemons import Client, Daemon, running_daemon
 from support.tables import table
@@ -203,22 +207,58 @@ async def test_a_notifier_that_hangs_is_killed_with_what_it_started(place: Place
         assert not is_alive(int(child))
 
 
-async def test_a_reload_ends_what_runs_and_the_next_ask_has_the_new_notifier(place: Place) -> None:
+async def test_a_reload_ends_what_runs_and_the_new_notifier_tells_what_was_not_told(place: Place) -> None:
     lines = ('command = ["bin/ring", "hang"]', "timeout = 600")
     async with running_daemon(place.folder, place.files(*lines)) as daemon, asking(daemon) as admin:
         (child,) = await place.heard(kind="child")
         daemon.write("hooks.toml", place.files('command = ["bin/ring", "new"]')["hooks.toml"])
         await admin.call("reload")
         await until_gone(int(child))
+        await place.heard(2)
         async with asking(daemon, "make"):
-            heard = [document(one) for one in await place.heard(2)]
+            heard = [document(one) for one in await place.heard(3)]
         daemon.write("hooks.toml", place.files()["hooks.toml"])
         await admin.call("reload")
         async with asking(daemon, "ls"):
             assert len((await admin.call("asks"))["asks"]) == 2
 
-    assert ["new"] in [words for words, _ in heard]
-    assert len(await place.heard()) == 2
+    told = sorted((words[0], said["ask"]["subject"]) for words, said in heard)
+    assert told == [("hang", "git push"), ("new", "git push"), ("new", "make")]
+    assert len(await place.heard()) == 3
+
+
+async def test_asks_that_wait_for_a_place_survive_a_reload_and_those_that_were_told_are_not_told_again(
+    place: Place,
+) -> None:
+    lines = ('command = ["bin/ring", "wait"]', "timeout = 600")
+    commands = ("one", "two", "three", "four", "five")
+    async with running_daemon(place.folder, place.files(*lines)) as daemon, asking(daemon, "told") as admin:
+        (place.folder / "go").touch()
+        await place.heard(1)
+        await warned(admin)
+        (place.folder / "go").unlink()
+        async with asking(daemon, *commands):
+            await place.heard(4)  # three at once: the other asks wait
+            daemon.write("hooks.toml", place.files('command = ["bin/ring", "new"]')["hooks.toml"])
+            await admin.call("reload")
+            named = set[str]()
+            count = 4
+            while named != {*commands}:
+                count += 1
+                said = [document(one) for one in await place.heard(count)]
+                new = [text for words, text in said if words == ["new"]]
+                named = {one["subject"] for text in new for one in (text["ask"], *text["others"])}
+
+    assert "told" not in named
+
+
+async def test_a_notifier_that_is_added_tells_of_asks_that_wait_already(place: Place) -> None:
+    async with running_daemon(place.folder, place.files()) as daemon, asking(daemon) as admin:
+        daemon.write("hooks.toml", place.files('command = ["bin/ring", "new"]')["hooks.toml"])
+        await admin.call("reload")
+        words, said = document((await place.heard())[0])
+
+    assert (words, said["ask"]["subject"]) == (["new"], "git push")
 
 
 async def until_gone(pid: int) -> None:
@@ -265,6 +305,24 @@ async def test_hostile_text_is_no_option_no_markup_and_no_escape(place: Place, m
     assert first.count("\\") % 2 == 0
     assert len(first) < 300
     assert (reason, answer, end) == ("is that wise?", "hooklatch asks --follow", "")
+
+
+async def test_on_macos_the_texts_are_arguments_of_the_script_and_output_is_discarded(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = place.put("bin/osascript")
+    monkeypatch.setattr(notifications, "IS_MAC", True)
+    monkeypatch.setattr(notifications, "OSASCRIPT", str(program))
+    monkeypatch.setattr(system, "make_bounded_file", partial(PortableSystem.make_bounded_file, system))
+    command = '-e "\nend run" \x1b & do shell script "touch /tmp/x"'
+    async with running_daemon(place.folder, place.files("desktop = true")) as daemon, asking(daemon, command) as admin:
+        words = (await place.heard())[0].split("\0")
+        await warned(admin)
+
+    script, (title, body) = words[: words.index("--")], words[words.index("--") + 1 :]
+    assert script == [word for line in notifications.SHOW for word in ("-e", line)]
+    assert title == "An ask waits"
+    assert body.startswith('-e "\\nend run" \\x1b & do shell script "touch /tmp/x"\n')
 
 
 # -- a webhook --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ def ask(ask_id: str = "a-1", **more: Any) -> Ask:
     fields: dict[str, Any] = {
         "id": ask_id, "at": "", "expires_at": "", "session_id": "s", "host": None, "cwd": None, "event": "pre_tool_use",
         "tool": "Bash", "subject": "ls", "hook": "global/guard", "reason": "why?", "questions": [],
-        "questions_omitted": 0, "payload_digest": DIGEST, "payload_bytes": 2, "excerpt": None, "excerpt_cut": None,
-        "patch": None, "patch_cut": None, **more,
+        "questions_omitted": 0, "instead": None, "payload_digest": DIGEST, "payload_bytes": 2, "excerpt": None,
+        "excerpt_cut": None, "patch": None, "patch_cut": None, **more,
     }  # fmt: skip
     return Ask(**fields)

@@ -33,7 +33,7 @@ def judge(event):
         case "Bash" if "rm" in event.tool_input["command"]:
             return deny("no rm here \\u2603 \\x1b[31m")
         case "Ask":
-            return ask("may it?")
+            return ask("may it?", instead="ls --password=hunter2")
         case "Halt":
             return halt("stop all")
         case "Crash":

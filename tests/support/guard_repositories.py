@@ -63,5 +63,12 @@ class GuardAuthors:
         self.git("tag", "--force", "--annotate", "--message", tag, tag)
         return self.git("rev-parse", "HEAD")
 
+    def sign(self, tag: str, key: Path, what: str = "HEAD") -> None:
+        """Have a tag, also one that exists, be signed by an SSH key, which is made if it is not there."""
+        if not key.exists():
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        settings = ("-c", "gpg.format=ssh", "-c", f"user.signingKey={key}")
+        self.git(*settings, "tag", "--force", "--sign", "--message", tag, tag, what)
+
     def at(self, rev: str) -> str:
         return f"{self.folder}@{rev}"

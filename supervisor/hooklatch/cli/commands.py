@@ -46,6 +46,7 @@ COMMANDS = {
         ("hooks", "hooks.hooks", "list hooks in firing order, show one, or change them"),
         ("events", "hooks.hooks", "list the events that can be fired, or show one with its fields"),
         ("guards", "hooks.guards", "a gallery of guards: list, show, add to yours, test"),
+        ("sources", "hooks.sources", "list what [[source]] tables name by git, or update their copies"),
         ("suspend", "hooks.suspend", "break-glass: leave a hook out of every fire for a limited time"),
         ("resume", "hooks.suspend", "end a suspension early"),
     ),

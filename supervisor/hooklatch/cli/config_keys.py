@@ -13,6 +13,9 @@ KEYS: Final[dict[str, dict[str, str]]] = {
     "SourceTable": {
         "path": "A file of hooks, relative to this one (or `module`).",
         "module": "An installed module with hooks (or `path`).",
+        "git": "A repository of guards (or `path`); `hooklatch sources update` fetches it.",
+        "rev": "The commit of the repository by its whole id, or a tag that one of `signers` has signed.",
+        "signers": "The public SSH keys that may sign the tag, each as a line of text.",
         "workers": "Largest number of its processes (default: as [workers]).",
         "isolation": "What its hooks may do besides answering (default: as [isolation]).",
         "python": "The interpreter whose packages it imports (default: the daemon's own).",
@@ -125,7 +128,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
         "notify": "Who tells a person that an ask begins to wait.",
     },
     "NotifyTable": {
-        "desktop": "Whether `notify-send` shows it on the daemon's user's desktop.",
+        "desktop": "Whether `notify-send` (on macOS `osascript`) shows it on the daemon's user's desktop.",
         "command": "A program and its arguments, without a shell. The ask is on its standard input, as JSON.",
         "webhook": "An https URL, or http on the loopback, to which the same JSON is posted.",
         "timeout": "Seconds after which a notifier is killed, with all that it started.",

@@ -8,66 +8,18 @@ from __future__ import annotations
 
 import os
 from hashlib import sha256
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.errors import locate_error
+from hooklatch.git_sources import LOCK, GuardLock, guard_paths
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
 __all__ = [
-    "CASES", "GUARD_NAME", "GuardFiles", "GuardLock", "LockDifference", "LockedGuard", "encode_lock", "guard_paths",
-    "list_differences", "lock_path", "read_lock", "read_present",
+    "LockDifference", "encode_lock", "list_differences", "lock_path", "read_lock", "read_present",
 ]  # fmt: skip
-
-CASES = "policy-tests"  # in hooks.d, where folders are not read for hooks; `hooklatch fleet push` looks there too
-GUARD_NAME = r"[a-z][a-z0-9_]{0,63}"
-
-Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-
-
-class GuardFiles(NamedTuple):
-    """Something of both files of a guard: their paths, their content or their digests; the cases come first.
-
-    So they are written: a guard is live as soon as it is there.
-    """
-
-    cases: str
-    guard: str
-
-
-class LockedGuard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One guard as it was taken: its source, the revision that was asked for, the commit that this was, and the day."""
-
-    source: str
-    rev: str
-    commit: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{40}\Z")]
-    date: str
-    guard_sha256: Digest
-    cases_sha256: Digest
-
-    @property
-    def digests(self) -> GuardFiles:
-        return GuardFiles(self.cases_sha256, self.guard_sha256)
-
-    @property
-    def origin(self) -> str:
-        return f"{self.source}@{self.rev} (commit {self.commit[:12]})"
-
-    def describe_return(self, name: str) -> str:
-        """Return what to do about a guard of this name whose files are not there."""
-        return (
-            f"to have it again: hooklatch guards add {self.source}@{self.rev} --only {name}; "
-            f"to go without it: hooklatch guards forget {name}"
-        )
-
-
-class GuardLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All shared guards by their names."""
-
-    version: Literal[1]
-    guards: dict[Annotated[str, msgspec.Meta(pattern=rf"^{GUARD_NAME}\Z")], LockedGuard]
 
 
 class LockDifference(NamedTuple):
@@ -84,12 +36,7 @@ class LockDifference(NamedTuple):
 
 def lock_path(config: str) -> str:
     """Return the path of the lock beside a file of hooks."""
-    return os.path.join(os.path.dirname(os.path.abspath(config)), "shared-guards.lock")
-
-
-def guard_paths(folder: str, name: str) -> GuardFiles:
-    """Return the paths of a guard in a folder of guards."""
-    return GuardFiles(os.path.join(folder, CASES, f"{name}.jsonl"), os.path.join(folder, f"{name}.py"))
+    return os.path.join(os.path.dirname(os.path.abspath(config)), LOCK)
 
 
 def read_lock(path: str) -> tuple[GuardLock, bytes | None]:

@@ -468,9 +468,9 @@ class Ask(TypedDict):
 
     `subject` is what is judged.  `cwd` is the agent's folder, clipped like a reason.  `questions` are those of all
     hooks that ask, in firing order, the agent's own last (without `questions_omitted` of them); a yes is an answer to
-    each.  `hook` and `reason` are those of the first.  `payload_digest` is that of the payload after all hooks,
-    `excerpt` its contents without secrets (`excerpt_cut`, as text, where more is missing), and `patch` (`patch_cut`)
-    the keys that hooks have changed.
+    each.  `hook` and `reason` are those of the first.  `instead` is what the agent is told to run after a no, redacted.
+    `payload_digest` is that of the payload after all hooks, `excerpt` its contents without secrets (`excerpt_cut`, as
+    text, where more is missing), and `patch` (`patch_cut`) the keys that hooks have changed.
     """
 
     id: str
@@ -486,6 +486,7 @@ class Ask(TypedDict):
     reason: str
     questions: list[AskReason]
     questions_omitted: int
+    instead: str | None
     payload_digest: str
     payload_bytes: int
     excerpt: Any

@@ -1,6 +1,7 @@
 """The decisions of the last days, by hour: the record's counts, equal refusals as one group, changes of hooks.
 
     lines of the record, backwards once and then as they are written ─▶ Tally ─▶ Summary of any hours
+    the same lines in their order, if guards named other commands ─▶ SuggestionCounter ─▶ how many were run
 
 Each line is read once, and of each hour only sums are kept, so a page costs the same however many decisions there were.
 """
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -26,7 +28,8 @@ from hooklatch.errors import describe_error
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.counting import OTHERS, Hours, count_lines, summarize_counts
 from hooklatch.record.storage.reading import NoRecordError, read_backwards
-from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor
+from hooklatch.record.storage.seeking import RecordChangedError, RecordCursor, read_seq
+from hooklatch.record.storage.suggestions import SuggestionCounter
 from hooklatch.threads import in_thread
 
 __all__ = ["Bar", "GuardSums", "RecordCounts", "RefusalGroup", "Summary", "Tally", "WEEK", "count_record"]
@@ -46,7 +49,10 @@ GroupKey = tuple[str, str, str, str, str]  # verdict, cause, hook, subject, reas
 
 
 class GuardSums(msgspec.Struct):
-    """The calls of a guard, what it decided, and what it would have refused if it did not only observe."""
+    """The calls of a guard, what it decided, and what it would have refused if it did not only observe.
+
+    Of the commands that it named in place of what it refused, `offered`, so many were `taken`, or it is `unknown`.
+    """
 
     calls: int = 0
     denies: int = 0
@@ -54,6 +60,9 @@ class GuardSums(msgspec.Struct):
     failures: int = 0
     would: int = 0
     last: str = ""  # when it last refused or asked
+    offered: int = 0
+    taken: int = 0
+    unknown: int = 0
 
     def add(self, other: GuardSums) -> None:
         self.calls += other.calls
@@ -61,6 +70,9 @@ class GuardSums(msgspec.Struct):
         self.asks += other.asks
         self.failures += other.failures
         self.would += other.would
+        self.offered += other.offered
+        self.taken += other.taken
+        self.unknown += other.unknown
         self.last = max(self.last, other.last)
 
 
@@ -143,6 +155,7 @@ class Tally:
         self._hours: Hours = {}
         self._groups: dict[str, dict[GroupKey, RefusalGroup]] = {}  # by hour
         self._changes: list[ChangedHooks] = []
+        self._suggestions: SuggestionCounter | None = None
         self._lock = threading.Lock()
 
     def take(self, lines: Sequence[bytes]) -> None:
@@ -151,6 +164,8 @@ class Tally:
             self.lines += len(lines)
             count_lines(lines, self._hours)
             for line in lines:
+                if self._suggestions is None and b'"instead":"' in line:
+                    self._suggestions = SuggestionCounter()
                 if REFUSED.search(line, 0, 1000) is not None:
                     self._add_refusal(parse_own_object(line) or {})
                 elif CHANGED in line[:200]:
@@ -158,6 +173,14 @@ class Tally:
             known = [hour.first for hour in self._hours.values() if hour.first]
             if known and (not self.oldest or min(known) < self.oldest):
                 self.oldest = min(known)
+
+    def take_in_order(self, lines: Iterable[bytes], since: str = "") -> None:
+        """Add what guards named in place of what they refused since a moment, from lines that `take` has had."""
+        rest = iter(lines)
+        while self._suggestions is not None and (batch := list(islice(rest, BATCH))):
+            with self._lock:
+                for line in batch:
+                    self._suggestions.take(line, since)
 
     def _add_refusal(self, record: dict[str, object]) -> None:
         at, verdict, cause, reason = (str(record.get(key) or "") for key in ("at", "verdict", "cause", "reason"))
@@ -189,7 +212,7 @@ class Tally:
         groups: dict[GroupKey, RefusalGroup] = {}
         failed: dict[str, int] = {}
         with self._lock:
-            counts = summarize_counts(self._hours, since=since, known=known)
+            counts = summarize_counts(self._hours, since=since, known=known, suggestions=self._suggestions)
             for hour, held in self._groups.items():
                 if hour >= since[:13]:
                     failed[hour] = sum(group.count for group in held.values() if group.is_failure)
@@ -232,10 +255,11 @@ def sort_verdicts(verdicts: dict[str, int], failed: int) -> list[int]:
 
 
 def sum_guard(guard: CountedGuard) -> GuardSums:
-    verdicts = guard["verdicts"]
+    verdicts, instead = guard["verdicts"], guard["instead"] or {"offered": 0, "taken": 0, "unknown": 0}
     return GuardSums(
         guard["calls"], verdicts.get("deny", 0) + verdicts.get("halt", 0), verdicts.get("ask", 0), guard["failures"],
         sum(count for verdict, count in guard["would"].items() if verdict in ("deny", "halt", "ask")),
+        offered=instead["offered"], taken=instead["taken"], unknown=instead["unknown"],
     )  # fmt: skip
 
 
@@ -257,12 +281,17 @@ def count_record(folder: str, tally: Tally, now: datetime) -> None:
         NoRecordError: there is no record.
         OSError: it cannot be read.
     """
-    begin = format_hour(now - tally.span)
+    begin, oldest = format_hour(now - tally.span), 0
     lines = islice(read_backwards(folder), MAX_LINES)
     while batch := list(islice(lines, BATCH)):
         tally.take(batch)
+        oldest = read_seq(batch[-1]) or oldest
         if tally.oldest and tally.oldest < begin:
             break
+    cursor = RecordCursor(folder)
+    cursor.seek(max(oldest - 1, 0))
+    with suppress(RecordChangedError):  # then what guards named instead is counted in part
+        tally.take_in_order(cursor.read_new(), begin)
 
 
 class RecordCounts:
@@ -302,6 +331,7 @@ class RecordCounts:
                 try:
                     while lines := self._cursor.read():
                         self._tally.take(lines)
+                        self._tally.take_in_order(lines)
                     self._tally.forget(now)
                     return ""
                 except RecordChangedError:

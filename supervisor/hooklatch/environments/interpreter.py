@@ -32,6 +32,7 @@ import hooklatch
 import hooklatch_worker
 from hooklatch.disks import find_lane, limit_look
 from hooklatch.errors import describe_error
+from hooklatch.files import open_regular
 from hooklatch.processes.environment_slot import EnvironmentFaultError
 from hooklatch.processes.guardian import OWNED, Interpreter
 from hooklatch.threads import in_thread
@@ -124,21 +125,22 @@ async def run_program(
     timeout: float,
     output: ProgramOutput | None = None,
     stdin: bytes = b"",
+    needs_output: bool = True,
 ) -> CommandExit:
     """Run a program to its end; kill it, and all that it started, after `timeout` seconds, or when cancelled.
 
     A name without a slash is looked up in the PATH of `environ`; of a program that is not there the exit code is 127.
+    Output that is not needed is discarded where the system cannot limit it.
 
     Raises:
         OSError: it cannot be started.
     """
     output = output or ProgramOutput()
     # Of a fixed size: without that, a program that prints without end takes the machine's memory.
-    output.fd = system.make_bounded_file("output", MAX_WRITTEN)
+    output.fd = make_output(needs_output=needs_output)
     try:
-        source = system.make_bounded_file("input", len(stdin))
+        source = make_input(stdin)
         try:
-            os.pwrite(source, stdin, 0)
             process = children.start_child(
                 [*keeper_command(), *command], environ, cwd=folder, stdin=source, stdout=output.fd,
                 stderr=output.fd, start_new_session=True, umask=0o077,
@@ -154,6 +156,33 @@ async def run_program(
     finally:
         os.close(output.fd)
         output.fd = -1
+
+
+def make_output(*, needs_output: bool) -> int:
+    try:
+        return system.make_bounded_file("output", MAX_WRITTEN)
+    except OSError as error:
+        if needs_output or error.errno != errno.ENOTSUP:
+            raise
+        return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+
+def make_input(data: bytes) -> int:
+    """Return a descriptor of data that no program can make longer by it."""
+    try:
+        fd = system.make_bounded_file("input", len(data))
+        os.pwrite(fd, data, 0)
+        return fd
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+    fd = system.make_anonymous_file("input")
+    try:
+        os.pwrite(fd, data, 0)
+        with system.expose_file(fd) as path:
+            return open_regular(path)
+    finally:
+        os.close(fd)
 
 
 def keeper_command() -> list[str]:

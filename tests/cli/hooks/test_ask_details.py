@@ -54,8 +54,8 @@ def test_what_is_not_shown_is_told_last(fields: dict[str, Any], warning: str) ->
         ({"tool_input": {"file_path": "a"}, "tool_kind": "read", "tool_args": {"path": "a"}}, ["  file_path a"]),
         ({"tool_kind": ["shell"], "tool_args": 1}, ['tool_kind ["shell"]', "tool_args 1"]),
         ({"tool_input": {}}, ["tool_input {}"]),
-        ({"asks": "yes", "warning": 1, "  command": "ls", "": 0},
-         ['"asks" yes', '"warning" 1', '"  command" ls', '"" 0']),
+        ({"asks": "yes", "warning": 1, "instead": "ls", "  command": "ls", "": 0},
+         ['"asks" yes', '"warning" 1', '"instead" ls', '"  command" ls', '"" 0']),
         ({"a": "x\ny", "b": r"x\ny"}, [r'a "x\ny"', r"b x\ny"]),  # a line end, and a backslash with an n
         ({"a": '"x"', "b": '{"c":1}', "c": " x", "d": "", "e": "x\u2800y"},
          [r'a "\"x\""', r'b "{\"c\":1}"', 'c " x"', 'd ""', 'e "x\u2800y"']),
@@ -64,6 +64,13 @@ def test_what_is_not_shown_is_told_last(fields: dict[str, Any], warning: str) ->
 )  # fmt: skip
 def test_no_field_is_taken_for_another_one_or_for_a_word_of_ours(payload: dict[str, Any], lines: list[str]) -> None:
     assert [f"{label} {text}" for label, text in list_ask_details(told(excerpt=payload))] == lines
+
+
+def test_what_the_agent_is_told_to_run_after_a_no_is_shown() -> None:
+    found = dict(list_ask_details(told(instead="git push --force-with-lease")))
+
+    assert found["instead"] == "if you deny, the agent is told to run: git push --force-with-lease"
+    assert "instead" not in dict(list_ask_details(told()))
 
 
 def test_an_ask_that_is_taller_than_the_terminal_says_so_at_its_end() -> None:

@@ -77,6 +77,7 @@ def test_what_waits_is_shown_and_answered_by_a_command(daemon: Daemon, followed:
     assert ask_id in listed.stdout
     assert "1 ask waits for a person; see: hooklatch asks" in status
     assert "global/guards:judge: may it?" in listed.stdout
+    assert "if you deny, the agent is told to run: ls --[redacted]" in listed.stdout
     assert r'"rm \u001b[31m -r build"' in listed.stdout, "a payload commands the terminal"
     assert answered.returncode == 0, answered.stderr
     assert answered.stdout == f"{ask_id}: allowed by {NAME}: the branch is mine\n"
@@ -211,7 +212,7 @@ class Waiting:
         return {
             "id": name, "at": at, "expires_at": at, "session_id": None, "host": None, "cwd": None, "event": "stop",
             "tool": None, "subject": "stop", "reason": f"why {name}", "questions": [{"hook": "h", "reason": "why"}],
-            "questions_omitted": 0, "payload_digest": "d", "excerpt": {}, "excerpt_cut": None,
+            "questions_omitted": 0, "instead": None, "payload_digest": "d", "excerpt": {}, "excerpt_cut": None,
             "patch": None, "patch_cut": None,
         }  # fmt: skip
 

@@ -6,10 +6,11 @@ import hashlib
 
 import pytest
 
+from hooklatch.fleet.host.bundle_files import find_fleet_misfit
 from hooklatch.service.config.configuration import FileConfig, read_config
 from hooklatch.service.loading.build import prepare_version
 from hooklatch.service.loading.plan import ReloadPlan
-from hooklatch.service.loading.see import BundleFiles, FleetFiles, find_fleet_misfit
+from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.service.loading.sources import SourceVersion, UnitError
 from hooklatch_worker.wire import Source
 

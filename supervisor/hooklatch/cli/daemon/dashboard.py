@@ -17,6 +17,7 @@ from threading import Thread
 from typing import Literal, TypedDict
 
 from hooklatch import paths
+from hooklatch.cli.hooks.asks import find_user_name
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, make_missing_error, parse_port
 from hooklatch.errors import explain_error
@@ -66,13 +67,7 @@ def run_dashboard(arguments: argparse.Namespace) -> int:
 
 def find_acting_user() -> str:
     """Return the name under which the record has what is done on the pages: the user of this process."""
-    import pwd
-
-    try:
-        name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        name = str(os.getuid())
-    return f"{name} in the dashboard"
+    return f"{find_user_name()} in the dashboard"
 
 
 @contextmanager

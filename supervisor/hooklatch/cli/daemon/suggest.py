@@ -33,7 +33,6 @@ from hooklatch.cli.daemon.suggesting import (
     read_judged_call,
     read_week,
 )
-from hooklatch.cli.guard_lock import guard_paths
 from hooklatch.cli.hooks.guard_files import find_hooks_folder, split_lines, write_new
 from hooklatch.cli.hooks.guards import guard_files
 from hooklatch.cli.hosts.settings_files import FileError, read_if_present, replace_file
@@ -49,6 +48,7 @@ from hooklatch.core.protocol import RpcError
 from hooklatch.core.subject import read_tool_name
 from hooklatch.core.text import format_count
 from hooklatch.files import create_anew
+from hooklatch.git_sources import guard_paths
 from hooklatch.guards.catalogue import find_gallery_guard, read_guard_source
 from hooklatch.paths import find_config_file
 from hooklatch.record.storage.reading import MOMENTS, NoRecordError

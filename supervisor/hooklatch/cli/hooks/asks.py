@@ -37,10 +37,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hooklatch.core.answers import Ask, AskAnnounced, AskAnswer, AskEnd, AsksAnswer
 
-__all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks"]
+__all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks", "find_user_name", "format_resolution"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
-OURS = ("ask", "asks", "folder", "payload", "changed", "warning")  # our own labels: a field of that name is quoted
+OURS = (
+    "ask",
+    "asks",
+    "instead",
+    "folder",
+    "payload",
+    "changed",
+    "warning",
+)  # our own labels: a field of that name is quoted
 PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 MARKS = ("", '"', "{", "[")  # a text that begins with one is shown as JSON, or it could be taken for another value
 WORDS = {"a": "allow", "allow": "allow", "y": "allow", "d": "deny", "deny": "deny"}
@@ -346,6 +354,8 @@ def list_ask_details(ask: Ask) -> Iterator[tuple[str, object]]:
     """Yield the details of an ask, those that cannot be seen last: the answer is typed below them."""
     for question in ask["questions"]:
         yield "asks", f"{question['hook']}: {question['reason']}"
+    if ask["instead"] is not None:
+        yield "instead", f"if you deny, the agent is told to run: {ask['instead']}"
     if ask["cwd"] not in (None, as_object(ask["excerpt"]).get("cwd")):
         yield "folder", format_ask_value(ask["cwd"])
     shown = format_ask_json(ask["excerpt"], ask["excerpt_cut"])

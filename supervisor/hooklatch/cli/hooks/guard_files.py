@@ -12,10 +12,10 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 
-from hooklatch.cli.guard_lock import guard_paths
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.files import create_anew
+from hooklatch.git_sources import guard_paths
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
@@ -126,8 +126,8 @@ def remove_quietly(remove: Callable[[str], None], path: str) -> None:
         remove(path)
 
 
-def fire_cases(folder: str, name: str, options: list[str], *, settings: str = "") -> int:
-    """Fire the cases of a guard at it alone, under these further settings of a file of hooks."""
+def fire_cases(folder: str, name: str, options: list[str], *, settings: str = "", keys: str = "") -> int:
+    """Fire the cases of a guard at it alone, under these further settings of a file of hooks, and keys of its table."""
     from hooklatch.cli.commands import build_command_line  # it finds `test` as a person would
 
     cases, source = guard_paths(folder, name)
@@ -137,7 +137,7 @@ def fire_cases(folder: str, name: str, options: list[str], *, settings: str = ""
     with tempfile.TemporaryDirectory(prefix="hooklatch-guard-") as scratch:
         config = os.path.join(scratch, "hooks.toml")
         with open(config, "w", encoding="utf-8") as file:
-            file.write(f"{settings}[[source]]\npath = {json.dumps(source)}\n")
+            file.write(f"{settings}[[source]]\npath = {json.dumps(source)}\n{keys}")
         words = ["test", cases, "--config", config, *options]
         args: argparse.Namespace = build_command_line().parse_args(words)
         return int(args.run(args))

@@ -20,14 +20,16 @@ from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
-from hooklatch.cli.guard_lock import GUARD_NAME, GuardFiles
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.core.text import suggest_name
 from hooklatch.files import create_anew
+from hooklatch.git_sources import GUARD_NAME, GuardFiles
 from hooklatch.service.config.file_safety import MAX_FILE
 from hooklatch_worker.sandbox import children
 
-__all__ = ["COMMIT_ID", "GuardRepository", "RemoteRefs", "RepositoryAddress", "parse_address", "split_revision"]
+__all__ = [
+    "COMMIT_ID", "REVISION", "GuardRepository", "RemoteRefs", "RepositoryAddress", "parse_address", "split_revision",
+]  # fmt: skip
 
 COMMIT_ID = re.compile(r"[0-9a-f]{40}")
 REVISION = re.compile(r"(?!.*\.\.)[A-Za-z0-9][\w./+-]{0,199}", re.ASCII)
@@ -184,6 +186,34 @@ class GuardRepository:
                 f"{self._address.text} gave commit {found}, not {commit}: it changed meanwhile; try again",
             )
 
+    def verify_tag(self, tag: str, commit: str, signers: Collection[str]) -> None:
+        """Check that one of these public SSH keys has signed the tag that was fetched, as this tag of this commit.
+
+        Raises:
+            CommandError: none has.
+        """
+        what = f"the tag {tag} of {self._address.text}"
+        if self._run("cat-file", "-t", "refs/fetched") != b"tag\n":
+            raise CommandError(Exit.FINDINGS, f"{what} is not signed: it has no message; have it signed: git tag -s")
+        # The signature is about these lines too: else a signed tag of an old version could be shown as another one.
+        head = self._run("cat-file", "tag", "refs/fetched").split(b"\n")[:3]
+        if head != [f"object {commit}".encode(), b"type commit", f"tag {tag}".encode()]:
+            raise CommandError(Exit.FINDINGS, f"{what} is one that was made under another name, or of another object")
+        path = os.path.join(self._folder.name, "signers")
+        with os.fdopen(create_anew(path), "w") as file:
+            file.writelines(f'* namespaces="git" {signer}\n' for signer in signers)
+        verifying = {
+            "gpg.format": "ssh", "gpg.ssh.program": "ssh-keygen", "gpg.ssh.allowedSignersFile": path,
+            "gpg.minTrustLevel": "fully", "gpg.program": "false",
+            "gpg.openpgp.program": "false", "gpg.x509.program": "false",
+        }  # fmt: skip
+        code, _, err = self._run_to_end("verify-tag", "refs/fetched", settings=verifying)
+        if code != 0:
+            raise CommandError(
+                Exit.FINDINGS,
+                f"{what} is not signed by a key of signers, in SSH's form ({err}); nothing of it was taken",
+            )
+
     def read_guards(self, commit: str, only: Collection[str]) -> tuple[dict[str, GuardFiles], list[str]]:
         """Return the guards of a commit that was fetched, and the names of what else is beside them.
 
@@ -260,8 +290,8 @@ class GuardRepository:
             raise CommandError(Exit.NO_INPUT, f"{text}; what you have stays as it is")
         return out
 
-    def _run_to_end(self, *words: str) -> tuple[int, bytes, str]:
-        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+    def _run_to_end(self, *words: str, settings: Mapping[str, str] = {}) -> tuple[int, bytes, str]:
+        given = [word for name, value in {**SETTINGS, **settings}.items() for word in ("-c", f"{name}={value}")]
         environ = GIT.of(os.environ) | {
             "GIT_DIR": self._folder.name, "GIT_ALLOW_PROTOCOL": self._address.protocols, "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C",
@@ -270,7 +300,7 @@ class GuardRepository:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
                 process = children.start_child(
-                    ["git", *settings, *words], environ, cwd=self._folder.name, stdin=subprocess.DEVNULL,
+                    ["git", *given, *words], environ, cwd=self._folder.name, stdin=subprocess.DEVNULL,
                     stdout=out.fileno(), stderr=err.fileno(), start_new_session=True, umask=0o077,
                     preexec_fn=partial(limit_process, self._max_pack),
                 )  # fmt: skip

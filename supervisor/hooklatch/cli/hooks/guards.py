@@ -15,12 +15,13 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.guard_lock import CASES, guard_paths, list_differences, lock_path, read_lock, read_present
+from hooklatch.cli.guard_lock import list_differences, lock_path, read_lock, read_present
 from hooklatch.cli.hooks.guard_files import find_hooks_folder, fire_cases, format_options, print_written, write_new
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
 from hooklatch.errors import format_install_command
+from hooklatch.git_sources import CASES, guard_paths
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError
 

@@ -7,10 +7,10 @@ import json
 from keyword import iskeyword
 from typing import TypedDict
 
-from hooklatch.cli.guard_lock import guard_paths
 from hooklatch.cli.hooks.guard_files import find_hooks_folder, format_options, print_written, write_new
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
+from hooklatch.git_sources import guard_paths
 
 __all__ = ["add_guard", "add_new"]
 

@@ -26,18 +26,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from hooklatch.cli.guard_lock import (
-    CASES,
-    GuardFiles,
-    GuardLock,
-    LockedGuard,
-    encode_lock,
-    guard_paths,
-    list_differences,
-    lock_path,
-    read_lock,
-    read_present,
-)
+from hooklatch.cli.guard_lock import encode_lock, list_differences, lock_path, read_lock, read_present
 from hooklatch.cli.hooks.guard_files import (
     find_hooks_folder,
     fire_cases,
@@ -62,11 +51,15 @@ from hooklatch.cli.testing.cases import refuse_payload_files
 from hooklatch.core.text import format_count
 from hooklatch.directories import replace_file
 from hooklatch.errors import describe_error
+from hooklatch.git_sources import CASES, GuardFiles, GuardLock, LockedGuard, guard_paths
 from hooklatch.guards.catalogue import AddedGuards, describe_guard
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
-__all__ = ["add_forget", "add_outdated", "add_update", "copy_shared"]
+__all__ = [
+    "add_forget", "add_outdated", "add_update", "check_guards", "copy_shared", "find_moved", "list_newer",
+    "lock_guards", "run_cases",
+]  # fmt: skip
 
 FALSE_LINE_ENDS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 WARNING = "This is Python that runs as you: now, for its cases, and from then on at each event that it names."
@@ -133,9 +126,7 @@ def copy_shared(arguments: argparse.Namespace) -> int:
                 raise CommandError(Exit.FINDINGS, f"{reason}; it would be taken by: hooklatch guards update {name}")
         repository.fetch(commit, tag=rev if commit != rev else None)
         guards, left_out = repository.read_guards(commit, arguments.only or ())
-    for name, files in guards.items():
-        check_source(name, files.guard)
-        refuse_payload_files(f"{name}.jsonl", files.cases.encode())
+    check_guards(guards)
     missing = find_missing(place, guards, address)
     if not arguments.json:
         output.print_line(f"{address.text}@{rev} is commit {commit}")
@@ -147,8 +138,7 @@ def copy_shared(arguments: argparse.Namespace) -> int:
             output.print_line(f"left out, since they are not guards with cases: {', '.join(left_out)}")
     confirm_running(arguments, f"run their cases, and add {', '.join(guards)} if they pass?")
     run_cases(arguments, guards)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    lock = with_guards(place, {name: lock_guard(address, rev, commit, today, files) for name, files in guards.items()})
+    lock = with_guards(place, lock_guards(address.text, rev, commit, guards))
     replace_lock(place, encode_lock(lock))
     try:
         write_new(missing)
@@ -323,9 +313,7 @@ def update_group(
         yours = {name: read_yours(place, name) for name in names}
         base = read_base(repository, place, names, yours)
         merged = {name: merge_guard(repository, place, name, yours[name], base[name], theirs[name]) for name in names}
-    for name in names:
-        check_source(name, merged[name].guard)
-        refuse_payload_files(f"{name}.jsonl", theirs[name].cases.encode())
+    check_guards({name: GuardFiles(theirs[name].cases, merged[name].guard) for name in names})
     changes = [
         FileReplacement(path, before.encode(), after.encode())
         for name in names
@@ -338,8 +326,7 @@ def update_group(
             print_difference(change.path, change.before.decode(), change.after.decode())
     confirm_running(arguments, f"run their cases, and update {', '.join(names)} if they pass?")
     run_cases(arguments, merged)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    new = {name: lock_guard(address, rev, commit, today, theirs[name]) for name in names}
+    new = lock_guards(address.text, rev, commit, theirs)
     assert place.lock_bytes is not None
     lock_change = FileReplacement(place.lock_file, place.lock_bytes, encode_lock(with_guards(place, new)))
     replace_all([*changes, lock_change])
@@ -469,10 +456,15 @@ def with_guards(place: SharedPlace, guards: Mapping[str, LockedGuard]) -> GuardL
     return GuardLock(1, {**place.lock.guards, **guards})
 
 
-def lock_guard(address: RepositoryAddress, rev: str, commit: str, date: str, files: GuardFiles) -> LockedGuard:
-    return LockedGuard(
-        address.text, rev, commit, date, guard_sha256=digest(files.guard), cases_sha256=digest(files.cases)
-    )
+def lock_guards(source: str, rev: str, commit: str, guards: Mapping[str, GuardFiles]) -> dict[str, LockedGuard]:
+    """Return what the lock says of guards of one commit that are taken today."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {
+        name: LockedGuard(
+            source, rev, commit, today, guard_sha256=digest(files.guard), cases_sha256=digest(files.cases)
+        )
+        for name, files in guards.items()
+    }
 
 
 def digest(text: str) -> str:
@@ -491,8 +483,11 @@ def confirm_running(arguments: argparse.Namespace, question: str) -> None:
         raise CommandError(Exit.FINDINGS, "nothing was run or written")
 
 
-def run_cases(arguments: argparse.Namespace, guards: Mapping[str, GuardFiles]) -> None:
-    """Run the cases of guards in a temporary folder, in workers as isolated as the user's own."""
+def run_cases(arguments: argparse.Namespace, guards: Mapping[str, GuardFiles], keys: str = "") -> None:
+    """Run the cases of guards in a temporary folder, in workers as isolated as the user's own.
+
+    The `keys` are those of the table that is to name the guards, as lines of TOML.
+    """
     settings = format_isolation(os.path.abspath(find_config_file(arguments.config, os.environ)))
     with tempfile.TemporaryDirectory(prefix="hooklatch-guards-") as folder:
         os.mkdir(os.path.join(folder, CASES), 0o700)
@@ -503,7 +498,9 @@ def run_cases(arguments: argparse.Namespace, guards: Mapping[str, GuardFiles]) -
         })  # fmt: skip
         with redirect_stdout(sys.stderr) if arguments.json else nullcontext():
             failed = [
-                name for name in guards if fire_cases(folder, name, ["--quiet"], settings=settings) != int(Exit.OK)
+                name
+                for name in guards
+                if fire_cases(folder, name, ["--quiet"], settings=settings, keys=keys) != int(Exit.OK)
             ]
     if failed:
         raise CommandError(Exit.FINDINGS, f"cases of {', '.join(failed)} fail, so nothing was written")
@@ -527,6 +524,13 @@ def print_difference(path: str, before: str, after: str) -> None:
     output.say_diff(
         difflib.unified_diff(split_lines(before), split_lines(after), f"{shown} (yours)", f"{shown} (new)", lineterm="")
     )
+
+
+def check_guards(guards: Mapping[str, GuardFiles]) -> None:
+    """Refuse guards, before any of their code runs, that a person cannot judge, or whose cases read other files."""
+    for name, files in guards.items():
+        check_source(name, files.guard)
+        refuse_payload_files(f"{name}.jsonl", files.cases.encode())
 
 
 def check_source(name: str, source: str) -> None:

@@ -28,6 +28,7 @@ import trio
 from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
 from hooklatch.fleet.bundles import read_bundle
+from hooklatch.fleet.host.bundle_files import read_bundle_files
 from hooklatch.fleet.host.following import (
     advance_policy,
     describe_lost_floor,
@@ -67,7 +68,7 @@ from hooklatch.service.api.methods import PolicyRejectedError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
-from hooklatch.service.loading.see import BundleFiles, FleetFiles, read_bundle_files
+from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.threads import in_thread
 
 if TYPE_CHECKING:

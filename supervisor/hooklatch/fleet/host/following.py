@@ -13,6 +13,7 @@ import msgspec
 
 from hooklatch.errors import locate_error
 from hooklatch.fleet.bundles import Bundle, read_bundle
+from hooklatch.fleet.host.bundle_files import read_bundle_files
 from hooklatch.fleet.host.policy_file import KeptPolicy, PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.fleet.manifests import (
     RESTORE,
@@ -34,7 +35,7 @@ from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError, PublicKey
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
-from hooklatch.service.loading.see import BundleFiles, read_bundle_files
+from hooklatch.service.loading.see import BundleFiles
 
 __all__ = [
     "list_bundle_files", "index_trusted_keys", "prove_envelope", "read_proven_files", "advance_policy",

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig", "ForeignFile",
-    "SourceTable", "find_definition_target", "read_config",
+    "GitSources", "SourceCopy", "SourceTable", "find_definition_target", "read_config",
 ]  # fmt: skip
 
 DEFAULT = PoolLimits()
@@ -56,23 +56,40 @@ DEFAULT = PoolLimits()
 Workers: TypeAlias = Annotated[int, Meta(ge=2, le=64, extra={"note": "one is kept free of notifications"})]
 # The upper limit is far beyond any sensible value, and still small enough to send.
 Count: TypeAlias = Annotated[int, Meta(gt=0, le=2**31)]
+# A line break would be a line of its own for ssh-keygen.
+Signer: TypeAlias = Annotated[
+    str,
+    Meta(pattern=r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}( [ -~]*)?\Z", extra={"is": "a public SSH key"}),
+]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=2**31)]
 
 
 class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """[[source]]: a Python file or module; every function marked with @hook in it is a hook."""
+    """[[source]]: a Python file or module, or the guards of a git repository; functions marked with @hook are hooks."""
 
     path: str | None = None
     module: str | None = None
+    git: Annotated[str, Meta(min_length=1, examples=["https://example.com/team/guards.git"])] | None = None
+    rev: str | None = None
+    signers: list[Signer] = []
     workers: Workers | None = None
     isolation: Level | None = None
     python: Annotated[str, Meta(min_length=1, examples=[".venv/bin/python"])] | None = None
     files: list[str] = []
 
     def __post_init__(self) -> None:
-        given = [place for place in (self.path, self.module) if place is not None]
+        given = [place for place in (self.path, self.module, self.git) if place is not None]
         if len(given) != 1 or not given[0]:
-            raise InvalidTableError('a source needs path = "guards.py" or module = "package.module"')
+            raise InvalidTableError('a source needs path = "guards.py" or module = "package.module", or git with rev')
+        if (self.git is None) != (self.rev is None) or (self.signers and self.git is None):
+            raise InvalidTableError('git needs a rev, and rev and signers need git = "https://…"', ("git",))
+        if self.rev is not None and not (
+            self.signers or (len(self.rev) == 40 and set(self.rev) <= set("0123456789abcdef"))
+        ):
+            text = (
+                "is not a whole commit id, and others can move a branch or a tag; write the id, or a tag with the keys"
+            )
+            raise InvalidTableError(f'{self.rev!r} {text} that sign it: signers = ["ssh-ed25519 …"]', ("rev",))
         if self.files and self.path is None:
             raise InvalidTableError("files are in the folder of a path: the data of a module is a part of its package")
         for fault in filter(None, map(find_file_name_fault, self.files)):
@@ -133,6 +150,18 @@ TABLES = ("source", "hook", "event", "dialect", "workers")  # of a file in hooks
 PROJECT_TABLES = ("source", "hook")  # of a project's files: they change nothing that other sessions see
 
 
+class SourceCopy(msgspec.Struct, frozen=True):
+    """The files of a repository that a table names by `git`, below `root`, with the sha256 that each must have.
+
+    Without any of them `root` is a source that cannot be loaded, for the reason `fault`.
+    """
+
+    table: SourceTable
+    root: str
+    pins: dict[str, str] = {}  # by path
+    fault: Diagnostic | None = None
+
+
 class CustomDialect(msgspec.Struct, frozen=True):
     """A [[dialect]] table as it is written; an error in it does not refuse the rest of its file."""
 
@@ -144,7 +173,7 @@ class FileConfig(msgspec.Struct, frozen=True):
     """The declarations of one file, and the sha256 of its bytes (empty for a Python file: its source has the digest).
 
     `builtin` are the hooks that products' tables add, and `levels` the isolation of their sources.
-    `diagnostics` are about parts that cannot be used, in a file whose rest can.
+    `diagnostics` are about parts that cannot be used, in a file whose rest can.  `copies` are those of its sources.
     `keys` has the number of times that each key is in a TOML file: a file that is half written has fewer.
     """
 
@@ -161,6 +190,7 @@ class FileConfig(msgspec.Struct, frozen=True):
     levels: dict[str, str] = {}
     settings: Settings = Settings()
     diagnostics: list[Diagnostic] = []
+    copies: list[SourceCopy] = []
     keys: Counter[str] = msgspec.field(default_factory=Counter[str])
 
 
@@ -173,6 +203,12 @@ class ForeignFile(NamedTuple):
 
     read: Callable[[str, bytes], FileConfig]
     define: Callable[[str, bytes, str | None], SettingsAnswer]
+
+
+class GitSources(NamedTuple):
+    """The product of sources in git: `find` puts the files of their copies in place of the tables that name them."""
+
+    find: Callable[[FileConfig], FileConfig]
 
 
 def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:

@@ -42,9 +42,10 @@ def make_ask(fire: Fire, machine: Machine, decision: FireDecision, seconds: floa
         "session_id": fire.session_id, "host": fire.envelope.host, "cwd": clip_reason(fire.envelope.cwd or "") or None,
         "event": decision.event, "tool": tool, "subject": excerpt_subject(decision.event, tool, excerpt, excerpt_cut),
         "hook": questions[0]["hook"], "reason": questions[0]["reason"], "questions": questions,
-        "questions_omitted": len(reasons) - len(questions), "payload_digest": payload.digest(),
-        "payload_bytes": len(payload.data), "excerpt": excerpt, "excerpt_cut": excerpt_cut, "patch": changes,
-        "patch_cut": changes_cut,
+        "questions_omitted": len(reasons) - len(questions),
+        "instead": redactor.clean(decision.instead) if decision.instead is not None else None,
+        "payload_digest": payload.digest(), "payload_bytes": len(payload.data), "excerpt": excerpt,
+        "excerpt_cut": excerpt_cut, "patch": changes, "patch_cut": changes_cut,
     }  # fmt: skip
 
 

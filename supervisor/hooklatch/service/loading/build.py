@@ -31,7 +31,7 @@ from hooklatch.service.loading.sources import (
     read_source_version,
     source_lock_path,
 )
-from hooklatch.service.loading.trust import project_hooks_folder, stamp_tree
+from hooklatch.service.loading.trust import stamp_tree
 from hooklatch_worker.wire import ForeignHook, Source
 
 __all__ = [
@@ -229,7 +229,9 @@ class SourceBuilder:
     def _describe_fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
         is_kept = location in self._sources.units and location not in weak
         note = "; the last good version stays active" if is_kept else ""
-        return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + note)
+        copies = [copy for config in self._plan.configs for copy in config.copies if copy.root == location]
+        fault = next((copy.fault for copy in copies if copy.fault is not None), error.diagnostic)
+        return msgspec.structs.replace(fault, message=fault.message + note)
 
     async def _find_strays(self, unit: SourceBuild) -> list[Diagnostic]:
         """Find hooks that a source imports from files which are not sources, so that nothing calls them."""
@@ -344,24 +346,19 @@ def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
     """Return a version with what files declare for its source: where it runs, and what its workers may import.
 
     Raises:
-        UnitError: its requirements are wrong; or it is of the fleet's bundle or of a project, and is not what was
-            signed or trusted.
+        UnitError: its requirements are wrong; or it is of the fleet's bundle, a project or a copy, and is not what
+            was signed, trusted or fetched.
     """
     location = version.source.location
-    bundle = plan.fleet.find_bundle(location) if plan.fleet is not None else None
     if paths := plan.named.get(location):
         version = add_named_files(version, paths)
-    if bundle is not None:
-        version = pin_imports(version, bundle)
     version = msgspec.structs.replace(version, python=plan.pythons.get(location), may_make=location in plan.wanted)
     version = msgspec.structs.replace(version, required=version.find_requirements())
-    for project in plan.projects:
-        root = project_hooks_folder(project.folder)
+    for root, pins in plan.pins.items():
         if is_below(location, root):
-            pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
             compare_pins(version, pins)
             version = msgspec.structs.replace(version, folder=root, pins=pins)
-    if bundle is not None and version.required is not None:
+    if version.required is not None and plan.is_of_fleet(location):
         text = (
             "it requires packages, which no signature covers; remove its requirements: a fleet's hooks import from the"
             " daemon's environment"
@@ -380,30 +377,18 @@ def find_wanted_version(source: Source, unit: SourceBuild | None, plan: ReloadPl
 
 
 def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
-    """Compare the bytes that were read of a project's source and of its lock with their pins.
+    """Compare the bytes that were read of a source and of its lock with their pins.
 
     Raises:
-        UnitError: one of them is not what was trusted.
+        UnitError: one of them is not what was signed, trusted or fetched.
     """
     location = version.source.location
     if pins.get(location) != version.source.digest:
-        raise UnitError(Diagnostic(location, 0, "it has changed since it was trusted"))
+        raise UnitError(Diagnostic(location, 0, "it has changed since it was signed, trusted or fetched"))
     if version.required is not None and version.required.lock:
         path = os.path.normpath(source_lock_path(version.required, location))
         if pins.get(path) != version.required.lock_digest:
             raise UnitError(Diagnostic(path, 0, f"it is not what was trusted with {location}"))
-
-
-def pin_imports(version: SourceVersion, bundle: BundleFiles) -> SourceVersion:
-    """Return a version of the fleet's bundle with what its workers may import.
-
-    Raises:
-        UnitError: it is not what was signed.
-    """
-    pins = {os.path.join(bundle.root, name): digest for name, digest in bundle.pins.items()}
-    if pins.get(version.source.location) != version.source.digest:
-        raise UnitError(Diagnostic(version.source.location, 0, "it is not what was signed"))
-    return msgspec.structs.replace(version, folder=bundle.root, pins=pins)
 
 
 def is_below(path: str, root: str) -> bool:

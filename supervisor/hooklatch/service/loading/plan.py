@@ -38,6 +38,7 @@ from hooklatch.service.loading.see import (
     ProjectFiles,
     list_hook_files,
 )
+from hooklatch.service.loading.trust import project_hooks_folder
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 if TYPE_CHECKING:
@@ -110,6 +111,14 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def good(self) -> dict[str, FileConfig]:
         """Return the active version of each file; the listing of hooks.d is one of these."""
         return {file.path: file.config for file in self.files if file.config and file.path not in self.absent}
+
+    @cached_property
+    def pins(self) -> dict[str, dict[str, str]]:
+        """Return the sha256 that files of bundles, projects and copies must have, by their folder and path."""
+        bundles = [(bundle.root, bundle.pins) for bundle in (self.fleet.bundles if self.fleet is not None else ())]
+        below = [*bundles, *((project_hooks_folder(project.folder), project.pins) for project in self.projects)]
+        pins = {root: {os.path.join(root, name): digest for name, digest in of.items()} for root, of in below if root}
+        return pins | {copy.root: copy.pins for config in self.configs for copy in config.copies}
 
     @cached_property
     def digests(self) -> dict[str, str]:

@@ -141,9 +141,7 @@ class Reloader:
         for unit in self._sources.units.values():
             files.update(unit.stamps)
             files.update(unit.environment.marks if unit.environment is not None else ())
-        roots = [project_hooks_folder(project) for project in self._projects.used()]
-        if plan.fleet is not None:
-            roots += plan.fleet.roots
+        roots = {*map(project_hooks_folder, self._projects.used()), *plan.pins}
         # Of values alone, since the loop may change the rest while the thread runs.
         return partial(list_watched_paths, files, plan.folder, roots, faulty)
 

@@ -14,11 +14,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.core.hooks.builtin_sources import SHELL
-from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import is_unicode
 from hooklatch.errors import describe_error
-from hooklatch.products import FILES, ProductError, load_product, run_product
+from hooklatch.products import FILES, SOURCES, ProductError, load_product, run_product
 from hooklatch.service.config.configuration import (
     PROJECT_TABLES,
     TABLES,
@@ -27,6 +25,7 @@ from hooklatch.service.config.configuration import (
     Diagnostic,
     FileConfig,
     ForeignFile,
+    GitSources,
     SourceTable,
     find_definition_target,
     read_config,
@@ -49,8 +48,8 @@ from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover
 
 __all__ = [
     "ENDINGS", "BundleFiles", "DeclaredFile", "FleetFiles", "Manifests", "ObservedFiles", "ProjectFiles", "SeenFile",
-    "list_hook_files", "list_watched_paths", "mark_tampered", "mark_untrusted", "read_bundle_files", "read_files",
-    "read_project", "see",
+    "find_outside_code", "find_unpinned_python", "list_hook_files", "list_watched_paths", "mark_tampered",
+    "mark_untrusted", "is_declaring", "read_files", "read_pinned_file", "read_project", "see",
 ]  # fmt: skip
 
 ENDINGS = (".toml", ".py", ".json")  # what hooks.d may contain
@@ -122,11 +121,6 @@ class FleetFiles(msgspec.Struct, frozen=True):
     @property
     def is_to_retry(self) -> bool:
         return any(bundle.is_to_retry for bundle in self.bundles)
-
-    @property
-    def roots(self) -> list[str]:
-        """Return the folder of each bundle that has one; policies with equal bundles have the same."""
-        return list(dict.fromkeys(bundle.root for bundle in self.bundles if bundle.root))
 
     def find_bundle(self, path: str) -> BundleFiles | None:
         """Return the bundle that a file is of."""
@@ -203,6 +197,8 @@ def read_file(
     path: str, tables: tuple[str, ...], before: SeenFile | None = None, known: Stamp | None = None, now_ns: int = 0
 ) -> tuple[SeenFile, Stamp | None]:
     """Read one file, and return its stamp. If that is the `known` one, or the bytes are the same, return `before`."""
+    if isinstance(before, FileConfig) and before.copies:
+        before = known = None  # the copies may be others by now
     if not is_unicode(path):
         printable_path = os.fsencode(path).decode("utf-8", "backslashreplace")
         return Diagnostic(printable_path, 0, "its name is not UTF-8; rename it"), None
@@ -219,6 +215,9 @@ def read_file(
         if isinstance(before, FileConfig) and before.digest == digest:
             return before, stamp
         config = read_foreign_file(path, content) if path.endswith(".json") else read_config(path, content, tables)
+        if any(table.git is not None for table in config.sources):
+            product, written = load_product(SOURCES, "git", GitSources), config
+            config = run_product("its reader fails", FileConfig, lambda: product.find(written), OSError)
     except ConfigError as error:
         return error.diagnostic, None
     except ProductError as error:
@@ -305,6 +304,8 @@ def find_unpinned_python(config: FileConfig) -> Diagnostic | None:
                 " what hooks do, unseen; write what the file needs into a `# /// script` block in it"
             )
             return Diagnostic(config.path, 0, text)
+    if config.copies:
+        return Diagnostic(config.path, 0, "git in a [[source]] is for a person's own files: put the guards beside it")
     return None
 
 
@@ -318,53 +319,7 @@ def find_outside_code(root: str, config: FileConfig) -> Diagnostic | None:
     return None
 
 
-# -- the fleet ---------------------------------------------------------------------------------------------------
-
-
-def read_bundle_files(bundle: BundleFiles, before: BundleFiles | None) -> BundleFiles:
-    """Read the files of a bundle if they are those that were signed. Unchanged ones are not read again."""
-    stamps = trust.stamp_tree(bundle.root)
-    if before is not None and before.is_sound and (before.pins, before.stamps) == (bundle.pins, stamps):
-        return msgspec.structs.replace(bundle, stamps=stamps, files=before.files)
-    try:
-        fault = trust.compare_pinned_files(bundle.pins, trust.pin_below(bundle.root))
-    except (UnsafeFileError, OSError) as error:
-        fault = describe_error(error)
-    if fault is None and stamps is None:
-        fault = "it cannot be accessed"
-    if fault is not None:
-        return mark_tampered(bundle, fault)
-    names = sorted(name for name in bundle.pins if "/" not in name and is_declaring(name))
-    files = [read_pinned_file(bundle.root, name, bundle.pins[name], find_fleet_misfit) for name in names]
-    return msgspec.structs.replace(bundle, stamps=stamps, files=files)
-
-
 def mark_tampered(bundle: BundleFiles, fault: str) -> BundleFiles:
     """Return a policy whose files are not those that were signed."""
     text = f"{bundle.root} is not what the fleet's publisher signed ({fault}); to write it anew: hooklatch reload"
     return msgspec.structs.replace(bundle, files=[], fault=text)
-
-
-def find_fleet_misfit(root: str, config: FileConfig) -> Diagnostic | None:
-    """Return the diagnostic of a bundle's file whose code may differ on a host, or which a host could hide."""
-    standard = Catalogue.standard()
-    for table in config.sources:
-        if table.source.kind != "file":
-            text = f"[[source]] names the module {table.source.location!r}, which no signature covers: use path"
-            return Diagnostic(config.path, 0, text)
-    for hook in config.hooks:
-        source, _ = find_definition_target(hook, root)
-        if source.kind != "file" and source != SHELL.source:
-            text = (
-                f"hook {hook.id!r}: its code is the module {source.location!r}, which no signature covers: use a file"
-            )
-            return Diagnostic(config.path, hook.line, text)
-        if hook.plugin is not None:
-            text = f"hook {hook.id!r}: a fleet's hook belongs to no plugin; remove plugin"
-            return Diagnostic(config.path, hook.line, text)
-        if hook.event not in standard:
-            from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
-
-            text = f"hook {hook.id!r}: {describe_undefined_event(standard, hook.event)}"
-            return Diagnostic(config.path, hook.line, text)
-    return find_unpinned_python(config) or find_outside_code(root, config)
