@@ -92,6 +92,11 @@ async def fire_line(client: Client, number: int, rest: bytes) -> int:
     return number
 
 
+async def fire_in_turn(client: Client, count: int, rest: bytes) -> None:
+    for number in range(1000, 1000 + count):
+        await client.answer_to(await fire_line(client, number, rest))
+
+
 def rest_of_line(**params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": "fire", "params": params}).encode()[1:] + b"\n"
 
@@ -115,8 +120,7 @@ async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(
             await fire_line(client, number, slow)
         refused = [await client.read() for _ in range(asked - MAX_BYTES_IN_FLIGHT // size)]
         with pytest.raises(RpcFailure, match="overload"):  # both are of this process, which may have half of all room
-            for number in range(1000, 1012):
-                await other.answer_to(await fire_line(other, number, in_background))
+            await fire_in_turn(other, 12, in_background)
         held, dropped = daemon.parts.budget.held, daemon.parts.statistics.dropped
         grown = psutil.Process(os.getpid()).memory_info().rss - before
         behind = await other.send("fire", event="pre_tool_use", payload={"tool_name": "Bash"})
