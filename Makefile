@@ -37,11 +37,11 @@ mypy: $(VENV)/.ready
 pyright: $(VENV)/.ready
 	$(BIN)/pyright
 
-# In a fresh checkout: what each process of `make test` would else compile for itself, as pytest rewrites it.
+# In a fresh checkout: what `make test` would else compile on one core before it begins, as pytest rewrites it.
 collect: $(VENV)/.ready
 	@said=$$($(BIN)/python -m pytest --collect-only --quiet) || { echo "$$said" | tail -n 60; exit 1; }
 
-# Each process would read and rewrite the tests, and import what it imports, from the source alone.
+# Each run would read and rewrite the tests, and each process import what it imports, from the source alone.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Everything but the real programs (`make hosts`) and an engine that lies (`make soak-fleet`).
