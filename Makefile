@@ -52,7 +52,7 @@ test: $(VENV)/.ready
 	$(BIN)/python tests/support/rerun.py -n $(JOBS) -m 'not hosts and not soak and not night'
 
 # What costs much and changes rarely: the wheels of all machines, whose C libraries are compiled first, and each benchmark.
-# `make test` has this machine's wheel, two benchmarks, and the imports of the others.  CI runs it each night, a release too.
+# `make test` has the wheel for any machine, two benchmarks, and the imports of the others.  CI runs it each night, a release too.
 test-night: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 -m night tests/test_release.py tests/test_bench.py
 
