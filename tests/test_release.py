@@ -151,9 +151,9 @@ def packager() -> Path:
 
 
 # By day: the wheel for any machine, by what the tests are installed with.  A compiler for the others is 100 MB to load,
-# and compiles a C library for each of them.
+# and compiles a C library for each of them.  The package for Debian is that of tests/test_packages.py.
 ANY = """import release, sys
-release.MACHINES, release.make_packager = ("",), lambda root: sys.executable
+release.MACHINES, release.make_packager, release.shutil.which = ("",), lambda root: sys.executable, lambda name: None
 sys.exit(release.main(sys.argv[1:]))
 """
 
