@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples packaging
 
-.PHONY: check static mypy pyright test flaky test-bench test-quick test-portable test-all bridges clients hosts hosts-newest hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release wheels format format-check lint types collect clean
+.PHONY: check static mypy pyright test test-night flaky test-bench test-quick test-portable test-all bridges clients hosts hosts-newest hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet system-calls simulate oracle docs release wheels format format-check lint types collect clean
 
 check: static test ratios
 
@@ -37,26 +37,31 @@ mypy: $(VENV)/.ready
 pyright: $(VENV)/.ready
 	$(BIN)/pyright
 
-# In a fresh checkout: what each process of `make test` would else compile for itself, as pytest rewrites it.
+# In a fresh checkout: what `make test` would else compile on one core before it begins, as pytest rewrites it.
 collect: $(VENV)/.ready
 	@said=$$($(BIN)/python -m pytest --collect-only --quiet) || { echo "$$said" | tail -n 60; exit 1; }
 
-# Each process would read and rewrite the tests, and import what it imports, from the source alone.
+# Each run would read and rewrite the tests, and each process import what it imports, from the source alone.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Everything but the real programs (`make hosts`) and an engine that lies (`make soak-fleet`).
+# Everything but the real programs (`make hosts`), an engine that lies (`make soak-fleet`), and what `make test-night` runs.
 # Most tests wait for processes: six at once keep two cores busy.  tests/conftest.py says which tests are kept together: those
 # of a file, and those that would disturb each other.  What failed is run once more, alone: what passes then is listed as flaky.
 JOBS ?= 6
 test: $(VENV)/.ready
-	$(BIN)/python tests/support/rerun.py -n $(JOBS) -m 'not hosts and not soak'
+	$(BIN)/python tests/support/rerun.py -n $(JOBS) -m 'not hosts and not soak and not night'
+
+# What costs much and changes rarely: the wheels of all machines, whose C libraries are compiled first, and each benchmark.
+# `make test` has the wheel for any machine, two benchmarks, and the imports of the others.  CI runs it each night, a release too.
+test-night: $(VENV)/.ready
+	$(BIN)/python -m pytest -n 2 -m night tests/test_release.py tests/test_bench.py
 
 # One test 50 times under load, as in `make flaky TEST=tests/test_rerun.py::test_a_run_without_a_failure_ends_as_pytest_does`: how many failed, and of what.
 flaky: $(VENV)/.ready
 	@test -n "$$TEST" || { echo "name a test: make flaky TEST=FILE::TEST" >&2; exit 2; }
 	$(BIN)/python tests/support/flaky.py "$$TEST"
 
-# That each benchmark runs, small, and writes what it says it does, which `make test` asks too; how fast anything is, `make bench` says.
+# That each benchmark runs, small, and writes what it says it does, as `make test-night` asks; how fast anything is, `make bench` says.
 test-bench: $(VENV)/.ready
 	$(BIN)/python -m pytest tests/test_bench.py
 
@@ -116,7 +121,7 @@ wheels:
 release: $(VENV)/.ready
 	@test -n "$(VERSION)" || { echo "name a version: make release VERSION=1.2.3" >&2; exit 2; }
 	$(BIN)/python packaging/release.py prepare $(VERSION)
-	$(MAKE) --no-print-directory check
+	$(MAKE) --no-print-directory check test-night
 	$(BIN)/python packaging/release.py build $(VERSION)
 
 # Coverage-guided, two minutes a target; where atheris cannot be installed, `make test` fuzzes with Hypothesis all the same.

@@ -1,6 +1,7 @@
 """Settings that hold for every test."""
 
 import gc
+import os
 import signal
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 pytest.register_assert_rewrite("support")
 import support.profiles  # noqa: E402, F401 - the budget of each property, also of one that does not name it
+from support.compilers import with_kept_programs  # noqa: E402
 
 # What takes a machine to its limits: never two of these at once.
 ALONE = {
@@ -42,6 +44,7 @@ FIRST = {
 def pytest_configure(config: pytest.Config) -> None:
     if gone := sorted(file for file in FIRST if not (config.rootpath / file).is_file()):
         raise pytest.UsageError(f"tests/conftest.py orders tests of files that are not there: {', '.join(gone)}")
+    os.environ["PATH"] = with_kept_programs(os.environ.get("PATH", os.defpath))
     # A shell without job control has what it starts by `&` ignore these, and every command under test would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)

@@ -1,6 +1,7 @@
 """Each benchmark runs once, small, and writes what it says it does; how fast anything is, no test asserts.
 
-A new script in bench/ is among them without a word here; what it writes is looked at by a row of `WRITES`.
+A new script in bench/ is among them without a word here; what it writes is looked at by a row of `WRITES`.  By day run
+those of `DAILY`, and the imports of each; the others by night, and where a benchmark is changed (`make test-bench`).
 """
 
 from __future__ import annotations
@@ -244,13 +245,16 @@ WRITES: dict[str, Callable[[Any], None]] = {
     "weight": of_weight,
 }  # fmt: skip
 WHOLE = "check"  # whole in `make check`, after the tests
-NEEDS = {"fleet": needs_redis}
+DAILY = {"loaded", "walks"}  # a page and a bound are about what they find
+NEEDS = {"fleet": [needs_redis]}
+
+
+def marks(script: str) -> list[pytest.MarkDecorator]:
+    return [*NEEDS.get(script, ()), *([] if script in DAILY else [pytest.mark.night])]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "script", [pytest.param(one, marks=NEEDS.get(one, ())) for one in benchmarks() if one != WHOLE]
-)
+@pytest.mark.parametrize("script", [pytest.param(one, marks=marks(one)) for one in benchmarks() if one != WHOLE])
 def test_a_benchmark_runs_and_writes_what_it_found(script: str) -> None:
     """Slow: it starts daemons, pools and interpreters, and kills some of them."""
     results = BENCH / "results" / f"{script}_quick.json"
@@ -262,10 +266,22 @@ def test_a_benchmark_runs_and_writes_what_it_found(script: str) -> None:
     WRITES.get(script, bool)(json.loads(results.read_bytes()))
 
 
-def test_each_benchmark_is_run_by_make_check() -> None:
+@pytest.mark.slow
+def test_each_script_finds_what_it_imports() -> None:
+    """Slow: an interpreter that imports most of the package."""
+    scripts = [path.stem for path in sorted(BENCH.glob("*.py")) if '__name__ == "__main__"' in path.read_text()]
+    code = f"import importlib\nfor name in {scripts}: importlib.import_module(name)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=BENCH, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert set(benchmarks()) <= {*scripts}
+
+
+def test_each_benchmark_is_run_by_make_check_or_by_night() -> None:
     makefile = (ROOT / "Makefile").read_text()
 
-    assert set(WRITES) <= {*benchmarks()} - {WHOLE}
+    assert DAILY <= set(WRITES) <= {*benchmarks()} - {WHOLE}
+    assert " -m night" in makefile.partition("\ntest-night:")[2].partition("\n\n")[0]
     assert re.search(r"^check:.* ratios\b", makefile, re.MULTILINE)
     assert f"bench/{WHOLE}.py" in makefile.partition("\nratios:")[2].partition("\n\n")[0]
 
@@ -303,6 +319,7 @@ def test_a_slowed_daemon_fails_the_check_of_its_ratios() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.night
 def test_the_kinds_of_a_fires_calls_are_counted() -> None:
     """Slow: it runs a daemon under cProfile, and a client process beside it."""
     done = run("profile_fire", "--quick", "--kinds")
@@ -314,6 +331,7 @@ def test_the_kinds_of_a_fires_calls_are_counted() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.night
 @needs_redis
 def test_idle_hosts_are_counted_at_the_engine() -> None:
     """Slow: it starts an engine."""
@@ -341,6 +359,7 @@ with tempfile.TemporaryDirectory(prefix="hl-") as folder, run_server(Path(folder
 
 
 @pytest.mark.slow
+@pytest.mark.night
 @needs_redis
 @pytest.mark.parametrize("part", ["links", "daemons"])
 def test_a_fault_of_a_simulated_host_ends_the_benchmark_of_a_fleet(part: str) -> None:

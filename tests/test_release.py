@@ -150,31 +150,64 @@ def packager() -> Path:
     return ROOT / "build" / "packager"
 
 
-@pytest.fixture(scope="module")
-def published(packager: Path, tmp_path_factory: pytest.TempPathFactory) -> Published:
-    root = tmp_path_factory.mktemp("checkout")
-    (root / "build").mkdir()
-    (root / "build" / "packager").symlink_to(packager)
+# By day: the wheel for any machine, by what the tests are installed with.  A compiler for the others is 100 MB to load,
+# and compiles a C library for each of them.  The package for Debian is that of tests/test_packages.py.
+ANY = """import release, sys
+release.MACHINES, release.make_packager, release.shutil.which = ("",), lambda root: sys.executable, lambda name: None
+sys.exit(release.main(sys.argv[1:]))
+"""
+
+
+def publish(root: Path, *command: str) -> Published:
+    """Build a release by this command, in a copy of the tree."""
     for path in tracked():
         (root / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / path.relative_to(ROOT))
     commit(root)
-    code, output = release(root, "build", VERSION)
-    assert code == 0, output
+    done = subprocess.run(
+        [sys.executable, *command, "build", VERSION],
+        cwd=root / "packaging",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     return Published(root / "dist" / VERSION)
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    """Return a release for no machine of its own."""
+    return publish(tmp_path_factory.mktemp("checkout"), "-c", ANY)
+
+
+@pytest.fixture(scope="module")
+def whole(packager: Path, tmp_path_factory: pytest.TempPathFactory) -> Published:
+    """Return a release as it is."""
+    root = tmp_path_factory.mktemp("checkout")
+    (root / "build").mkdir()
+    (root / "build" / "packager").symlink_to(packager)
+    return publish(root, "release.py")
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # a compiler for four machines is loaded and warmed up
-def test_a_release_is_an_sdist_wheels_for_each_machine_and_any_the_schemas_and_the_notes(published: Published) -> None:
+@pytest.mark.timeout(900)  # a compiler is loaded, and warmed up for each machine
+@pytest.mark.parametrize("kind", ["published", pytest.param("whole", marks=pytest.mark.night)])
+def test_a_release_is_an_sdist_wheels_for_each_machine_and_any_the_schemas_and_the_notes(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
     """Slow: it builds them."""
-    assert {path.name for path in published.folder.iterdir()} == {
-        f"hooklatch-{VERSION}.tar.gz",
-        f"hooklatch-{VERSION}-py3-none-any.whl",
+    published: Published = request.getfixturevalue(kind)
+    machines = {
         f"hooklatch-{VERSION}-py3-none-macosx_11_0_arm64.whl",
         f"hooklatch-{VERSION}-py3-none-macosx_11_0_x86_64.whl",
         f"hooklatch-{VERSION}-py3-none-manylinux_2_17_aarch64.musllinux_1_1_aarch64.whl",
         f"hooklatch-{VERSION}-py3-none-manylinux_2_17_x86_64.musllinux_1_1_x86_64.whl",
+    }
+    assert {path.name for path in published.folder.iterdir()} == {
+        f"hooklatch-{VERSION}.tar.gz",
+        f"hooklatch-{VERSION}-py3-none-any.whl",
+        *(machines if kind == "whole" else ()),
         f"hooklatch-{VERSION}-schemas.tar.gz",
         "hooklatch.rb",
         "notes.md",
@@ -216,14 +249,15 @@ def test_the_wheel_has_pages_and_c_source_and_a_description_that_pypi_can_show(p
 
 
 @pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])  # EM_X86_64, EM_AARCH64 of elf(5)
-def test_a_wheel_for_a_machine_has_a_static_program_for_it(published: Published, machine: str, number: int) -> None:
+def test_a_wheel_for_a_machine_has_a_static_program_for_it(whole: Published, machine: str, number: int) -> None:
     """Slow: it builds one."""
-    wheel = zipfile.ZipFile(published.wheel(machine))
+    wheel = zipfile.ZipFile(whole.wheel(machine))
     program = wheel.read("hooklatch/entry/entry")
     head_offset, head_size, head_count = *struct.unpack_from("<Q", program, 32), *struct.unpack_from("<HH", program, 54)
     kinds = {struct.unpack_from("<I", program, head_offset + head_size * index)[0] for index in range(head_count)}
-    tags = published.tags(machine)
+    tags = whole.tags(machine)
 
     assert program[:5] == b"\x7fELF\x02"
     assert struct.unpack_from("<H", program, 18) == (number,)
@@ -233,12 +267,13 @@ def test_a_wheel_for_a_machine_has_a_static_program_for_it(published: Published,
 
 
 @pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(("machine", "kind"), [("x86_64-macos", 0x0100_0007), ("aarch64-macos", 0x0100_000C)])
 def test_a_wheel_for_a_mac_has_a_program_for_it_and_its_oldest_system(
-    published: Published, machine: str, kind: int
+    whole: Published, machine: str, kind: int
 ) -> None:
     """Slow: it builds one.  The numbers are those of mach/machine.h and mach-o/loader.h."""
-    program = zipfile.ZipFile(published.wheel(machine)).read("hooklatch/entry/entry")
+    program = zipfile.ZipFile(whole.wheel(machine)).read("hooklatch/entry/entry")
     magic, cpu, _, filetype, count = struct.unpack_from("<5I", program)
     commands: list[tuple[int, bytes]] = []
     offset = 32  # of the first command, behind struct mach_header_64
@@ -253,15 +288,16 @@ def test_a_wheel_for_a_mac_has_a_program_for_it_and_its_oldest_system(
     assert (platform, oldest >> 16) == (1, 11), "LC_BUILD_VERSION: PLATFORM_MACOS, and the version of the wheel's tag"
     assert libraries == [b"/usr/lib/libSystem.B.dylib"]
     assert machine != "aarch64-macos" or 0x1D in dict(commands), "LC_CODE_SIGNATURE: else it is killed at its start"
-    assert f"Tag: py3-none-{ENDINGS[machine]}" in published.tags(machine)
+    assert f"Tag: py3-none-{ENDINGS[machine]}" in whole.tags(machine)
 
 
 @pytest.fixture
-def installed(published: Published, tmp_path: Path, machine: str) -> Iterator[dict[str, str]]:
+def installed(request: pytest.FixtureRequest, tmp_path: Path, machine: str) -> Iterator[dict[str, str]]:
     """Install the wheel in a new venv, and yield an environment whose PATH has its commands and no compiler.
 
     The dependencies are those of the tests, so no index is asked; this checkout is not among them.
     """
+    published: Published = request.getfixturevalue("published" if machine == "any" else "whole")
     folder = tmp_path / "venv"
     venv.create(folder)
     packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
@@ -289,7 +325,10 @@ def hooklatch(environment: dict[str, str], *words: str, text: str = "") -> tuple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("machine", "form"), [("any", "python"), *([(MACHINE, "c")] if MACHINE in NATIVE else [])])
+@pytest.mark.parametrize(
+    ("machine", "form"),
+    [("any", "python"), *([pytest.param(MACHINE, "c", marks=pytest.mark.night)] if MACHINE in NATIVE else [])],
+)
 def test_a_wheel_guards_an_agent_where_there_is_no_compiler(installed: dict[str, str], form: str) -> None:
     """Slow: it makes a venv and starts a daemon."""
     home = Path(installed["HOME"])

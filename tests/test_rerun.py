@@ -54,6 +54,23 @@ def closing(lines: list[str]) -> str:
     return lines[-1].strip("= ")
 
 
+@pytest.mark.parametrize("text", ["import nothing_like_that", "assert not 1, 'half of it'"])
+def test_processes_that_are_forked_run_what_there_is_and_tell_of_a_file_that_cannot_be_imported(
+    tmp_path: Path, text: str
+) -> None:
+    imports = "import os; (pathlib := __import__('pathlib')).Path(f'imported-{os.getpid()}').touch()\n"
+    asks = "def test_it_is_a_fork(): assert 'forked_workers' in __import__('sys').modules\n"
+    (tmp_path / "test_broken.py").write_text(f"def test_whole(): pass\n{text}\ndef test_gone(): pass\n")
+
+    sound = judged(tmp_path, imports + asks, "-p", "xdist", "-n", "2", "test_it.py")
+    code, lines = judged(tmp_path, imports + asks, "-p", "xdist", "-n", "2")
+
+    assert (sound[0], closing(sound[1]).partition(" in ")[0]) == (0, "2 passed, 1 skipped")
+    assert len(list(tmp_path.glob("imported-*"))) == 2, "one process imports for all of a run"
+    assert code == 1
+    assert any(line.startswith("ERROR test_broken.py") for line in lines), lines
+
+
 def test_what_passes_alone_is_listed_by_name_with_the_text_of_its_failure(tmp_path: Path) -> None:
     code, lines = judged(tmp_path, ONCE.format(1) + TORN)
 

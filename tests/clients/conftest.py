@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from clients.adapters import Adapters, adapters_in
 from clients.programs import LANGUAGES, Program, command_of
 from support.survivors import nobody_survives
+from support.warm_commands import start_command
 
 GUARDS = """
 import time
@@ -47,7 +47,9 @@ class RealDaemon:
         (folder / "hooks.toml").write_text('[[source]]\npath = "guards.py"\n')
         (folder / "guards.py").write_text(guards)
         self._environ = {
-            **os.environ,
+            # Without what would have an interpreter start anew.
+            **{name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LANG", "LC_"))},
+            "PYTHONUTF8": "1",
             "HOOKLATCH_CONFIG": str(folder / "hooks.toml"),
             "HOOKLATCH_RUNTIME_DIR": str(folder / "run"),
             "XDG_STATE_HOME": str(folder / "state"),
@@ -55,12 +57,8 @@ class RealDaemon:
         self.start()
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "hooklatch", "serve", "--json"],
-            env=self._environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
+        self._process = start_command(
+            ["serve", "--json"], cwd=self.folder, env=self._environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         assert self._process.stdout is not None
         assert json.loads(self._process.stdout.readline())["ready"]

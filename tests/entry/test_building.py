@@ -12,7 +12,8 @@ import pytest
 
 from hooklatch.entry import building
 from hooklatch.entry.commands import make_entry_command
-from hooklatch.entry.header import MARK, MAX_PATH, format_c_string
+from hooklatch.entry.header import FLAGS, MARK, MAX_PATH, SOURCE, format_c_string
+from support import compilers
 from support.entries import HAS_COMPILER
 
 ROOM = MARK.encode() + bytes(1 + 2 * MAX_PATH)  # for the paths of an installation
@@ -191,3 +192,24 @@ def test_the_command_names_a_whole_path_and_the_start(tmp_path: Path, monkeypatc
     words = make_entry_command("codex", "Stop", "gate", 5, runtime_dir="run", daemon_uid=998, start=True)
 
     assert words[-5:] == ["--runtime-dir", str(tmp_path / "run"), "--daemon-uid", "998", "--start"]
+
+
+@needs_compiler
+def test_the_tests_compiler_makes_what_the_machines_does_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = building.find_compiler()
+    (log := tmp_path / "log").touch()
+    (counted := tmp_path / "bin").mkdir()
+    (counted / "cc").write_text(f'#!/bin/sh\necho >>{log}\nexec {own} "$@"\n')
+    (counted / "cc").chmod(0o755)
+    monkeypatch.setattr(compilers, "KEPT", tmp_path / "kept")
+    monkeypatch.setenv("PATH", compilers.with_kept_programs(f"{counted}:{os.environ['PATH']}"))
+
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        building.compile_entry(tmp_path / name / "entry")
+    building.compile_entry(tmp_path / "entry", "-DOTHER")
+
+    assert log.read_text() == "\n\n"
+    subprocess.run([own, *FLAGS, "-I", tmp_path, "-o", tmp_path / "plain", SOURCE], check=True)
+    made = [(tmp_path / name).read_bytes() for name in ("first/entry", "second/entry", "plain")]
+    assert made == made[:1] * 3

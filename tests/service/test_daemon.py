@@ -12,6 +12,7 @@ import pytest
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 from support.daemons import running_daemon
+from support.guards import FILES
 from support.pools import until
 
 GUARD = """
@@ -41,15 +42,23 @@ def count(kind: type) -> int:
 
 
 async def test_sessions_and_connections_leave_no_cycles_for_a_full_collection(tmp_path: Path) -> None:
-    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARD}) as daemon:
+    go = tmp_path / "go"
+    async with running_daemon(tmp_path, FILES) as daemon:
         gc.collect()
         gc.disable()
         sessions, connections = count(AgentSession), count(Connection)
         try:
             async with daemon.session() as client:
-                own = {"id": "own", "event": "stop", "run": str(tmp_path / "guards.py:no_rm")}
+                own = {"id": "own", "event": "stop", "run": str(tmp_path / "guards.py:judge")}
                 await client.call("register", hooks=[own])
                 await client.call("subscribe", topics=["registry", "decisions"])
+                slow = {"tool_name": "Slow", "tool_input": {"until": str(go)}}
+                fire = await client.send("fire", event="pre_tool_use", payload=slow)
+                pools = daemon.parts.sources.pools.values()
+                await until(lambda: any(pool.status()["busy"] for pool in pools))
+                await client.call("ping")  # which another task of the connection has to read
+                go.touch()
+                await client.answer_to(fire)
                 assert (count(AgentSession), count(Connection)) == (sessions + 1, connections + 1)
                 await client.call("session.close")
             await until(lambda: (count(AgentSession), count(Connection)) == (sessions, connections))

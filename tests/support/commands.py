@@ -87,12 +87,15 @@ class Place:
             path.write_text(text)
 
     def run(
-        self, *words: str, stdin: str = "", umask: int = -1, **environment: str
+        self, *words: str, stdin: str = "", umask: int = -1, folder: Path | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; with an `umask`, without a file of bytecode that others could then write to."""
+        """Run a command to its end, by default in the home.
+
+        With an `umask`, it leaves no file of bytecode that others could then write to.
+        """
         quiet = {} if umask == -1 else {"PYTHONDONTWRITEBYTECODE": "1"}
         with start_command(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder,
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder or self.folder,
             env={**self.environment, **quiet, **environment}, umask=umask,
         ) as process:  # fmt: skip
             try:

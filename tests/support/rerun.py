@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from forked_workers import ForkedWorkers
 
 __all__ = ["Failure", "Run", "run"]
 
@@ -166,7 +167,7 @@ def title(text: str) -> None:
 
 def be_pytest(path: str, arguments: Sequence[str]) -> int:
     sys.path[0] = os.getcwd()  # as `python -m pytest` has it
-    return int(pytest.main([*arguments], plugins=[Outcomes(path)]))
+    return int(pytest.main([*arguments], plugins=[Outcomes(path), ForkedWorkers()]))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import hooklatch
-from support.survivors import COOKIE
 from support.warm_interpreters import CLONE, WarmInterpreter
 
 __all__ = ["PROGRAM", "start_command"]
@@ -70,13 +69,9 @@ SERVERS: list[WarmInterpreter] = []
 
 def start_command(words: Sequence[str], *, cwd: Path, env: Mapping[str, str], **options: Any) -> subprocess.Popen[str]:
     """Start `hooklatch WORDS`, with the standard streams as text; `options` are others of `subprocess.Popen`."""
-    started_anew = (
-        CLONE is None
-        or COOKIE in env
-        or any(
-            name.startswith(("PYTHON", "LC_", "LANG")) and (name, value) != ("PYTHONUTF8", "1")
-            for name, value in env.items()
-        )
+    started_anew = CLONE is None or any(
+        name.startswith(("PYTHON", "LC_", "LANG")) and (name, value) != ("PYTHONUTF8", "1")
+        for name, value in env.items()
     )
     kind = subprocess.Popen if started_anew else WarmCommand
     return kind([*PROGRAM, *words], cwd=cwd, env=env, text=True, **options)

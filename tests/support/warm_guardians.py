@@ -16,7 +16,6 @@ from typing import Any
 from hooklatch.processes import guardian
 from hooklatch.processes.guardian import Interpreter
 from hooklatch_worker.sandbox import children
-from support.survivors import COOKIE
 from support.warm_interpreters import CLONE, WarmInterpreter, import_path
 
 __all__ = ["warm_guardians"]
@@ -50,10 +49,7 @@ START = guardian.start_guardian
 
 @contextmanager
 def warm_guardians() -> Generator[None]:
-    """Have each guardian of this process's own Python that starts in the block be forked from the interpreter.
-
-    (Not where a word in the environment is to tell every process of a test: the kernel shows the first environment.)
-    """
+    """Have each guardian of this process's own Python that starts in the block be forked from the interpreter."""
     mark = object()
     with LOCK:
         IN_USE.append(mark)
@@ -69,7 +65,7 @@ def warm_guardians() -> Generator[None]:
 
 
 def start(line: int, interpreter: Interpreter | None) -> Any:
-    if interpreter is not None or COOKIE in os.environ:
+    if interpreter is not None:
         return START(line, interpreter)
     environ = children.OWN.of(os.environ)
     with LOCK:

@@ -18,12 +18,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from support.survivors import COOKIE
+
 __all__ = ["CLONE", "WarmInterpreter", "import_path", "of_the_interpreters"]
 
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())  # clone(2); elsewhere each process is started anew
 LIMITS = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
 MOST = 2**18  # bytes of a request
 RUNNING: list[WarmInterpreter] = []
+NO_WORD = "0" * 32  # as long as the word by which a test knows its processes
 SERVER = """import ctypes, gc, json, os, resource, signal, socket, sys, time
 sys.path[:] = {path}
 {first}
@@ -47,6 +50,10 @@ with socket.socket(fileno={line}) as line:
         line.send(str(pid if pid > 0 else -ctypes.get_errno()).encode())
 signal.signal(signal.SIGINT, signal.default_int_handler)
 asked = json.loads(data)
+if word := asked["environ"].get("{cookie}"):
+    # What the kernel shows of a process is the environment with which it began: this is that very memory.
+    C.getenv.restype = ctypes.c_void_p
+    ctypes.memmove(C.getenv(b"{cookie}"), word.encode(), len(word))
 for number, fd in enumerate(fds[:3]):
     os.dup2(fd, number)
     os.close(fd)
@@ -75,11 +82,12 @@ class WarmInterpreter:
         self._lock = threading.Lock()  # a daemon may run in a thread beside the tests' own
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = SERVER.format(
-            path=import_path(), line=theirs.fileno(), most=MOST, clone=CLONE, first=first, before=before, then=then
-        )
+            path=import_path(), line=theirs.fileno(), most=MOST, clone=CLONE, cookie=COOKIE, first=first, before=before,
+            then=then,
+        )  # fmt: skip
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, *flags, "-c", code], env=environ, pass_fds=[theirs.fileno()],
+                [sys.executable, *flags, "-c", code], env={**environ, COOKIE: NO_WORD}, pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
         self.pid = self._process.pid
@@ -88,6 +96,7 @@ class WarmInterpreter:
 
     def fork(self, environ: Mapping[str, str], fds: Sequence[int], folder: str, **words: Any) -> int:
         """Fork a process with these descriptors, of which the first three are the standard ones; return its id."""
+        assert len(environ.get(COOKIE, NO_WORD)) == len(NO_WORD)
         request = {
             "environ": dict(environ), "folder": folder, "umask": umask(),
             "limits": [(number, resource.getrlimit(number)) for number in LIMITS], **words,

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from support.commands import PATIENCE, Place, new_place
+from support.compilers import with_kept_programs
 
 pytestmark = pytest.mark.slow
 AGENTS = {"claude-code": ".claude", "codex": ".codex", "gemini": ".gemini", "opencode": ".config/opencode"}
@@ -33,7 +34,7 @@ def home() -> Iterator[Place]:
         place.config.parent.rmdir()
         for name in ("HOOKLATCH_CONFIG", "HOOKLATCH_RUNTIME_DIR"):
             del place.environment[name]
-        place.environment["PATH"] = "/usr/bin:/bin"
+        place.environment["PATH"] = with_kept_programs("/usr/bin:/bin")
         for folder in AGENTS.values():
             (place.folder / folder).mkdir(parents=True)
         (place.folder / ".claude/settings.json").write_text('{"model": "opus"}\n')

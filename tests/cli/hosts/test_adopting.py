@@ -16,7 +16,7 @@ import pytest
 
 from hooklatch.cli.hosts.entries import find_entries
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from support.commands import PROGRAM, Place, new_place, serving
+from support.commands import Place, new_place, serving
 from support.tables import table
 
 pytestmark = pytest.mark.slow
@@ -175,7 +175,7 @@ def test_a_later_hook_is_adopted_beside_the_first(place: Place) -> None:
     place.run("install", "claude-code", "--adopt")
     project.write_text(settings("claude-code", "true"))
 
-    adopted = place.shell(f"{shlex.join(PROGRAM)} install claude-code --adopt", project.parents[1])
+    adopted = place.run("install", "claude-code", "--adopt", folder=project.parents[1])
     ids = [hook["id"] for hook in place.json("hooks")["hooks"] if hook["amends"]]
     taken = json.loads(project.read_text())
     undone = place.run("uninstall", "claude-code")

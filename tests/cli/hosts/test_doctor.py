@@ -6,7 +6,6 @@ Slow: each command is a process of its own, and so is the daemon.
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from support.commands import PROGRAM, Daemon, Place, list_own_problems, new_place, serving
+from support.commands import Daemon, Place, list_own_problems, new_place, serving
 from support.tables import table
 
 pytestmark = pytest.mark.slow
@@ -203,9 +202,9 @@ def test_entries_in_two_places_that_both_run_are_named() -> None:
     with new_place() as place, serving(place):
         (place.folder / "project").mkdir()
         for scope in ("--user", "--project"):
-            done = place.shell(f"{shlex.join(PROGRAM)} install qwen {scope}", place.folder / "project")
+            done = place.run("install", "qwen", scope, folder=place.folder / "project")
             assert done.returncode == 0, done.stderr
-        done = place.shell(f"{shlex.join(PROGRAM)} doctor --json", place.folder / "project")
+        done = place.run("doctor", "--json", folder=place.folder / "project")
         hints = [one["what"] for one in json.loads(done.stdout)["hints"]]
 
     assert any("both have its entries, so each event asks twice" in hint for hint in hints)

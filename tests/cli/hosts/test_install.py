@@ -81,28 +81,22 @@ def test_what_is_installed_comes_out_again_without_a_trace(name: str) -> None:
         before = tree(place)
         scopes = [("--user", USER), *([("--project", PROJECT)] if name in PROJECT else [])]
         for scope, files in scopes:
-            done = place.shell(f"{shlex.join(command())} install {name} {scope}", project)
+            done = place.run("install", name, scope, folder=project)
             assert done.returncode == 0, done.stderr
             base = place.folder if scope == "--user" else project
             assert (base / files[name]).read_bytes().count(b"--kind") > (0 if name == "cline" else 3)
         installed = tree(place)
-        again = place.shell(f"{shlex.join(command())} install {name} {scopes[-1][0]}", project)
+        again = place.run("install", name, scopes[-1][0], folder=project)
         assert "nothing was changed" in again.stdout
         assert tree(place) == installed
 
-        done = place.shell(f"{shlex.join(command())} uninstall {name}", project)
+        done = place.run("uninstall", name, folder=project)
 
         assert done.returncode == 0, done.stderr
         # The program stays: settings that were written by hand may start it, and one that is gone refuses nothing.
         left = {path: content for path, content in tree(place).items() if path not in before and content}
         assert [f"left: {place.folder / path}" in done.stdout for path in left] == [True] * HAS_COMPILER
         assert before.items() <= tree(place).items()
-
-
-def command() -> list[str]:
-    from support.commands import PROGRAM
-
-    return PROGRAM
 
 
 @table(

@@ -53,10 +53,11 @@ class Hosts:
             if host in self.quiet:
                 continue
             wanted = select_newest(believed, host, self._labels).get(DEFAULT_POLICY)
-            bundle = wanted.bundle if wanted is not None and host not in self.refuse else digest_of("a")
+            bundle, problem = wanted.bundle if wanted is not None else digest_of("a"), None
+            if host in self.refuse and bundle != digest_of("a"):  # a problem from before it was out is not its own
+                bundle, problem = digest_of("a"), "guards.py:3: invalid syntax"
             cause = self._breaks.get(bundle[0])
             denied = {cause: self._decided // 10} if cause is not None else {}
-            problem = "guards.py:3: invalid syntax" if host in self.refuse else None
             facts = {"labels": self._labels, "problem": problem, "applied": believed[0].version}
             since = ord(bundle[0])
             await say(

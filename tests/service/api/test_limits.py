@@ -85,9 +85,20 @@ async def test_definitions_have_a_size_alone_and_together(tmp_path: Path) -> Non
         assert len(next(iter(daemon.parts.sessions)).own) == most
 
 
-async def fire_in_background(client: Client, count: int, size: int) -> None:
-    for _ in range(count):
-        await client.call("fire", event="notification", payload={"text": "x" * size}, wait=False)
+async def fire_line(client: Client, number: int, rest: bytes) -> int:
+    """Send a fire whose bytes are there already: what a client needs to make them is not the daemon's."""
+    await client.send_raw(b'{"id":%d,' % number)
+    await client.send_raw(rest)
+    return number
+
+
+async def fire_in_turn(client: Client, count: int, rest: bytes) -> None:
+    for number in range(1000, 1000 + count):
+        await client.answer_to(await fire_line(client, number, rest))
+
+
+def rest_of_line(**params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": "fire", "params": params}).encode()[1:] + b"\n"
 
 
 @pytest.mark.slow
@@ -98,16 +109,18 @@ async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(
     monkeypatch.setattr("hooklatch.service.transport.connection.ROOM_TIMEOUT", 0.05)
     go, size = tmp_path / "go", 6 * 2**20
     patient = {**FILES, "guards.py": WAITING.replace('("pre_tool_use")', '("pre_tool_use", timeout=60)')}
+    gate = {"tool_name": "Slow", "tool_input": {"until": str(go), "text": "x" * size}}
+    slow = rest_of_line(event="pre_tool_use", payload=gate)
+    in_background = rest_of_line(event="notification", payload={"text": "x" * size}, wait=False)
     async with running_daemon(tmp_path, patient) as daemon, daemon.session() as client, daemon.session() as other:
         await client.fire_tool("Bash")
         before = psutil.Process(os.getpid()).memory_info().rss
-        payload = {"tool_name": "Slow", "tool_input": {"until": str(go), "text": "x" * size}}
         asked = 2 * MAX_BYTES_IN_FLIGHT // size
-        for _ in range(asked):
-            await client.send("fire", event="pre_tool_use", payload=payload)
+        for number in range(1000, 1000 + asked):
+            await fire_line(client, number, slow)
         refused = [await client.read() for _ in range(asked - MAX_BYTES_IN_FLIGHT // size)]
         with pytest.raises(RpcFailure, match="overload"):  # both are of this process, which may have half of all room
-            await fire_in_background(other, 12, size)
+            await fire_in_turn(other, 12, in_background)
         held, dropped = daemon.parts.budget.held, daemon.parts.statistics.dropped
         grown = psutil.Process(os.getpid()).memory_info().rss - before
         behind = await other.send("fire", event="pre_tool_use", payload={"tool_name": "Bash"})

@@ -55,9 +55,12 @@ class ReaderHandoff:
             with self._alarm:
                 await trio.sleep_forever()
             self._ticks += 1
-            for connection in [reader for reader, since in self.kept.items() if self._ticks - since > 1]:
-                del self.kept[connection]
-                connection.hand_over_reading()
+            self._hand_over_late()
+
+    def _hand_over_late(self) -> None:  # apart from `run`, which would keep the last connection while it sleeps
+        for connection in [reader for reader, since in self.kept.items() if self._ticks - since > 1]:
+            del self.kept[connection]
+            connection.hand_over_reading()
 
 
 class Sender(Protocol):
