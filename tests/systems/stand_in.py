@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
-import threading
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -55,11 +57,15 @@ class LinuxKernel:
 
 
 def read_entry(pid: int) -> ProcessEntry:
-    left, _, right = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
+    fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)  # all processes are read, often
+    try:
+        left, _, right = os.read(fd, 2**12).rpartition(b")")
+    finally:
+        os.close(fd)
     words = right.split()
     parent, group, session, started = (int(words[at]) for at in (PARENT, GROUP, SESSION, STARTED))
-    state = {"Z": b"Z", "X": b"Z", "T": b"T", "t": b"T"}.get(words[STATE], b"R")
-    return ProcessEntry(pid, parent, group, session, started, state, left.partition("(")[2].encode())
+    state = {b"Z": b"Z", b"X": b"Z", b"T": b"T", b"t": b"T"}.get(words[STATE], b"R")
+    return ProcessEntry(pid, parent, group, session, started, state, left.partition(b"(")[2])
 
 
 class Question(msgspec.Struct):
@@ -70,44 +76,45 @@ class Question(msgspec.Struct):
 
 
 class KernelServer:
-    """A thread that answers for the kernel here on a socket, until it is closed."""
+    """A process that answers for the kernel here on a socket, until it is closed or its parent has ended."""
 
     def __init__(self, path: str) -> None:
-        self._kernel, self._listener = LinuxKernel(), socket.socket(socket.AF_UNIX)
-        self._listener.bind(path)
-        self._listener.listen(64)
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(256)
+            command = [sys.executable, "-m", "systems.stand_in", str(listener.fileno())]
+            folder = Path(__file__).parents[1]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[listener.fileno()], cwd=folder)
 
     def close(self) -> None:
-        """End the thread."""
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._listener.close()
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
 
-    def _serve(self) -> None:
-        while True:
+
+def serve_kernel(listener: socket.socket) -> None:
+    """Answer until the parent of this process has ended."""
+    kernel, parent = LinuxKernel(), os.pidfd_open(os.getppid())
+    while parent not in select.select([listener, parent], [], [])[0]:
+        stream, _ = listener.accept()
+        with stream, suppress(OSError, msgspec.DecodeError):  # its asker may have been killed
+            answer(kernel, stream, msgspec.json.decode(stream.recv(2**12), type=Question))
+
+
+def answer(kernel: Kernel, stream: socket.socket, question: Question) -> None:
+    try:
+        if question.what == "list":
+            stream.sendall(msgspec.msgpack.encode(kernel.list_processes()))
+        elif question.what == "threads":
+            stream.sendall(msgspec.msgpack.encode(kernel.count_threads(question.pid)))
+        else:
+            handle = kernel.watch_process(question.pid)
             try:
-                stream, _ = self._listener.accept()
-            except OSError:
-                return
-            with stream, suppress(OSError, msgspec.DecodeError):  # its asker may have been killed
-                self._answer(stream, msgspec.json.decode(stream.recv(2**12), type=Question))
-
-    def _answer(self, stream: socket.socket, question: Question) -> None:
-        try:
-            if question.what == "list":
-                stream.sendall(msgspec.msgpack.encode(self._kernel.list_processes()))
-            elif question.what == "threads":
-                stream.sendall(msgspec.msgpack.encode(self._kernel.count_threads(question.pid)))
-            else:
-                handle = self._kernel.watch_process(question.pid)
-                try:
-                    socket.send_fds(stream, [msgspec.msgpack.encode(0)], [handle])
-                finally:
-                    os.close(handle)
-        except OSError as error:
-            stream.sendall(msgspec.msgpack.encode(f"{error.errno}"))
+                socket.send_fds(stream, [msgspec.msgpack.encode(0)], [handle])
+            finally:
+                os.close(handle)
+    except OSError as error:
+        stream.sendall(msgspec.msgpack.encode(f"{error.errno}"))
 
 
 class RemoteKernel:
@@ -166,3 +173,7 @@ class StandInSystem(PortableSystem):
     def count_threads(self, pid: int) -> int:
         """Return how many threads it has."""
         return self._kernel.count_threads(pid)
+
+
+if __name__ == "__main__":
+    serve_kernel(socket.socket(fileno=int(sys.argv[1])))
