@@ -22,7 +22,7 @@ ALONE = {
     "tests/processes/test_limits_of_trees.py",
     "tests/processes/test_stress.py",
 }
-LINUX_ONLY = "Linux alone: "
+LINUX_ONLY = "of Linux alone: "
 # Seconds for each test, and nothing that two of them share: one process after the other takes one.
 APART = {"tests/test_bench.py"}
 FIRST = {
@@ -97,10 +97,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print how many tests were left out since they are about what Linux alone has, by reason."""
-    reasons = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])]
-    counts = Counter(reason.removeprefix(LINUX_ONLY) for reason in reasons if reason.startswith(LINUX_ONLY))
+    skipped = terminalreporter.stats.get("skipped", [])
+    counts = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
     for reason, count in counts.most_common():
-        terminalreporter.write_line(f"{LINUX_ONLY}{count} of {reason}")
+        if reason.startswith(LINUX_ONLY):
+            terminalreporter.write_line(f"left out, {count}: {reason}")
 
 
 def pytest_collection_finish() -> None:

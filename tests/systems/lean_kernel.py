@@ -42,7 +42,15 @@ class Program(ctypes.Structure):
 
 
 def refuse_calls() -> None:
-    """Have each of `CALLS` fail with ENOSYS from now on, and sockets that keep packets apart with EPROTONOSUPPORT."""
+    """Have each of `CALLS` fail with ENOSYS from now on, and sockets that keep packets apart with EPROTONOSUPPORT.
+
+    Nothing is left to do in a process below one that did.
+    """
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            return
     architecture, column = MACHINES[platform.machine()]
     lines = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
     for numbers in CALLS.values():
@@ -79,9 +87,9 @@ def hide_folders(kept: str | None = None) -> None:
             os.makedirs(f"{kept}/{name}", exist_ok=True)
             mount(f"/{name}", f"{kept}/{name}", flags=MS_REC_BIND)
         mount("tmpfs", "/dev", "tmpfs", options="mode=755")
+        fds = {"fd": "proc/self/fd", "stdin": "proc/self/fd/0", "stdout": "proc/self/fd/1", "stderr": "proc/self/fd/2"}
         for name in os.listdir(f"{kept}/dev"):
-            os.symlink(f"{kept}/dev/{name}", f"/dev/{name}") if name != "fd" else None
-        os.symlink(f"{kept}/proc/self/fd", "/dev/fd")
+            os.symlink(f"{kept}/{fds.get(name, f'dev/{name}')}", f"/dev/{name}")
     for folder in ("/proc", "/sys"):
         mount("tmpfs", folder, "tmpfs", options="size=0,mode=555")
 

@@ -74,11 +74,15 @@ def make_prelude(folder: str) -> str:
 
 def enter_command(folder: str) -> None:
     """Play a portable system in a process that is about to run a command."""
-    limit = min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    lower_limit()
     choose(folder)
     refuse_calls()
     choose_for_daemon(folder, f"{folder}/proc")
+
+
+def lower_limit() -> None:
+    limit = min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 def begin_run() -> None:
@@ -89,8 +93,7 @@ def begin_run() -> None:
     folder = tempfile.mkdtemp(prefix="hlp-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(KernelServer(f"{folder}/kernel").close)  # before the calls are refused that it answers
-    limit = min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    lower_limit()
     choose(folder, has_folders=True)
     refuse_calls()
     choose_for_daemon(folder, "/proc")
@@ -99,7 +102,8 @@ def begin_run() -> None:
 
     warm_guardians.FIRST = make_prelude(folder) + warm_guardians.FIRST
     warm_commands.FIRST = f"{make_enter(folder)}{warm_commands.FIRST}"
-    warm_commands.PROGRAM[1:] = [str(Path(__file__).with_name("start.py")), folder]
+    warm_commands.PYTHON[1:] = [str(Path(__file__).with_name("start.py")), folder]
+    warm_commands.PROGRAM[1:] = [*warm_commands.PYTHON[1:], "-m", "hooklatch"]
 
 
 def make_enter(folder: str) -> str:

@@ -84,7 +84,9 @@ class KernelServer:
             listener.listen(256)
             command = [sys.executable, "-m", "systems.stand_in", str(listener.fileno())]
             folder = Path(__file__).parents[1]
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[listener.fileno()], cwd=folder)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[listener.fileno()], cwd=folder
+            )
 
     def close(self) -> None:
         """End the process."""

@@ -93,7 +93,7 @@ def serving(files: dict[str, str] | None = None) -> Generator[Daemon]:
         place.environment[COOKIE] = word
         kernel = KernelServer(f"{folder}/kernel")
         process = subprocess.Popen(
-            [sys.executable, HERE / "start.py", f"{folder}/kernel", "serve", "--json"], stdin=subprocess.DEVNULL,
+            [sys.executable, HERE / "start.py", folder, "-m", "hooklatch", "serve", "--json"], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=place.folder, env=place.environment, text=True,
         )  # fmt: skip
         place.begun.append(process)

@@ -127,14 +127,17 @@ class PortableSystem(ABC):
     # -- one process -----------------------------------------------------------------------------------------------
 
     def signal_process(self, handle: int, pid: int, number: int) -> None:
-        """Send a signal to the process of a handle.
+        """Send a signal to the process of a handle; SIGKILL also to all below it, whom nobody would find afterwards.
 
         Raises:
             ProcessLookupError: it has ended.
         """
         if self.has_ended(handle):
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            self._kill_all([pid])
+        else:
+            os.kill(pid, number)
 
     def has_ended(self, *handles: int) -> bool:
         """Return whether any of these processes is dead, without blocking."""
