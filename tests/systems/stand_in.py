@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import select
 import signal
 import socket
@@ -138,6 +140,23 @@ class RemoteKernel:
         return msgspec.msgpack.decode(self._ask(Question("threads", pid))[0], type=int)
 
     def _ask(self, question: Question) -> tuple[bytes, list[int]]:
+        try:
+            return self._exchange(question)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a question takes no descriptor on macOS
+        try:
+            data, fds = self._exchange(question)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if fds and fds[0] >= soft:  # a handle does
+            os.close(fds[0])
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return data, fds
+
+    def _exchange(self, question: Question) -> tuple[bytes, list[int]]:
         with socket.socket(socket.AF_UNIX) as stream:
             stream.connect(self._path)
             stream.sendall(msgspec.json.encode(question))
