@@ -4,8 +4,8 @@ A process that plays one has none of the calls that Linux alone has, and the por
 What it starts of the daemon has empty folders /proc and /sys.  The tests' own process keeps them, for the tests: there,
 only the product's code does not find them.  Two readers are exempt, as macOS answers them in another way:
 
-    psutil         reads of a process what it measures: /proc/PID/{stat,statm,status,smaps_rollup,cmdline}, /proc/stat
-    `StandInSystem` asks the kernel for processes, and here for the mounts, of which macOS has a list (getfsstat(2))
+    psutil          reads of a process what it measures: /proc/PID/{stat,statm,status,smaps_rollup,cmdline}, /proc/stat
+    `StandInSystem` reads /proc/PID/{stat,task}, and here the mounts and the boot's id: macOS tells these by calls
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def choose(folder: str, *, has_folders: bool = False) -> None:
     from hooklatch_worker import systems
     from systems.stand_in import RemoteKernel, StandInSystem
 
-    systems.system = StandInSystem(RemoteKernel(f"{folder}/kernel"))  # type: ignore[assignment]
+    kernel = RemoteKernel(f"{folder}/kernel", "/proc" if has_folders else f"{folder}/proc")
+    systems.system = StandInSystem(kernel)  # type: ignore[assignment]
 
 
 def choose_for_daemon(folder: str, proc: str) -> None:
