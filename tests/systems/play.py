@@ -25,6 +25,7 @@ __all__ = ["begin_run", "choose", "enter_command"]
 TESTS = Path(__file__).parents[1]
 OPEN_FILES = 10_240  # macOS's OPEN_MAX; without /proc, what a program must not inherit is closed one by one
 IMPORT = "from hooklatch_worker.runtime import guardian\n"
+PATH = "sys.path[:] = {path}\n"
 CHOOSE = """import sys
 sys.path.insert(0, {tests!r})
 from systems.play import choose
@@ -51,7 +52,7 @@ def choose(folder: str, *, has_folders: bool = False) -> None:
 
 
 def choose_for_daemon(folder: str, proc: str) -> None:
-    """Put the functions for files in the place of Linux's, and have each guardian choose as this process did."""
+    """Put the functions for files in the place of Linux's, and have guardians and keepers choose the same."""
     import psutil
 
     from hooklatch_worker.systems import darwin_disks, disks, linux_disks
@@ -62,10 +63,13 @@ def choose_for_daemon(folder: str, proc: str) -> None:
     darwin_disks.read_boot_id = lambda: Path(f"{proc}/sys/kernel/random/boot_id").read_text().strip()
     for name in disks.__all__:
         setattr(disks, name, getattr(darwin_disks, name))
+    from hooklatch.environments import interpreter
     from hooklatch.processes import guardian
 
     assert IMPORT in guardian.GUARDIAN
     guardian.GUARDIAN = guardian.GUARDIAN.replace(IMPORT, make_prelude(folder) + IMPORT)
+    assert PATH in interpreter.KEEPER
+    interpreter.KEEPER = interpreter.KEEPER.replace(PATH, PATH + make_prelude(folder))
 
 
 def make_prelude(folder: str) -> str:

@@ -52,7 +52,7 @@ __all__ = [
 ]  # fmt: skip
 
 # The code of a process between the daemon and the program: it outlives neither of them, and kills all processes that
-# the program started.
+# the program started.  It ends a program that prints without end, where the file of the output has no fixed size.
 KEEPER = """import os, select, signal, sys, time
 sys.path[:] = {path}
 from hooklatch_worker.sandbox import children
@@ -68,7 +68,9 @@ try:
     poll = select.poll()
     for fd in daemon, system.watch_process(program.pid):
         poll.register(fd, select.POLLIN)
-    poll.poll()
+    pause = None if os.fstat(1).st_size == {most} else {pause}
+    while not poll.poll(pause) and os.fstat(1).st_size <= {most}:
+        pass
     code = program.poll()
     code = 1 if code is None else code if code >= 0 else 128 - code
 except OSError as error:
@@ -81,7 +83,8 @@ finally:
     os._exit(code)
 """
 MAX_OUTPUT = 2**20  # bytes at the end of the output that are read
-MAX_WRITTEN = 64 * 2**20  # bytes that it may write, all of them in memory: to write more is an error
+MAX_WRITTEN = 64 * 2**20  # bytes that it may write, all of them in memory: to write more is an error, or its end
+PAUSE = 100  # milliseconds between two looks at how much it has written, where it can write more
 END_TIMEOUT = 2.0  # seconds that the keeper has for killing the remaining processes
 
 
@@ -158,7 +161,8 @@ async def run_program(
 
 def keeper_command() -> list[str]:
     path = [os.fspath(entry) or os.getcwd() for entry in sys.path]
-    return children.isolated_command(sys.executable, "-S", "-c", KEEPER.format(path=path, daemon=os.getpid()))
+    code = KEEPER.format(path=path, daemon=os.getpid(), most=MAX_WRITTEN, pause=PAUSE)
+    return children.isolated_command(sys.executable, "-S", "-c", code)
 
 
 async def wait_for_program(process: subprocess.Popen[bytes], timeout: float) -> int | None:
