@@ -200,7 +200,7 @@ async def test_a_notifier_that_hangs_is_killed_with_what_it_started(place: Place
         (child,) = await place.heard(kind="child")
         await warned(admin, "command failed: it took longer than 1 s, and was killed")
 
-        assert not is_alive(int(child))
+        await until_gone(int(child))  # an orphan is reaped by another than the one that killed it, on some systems
 
 
 async def test_a_reload_ends_what_runs_and_the_next_ask_has_the_new_notifier(place: Place) -> None:
