@@ -16,6 +16,7 @@ import resource
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from systems.lean_kernel import hide_folders, refuse_calls
@@ -58,7 +59,7 @@ def choose_for_daemon(folder: str, proc: str) -> None:
     from hooklatch_worker.systems import darwin_disks, disks, linux_disks
 
     psutil.PROCFS_PATH = proc
-    darwin_disks.away_now = lambda: linux_disks.list_remote_mounts(Path(f"{proc}/self/mountinfo").read_text())
+    darwin_disks.away_now = partial(list_mounts, proc)
     darwin_disks.read_real_path = linux_disks.read_real_path  # fcntl(2) has no F_GETPATH here
     darwin_disks.read_boot_id = lambda: Path(f"{proc}/sys/kernel/random/boot_id").read_text().strip()
     for name in disks.__all__:
@@ -70,6 +71,14 @@ def choose_for_daemon(folder: str, proc: str) -> None:
     guardian.GUARDIAN = guardian.GUARDIAN.replace(IMPORT, make_prelude(folder) + IMPORT)
     assert PATH in interpreter.KEEPER
     interpreter.KEEPER = interpreter.KEEPER.replace(PATH, PATH + make_prelude(folder))
+
+
+def list_mounts(proc: str) -> dict[str, str]:
+    from hooklatch_worker.systems.linux_disks import list_remote_mounts
+    from systems.stand_in import descriptors_left
+
+    with descriptors_left():
+        return list_remote_mounts(Path(f"{proc}/self/mountinfo").read_text())
 
 
 def make_prelude(folder: str) -> str:
