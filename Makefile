@@ -70,8 +70,11 @@ test-quick: $(VENV)/.ready
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' @.ci/quick-tests
 
 # The daemon as it runs where Linux's own calls are missing: on the portable modules, under a filter that refuses those calls,
-# without /proc and /sys.  And what the modules of each system promise.
+# without /proc and /sys.  First what it does with all the quick tests and those of processes, service, record and hosts, which
+# tests/systems/play.py has it do; then what the modules of each system promise.
+PORTABLE := tests/processes tests/service tests/record tests/hosts @.ci/quick-tests
 test-portable: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -n $(JOBS) --portable -m 'not hosts and not soak' $(PORTABLE)
 	$(BIN)/python -m pytest -q -n 2 tests/systems
 
 # The clients in other languages: formatted, checked by their own compilers, and held to clients/conformance.jsonl and a

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ ALONE = {
     "tests/processes/test_limits_of_trees.py",
     "tests/processes/test_stress.py",
 }
+LINUX_ONLY = "of Linux alone: "
 # Seconds for each test, and nothing that two of them share: one process after the other takes one.
 APART = {"tests/test_bench.py"}
 FIRST = {
@@ -39,6 +41,18 @@ FIRST = {
     "tests/real_hosts/test_qwen.py",
     "tests/service/loading/test_hung_disk.py",
 }
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add `--portable`, and begin to play: conftest files below this one import what is under test."""
+    parser.addoption("--portable", action="store_true", help="on the modules of systems other than Linux")
+    config: Any = pluginmanager.get_plugin("pytestconfig")
+    has_option = "--portable" in config.invocation_params.args or getattr(config.option, "portable", False)
+    is_controller = config.known_args_namespace.numprocesses and "PYTEST_XDIST_WORKER" not in os.environ
+    if has_option and not is_controller:
+        from systems.play import begin_run
+
+        begin_run()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,9 +88,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes the longest, so that no process is left with it at the end."""
     items.sort(key=lambda item: item.nodeid.partition("::")[0] not in FIRST)
+    if config.getoption("portable"):
+        for item in items:
+            for marker in item.iter_markers("linux_only"):
+                item.add_marker(pytest.mark.skip(reason=f"{LINUX_ONLY}{marker.args[0]}"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many tests were left out since they are about what Linux alone has, by reason."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    counts = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    for reason, count in counts.most_common():
+        if reason.startswith(LINUX_ONLY):
+            terminalreporter.write_line(f"left out, {count}: {reason}")
 
 
 def pytest_collection_finish() -> None:

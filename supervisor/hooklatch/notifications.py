@@ -37,6 +37,7 @@ from hooklatch.service.api.methods import Contribution
 from hooklatch.service.config.settings import MainTable, Settings, TableEffect, make_absolute
 from hooklatch.threads import in_thread
 from hooklatch_worker.sandbox.children import OWN, isolated_command
+from hooklatch_worker.systems import PLATFORM
 
 if TYPE_CHECKING:
     from hooklatch.core.answers import Ask
@@ -50,7 +51,7 @@ PAUSE = 1.0  # seconds for which each has its place at least: a flood of asks is
 LISTED = 3  # asks in the text of a desktop
 MAX_TEXT = 200  # characters of a subject, a reason and an error in a notification
 ANSWER = "hooklatch asks --follow"
-IS_MAC, OSASCRIPT = sys.platform == "darwin", "/usr/bin/osascript"
+IS_MAC, OSASCRIPT = PLATFORM == "darwin", "/usr/bin/osascript"
 # For osascript(1): the texts are its arguments, and no part of the script.
 SHOW = (
     "on run argv",
@@ -257,7 +258,6 @@ class NotifyChannel:
                 folder="/",
                 timeout=self._timeout,
                 stdin=program.data,
-                needs_output=False,
             )
         except OSError as error:
             return f"it cannot be started: {describe_error(error)}"

@@ -56,24 +56,29 @@ def grow_later(event):
 
 
 def environment(event):
-    with open("/proc/self/environ", "rb") as file:
-        first = file.read().decode()
-    return tell({"now": dict(os.environ), "first": first})
+    return tell({"now": dict(os.environ), "first": read_own("environ")})
+
+
+def read_own(name):
+    try:
+        with open(f"/proc/self/{name}") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""  # a system without
 
 
 def surroundings(event):
-    with open("/proc/self/status") as file:
-        status = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
-    names = os.listdir("/proc/self/fd")
-    fds = sorted(int(name) for name in names if os.path.exists(f"/proc/self/fd/{name}"))  # without the listing's own
+    status = dict(line.split(":\t", 1) for line in read_own("status").splitlines() if ":\t" in line)
+    names = os.listdir("/dev/fd")
+    fds = sorted(int(name) for name in names if os.path.exists(f"/dev/fd/{name}"))  # without the listing's own
     return tell(
         {
             "fds": fds,
             "core": resource.getrlimit(resource.RLIMIT_CORE),
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),
             "size": resource.getrlimit(resource.RLIMIT_FSIZE),
-            "no_new_privs": status["NoNewPrivs"],
-            "threads": status["Threads"],
+            "no_new_privs": status.get("NoNewPrivs"),
+            "threads": status.get("Threads"),
             "session": os.getsid(0),
             "group": os.getpgid(0),
             "pid": os.getpid(),

@@ -28,6 +28,7 @@ from hooklatch.service.registry.budget import Budget
 from hooklatch.service.transport.connection import Connection, ConnectionTasks
 from hooklatch.service.transport.watches import Hangups, LineTimeouts, ReaderHandoff
 from hooklatch_worker import wire
+from hooklatch_worker.systems import system
 from support.calls import LoneFire, call_of
 from support.daemons import nothing_left
 
@@ -42,9 +43,9 @@ class Scripted:
     def __init__(self) -> None:
         self.process = subprocess.Popen(["sleep", "3600"])
         ours, self.theirs = socket.socketpair()
-        pidfd = os.pidfd_open(self.process.pid)
+        pidfd = system.watch_process(self.process.pid)
         self.zygote = SimpleNamespace(is_over=False, is_alive=True, pidfd=os.dup(pidfd))
-        fds = [ours.detach(), *(os.memfd_create(name) for name in ("stdout", "stderr", "progress")), pidfd]
+        fds = [ours.detach(), *(system.make_anonymous_file(name) for name in ("stdout", "stderr", "progress")), pidfd]
         self.held = WorkerProcess(self.zygote, 1, self.process.pid, fds)  # type: ignore[arg-type]
 
     def received(self) -> wire.RunCall:

@@ -224,6 +224,7 @@ async def test_pages_that_a_hook_shares_with_its_children_count_once(tmp_path: P
 STRICT = wire.WorkerLimits(file_bytes=2**30, isolation=wire.Isolation("strict", is_required=False))
 
 
+@pytest.mark.linux_only("the level strict")
 @pytest.mark.parametrize("how", ["open", "passed on", "mapped"])
 async def test_files_in_memory_count_at_strict_across_calls(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
@@ -242,6 +243,7 @@ async def test_files_in_memory_count_at_strict_across_calls(
     assert any("files in memory are over the limit of 300 MiB" in reason for reason in reasons)
 
 
+@pytest.mark.linux_only("the level strict")
 async def test_what_is_held_in_memory_for_a_while_ends_nobody(tmp_path: Path) -> None:
     async with watched_pool(tmp_path, worker=STRICT, resident_bytes=200 * 2**20, total_bytes=300 * 2**20) as workers:
         pids = {await workers.said("use", mib=120) for _ in range(3)}

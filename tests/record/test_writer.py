@@ -203,6 +203,7 @@ def test_the_status_says_how_the_record_is(tmp_path: Path) -> None:
     assert (status["synced_seq"], status["reserve_bytes"] >= 2**20) == (0, True)
 
 
+@pytest.mark.linux_only("blocks that are kept beyond the end of a file (fallocate)")
 def test_what_is_kept_free_behind_the_end_is_given_back(tmp_path: Path) -> None:
     with opened(tmp_path):
         (path,) = segments(tmp_path)

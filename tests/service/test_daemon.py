@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from hooklatch.service.transport.connection import Connection
 from support.daemons import running_daemon
 from support.guards import FILES
 from support.pools import until
+from support.warm_commands import PYTHON
 
 GUARD = """
 from hooklatch_worker import deny, hook
@@ -87,7 +87,7 @@ trio.run(main)
 def test_a_program_that_runs_it_inside_itself_is_not_run_again_by_the_processes_of_its_hooks(tmp_path: Path) -> None:
     """Slow: the program is a process of its own."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path)]
+    command = [*PYTHON, str(tmp_path / "program.py"), str(tmp_path)]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch_worker.systems import linux
+from hooklatch_worker.systems import linux, system
 from support.commands import Daemon, new_place, serving
 
 SECONDS = 6
@@ -27,7 +27,7 @@ def count_wake_ups(daemon: Daemon) -> int:
 
 
 def wait_while_it_runs(daemon: Daemon, seconds: float) -> None:
-    pidfd = os.pidfd_open(daemon.pid)
+    pidfd = system.watch_process(daemon.pid)
     try:
         assert not select.select([pidfd], [], [], seconds)[0]
     finally:

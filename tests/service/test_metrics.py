@@ -17,6 +17,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from hooklatch.metrics import measure_daemon
+from hooklatch_worker.systems import linux, system
 from support.daemons import Daemon, running_daemon
 from support.fleets import fleet_table
 from support.pools import until
@@ -125,7 +126,8 @@ async def test_decisions_calls_and_workers_are_counted(tmp_path: Path) -> None:
     assert value(found, "hooklatch_ready") == 1
     assert value(found, "hooklatch_zygote_up") == 1
     assert value(found, "hooklatch_record_stage", stage="normal") == 1
-    assert value(found, "process_open_fds") > 0
+    if system is linux:  # prometheus_client reads it of /proc
+        assert value(found, "process_open_fds") > 0
 
 
 async def test_every_name_is_a_good_one_and_every_sum_adds_up(tmp_path: Path) -> None:

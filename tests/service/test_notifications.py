@@ -204,7 +204,7 @@ async def test_a_notifier_that_hangs_is_killed_with_what_it_started(place: Place
         (child,) = await place.heard(kind="child")
         await warned(admin, "command failed: it took longer than 1 s, and was killed")
 
-        assert not is_alive(int(child))
+        await until_gone(int(child))  # an orphan is reaped by another than the one that killed it, on some systems
 
 
 async def test_a_reload_ends_what_runs_and_the_new_notifier_tells_what_was_not_told(place: Place) -> None:
@@ -307,9 +307,7 @@ async def test_hostile_text_is_no_option_no_markup_and_no_escape(place: Place, m
     assert (reason, answer, end) == ("is that wise?", "hooklatch asks --follow", "")
 
 
-async def test_on_macos_the_texts_are_arguments_of_the_script_and_output_is_discarded(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_on_macos_the_texts_are_arguments_of_the_script(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     program = place.put("bin/osascript")
     monkeypatch.setattr(notifications, "IS_MAC", True)
     monkeypatch.setattr(notifications, "OSASCRIPT", str(program))

@@ -26,6 +26,7 @@ from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.signals import SignalReceiver
 from hooklatch.service.transport.connection import Connection
+from hooklatch_worker.systems import system
 from support.daemons import Client, Daemon, running_daemon
 from support.guards import FILES
 from support.pools import until
@@ -122,6 +123,9 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "session timers": (Sessions, "discard", Place.session_that_ends),
     "agent connections": (ApiMethods, "closed", Place.connection_that_ends),
 }
+
+if not system.HAS_FILE_HINTS:
+    del PARTS["file hints"]
 
 
 def nodes_of(status: dict[str, Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch_worker.systems import linux
+from hooklatch_worker.systems import linux, system
 from support.warm_commands import PROGRAM, start_command
 
 __all__ = [
@@ -197,7 +197,7 @@ class Daemon(Started):
             left: list[int] = []
             for pid in linux.list_descendants(self.pid):
                 try:
-                    left.append(os.pidfd_open(pid))
+                    left.append(system.watch_process(pid))
                 except ProcessLookupError:
                     continue
                 stack.callback(os.close, left[-1])

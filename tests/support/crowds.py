@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from hooklatch_worker.systems import linux
 from support.daemons import Client
 from support.pools import until
 from support.survivors import PATIENCE, knowing, waiting_for_an_order
+from support.warm_commands import PYTHON
 
 DAEMON = """
 import json, sys
@@ -155,7 +155,7 @@ def started(folder: Path, word: str, *, more: str = "") -> Generator[Process]:
     )
     (folder / "hooks.toml").write_text(config + more)
     (folder / "breeding.py").write_text(BREEDING)
-    process = subprocess.Popen([sys.executable, "-c", DAEMON, str(folder)], stdout=subprocess.PIPE)
+    process = subprocess.Popen([*PYTHON, "-c", DAEMON, str(folder)], stdout=subprocess.PIPE)
     try:
         yield Process(process, folder, word)
     finally:

@@ -16,9 +16,10 @@ from typing import Any
 import hooklatch
 from support.warm_interpreters import CLONE, WarmInterpreter
 
-__all__ = ["PROGRAM", "start_command"]
+__all__ = ["PROGRAM", "PYTHON", "start_command"]
 
 PROGRAM = [sys.executable, "-m", "hooklatch"]
+PYTHON = [sys.executable]  # that runs a test's own program, by -c or of a file, which imports what is under test
 FIRST = f"""del sys.path[:]
 sys.path += {[entry for entry in sys.path if entry and not Path(entry).is_relative_to(Path(__file__).parents[1])]!r}
 import atexit, importlib, threading

@@ -73,4 +73,4 @@ def start(line: int, interpreter: Interpreter | None) -> Any:
             flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as for a guardian
             SERVERS.append(WarmInterpreter(environ, first=FIRST, then=THEN, flags=flags))
     pid = SERVERS[0].fork(environ, [0, 1, 2, line], os.getcwd(), path=import_path(), daemon=os.getpid())
-    return Forked(pid), os.pidfd_open(pid)
+    return Forked(pid), guardian.system.watch_process(pid)

@@ -36,6 +36,8 @@ PARENT = 0x8000  # CLONE_PARENT: what is forked is a child of the tests' own pro
 with socket.socket(fileno={line}) as line:
     while True:
         data, fds, _, _ = socket.recv_fds(line, {most}, 4, socket.MSG_CMSG_CLOEXEC)
+        while data and not data.endswith(b"\\n"):
+            data += line.recv({most})
         if not data:
             os._exit(0)
         {before}
@@ -80,7 +82,7 @@ class WarmInterpreter:
         self, environ: Mapping[str, str], *, first: str, before: str = "pass", then: str, flags: Sequence[str] = ()
     ) -> None:
         self._lock = threading.Lock()  # a daemon may run in a thread beside the tests' own
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.line, theirs = socket.socketpair()
         code = SERVER.format(
             path=import_path(), line=theirs.fileno(), most=MOST, clone=CLONE, cookie=COOKIE, first=first, before=before,
             then=then,
@@ -102,7 +104,8 @@ class WarmInterpreter:
             "limits": [(number, resource.getrlimit(number)) for number in LIMITS], **words,
         }  # fmt: skip
         with self._lock:
-            socket.send_fds(self.line, [json.dumps(request).encode()], fds)
+            data = json.dumps(request).encode() + b"\n"
+            self.line.sendall(data[socket.send_fds(self.line, [data], fds) :])
             pid = int(self.line.recv(64))
         if pid < 0:
             raise OSError(-pid, os.strerror(-pid))

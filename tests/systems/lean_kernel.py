@@ -32,7 +32,7 @@ NUMBER, MACHINE, SECOND = 0, 4, 24  # of struct seccomp_data
 REFUSE, ALLOW = 0x00050000, 0x7FFF0000
 PR_SET_SECCOMP, FILTER = 22, 2
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
-MS_REC_PRIVATE = 0x4000 | 0x40000
+MS_REC_PRIVATE, MS_REC_BIND = 0x4000 | 0x40000, 0x4000 | 0x1000
 
 
 class Program(ctypes.Structure):
@@ -42,7 +42,15 @@ class Program(ctypes.Structure):
 
 
 def refuse_calls() -> None:
-    """Have each of `CALLS` fail with ENOSYS from now on, and sockets that keep packets apart with EPROTONOSUPPORT."""
+    """Have each of `CALLS` fail with ENOSYS from now on, and sockets that keep packets apart with EPROTONOSUPPORT.
+
+    Nothing is left to do in a process below one that did.
+    """
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            return
     architecture, column = MACHINES[platform.machine()]
     lines = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
     for numbers in CALLS.values():
@@ -59,8 +67,10 @@ def refuse_calls() -> None:
     raise_errno(LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(FILTER), ctypes.byref(program), None, None), "seccomp")
 
 
-def hide_folders() -> None:
-    """Have /proc and /sys be empty in a mount namespace of this process.
+def hide_folders(kept: str | None = None) -> None:
+    """Have /proc and /sys be empty in a mount namespace of this process; with a folder, they stay in its `proc`.
+
+    Then /dev/fd lists the descriptors of who asks, as on systems that have no other place for them.
 
     Raises:
         OSError: this user may make none.
@@ -71,6 +81,19 @@ def hide_folders() -> None:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
-    raise_errno(LIBC.mount(b"none", b"/", None, ctypes.c_ulong(MS_REC_PRIVATE), None), "/")
-    for folder in (b"/proc", b"/sys"):
-        raise_errno(LIBC.mount(b"tmpfs", folder, b"tmpfs", ctypes.c_ulong(0), b"size=0,mode=555"), "mount")
+    mount("none", "/", flags=MS_REC_PRIVATE)
+    if kept is not None:
+        for name in ("proc", "dev"):
+            os.makedirs(f"{kept}/{name}", exist_ok=True)
+            mount(f"/{name}", f"{kept}/{name}", flags=MS_REC_BIND)
+        mount("tmpfs", "/dev", "tmpfs", options="mode=755")
+        fds = {"fd": "proc/self/fd", "stdin": "proc/self/fd/0", "stdout": "proc/self/fd/1", "stderr": "proc/self/fd/2"}
+        for name in os.listdir(f"{kept}/dev"):
+            os.symlink(f"{kept}/{fds.get(name, f'dev/{name}')}", f"/dev/{name}")
+    for folder in ("/proc", "/sys"):
+        mount("tmpfs", folder, "tmpfs", options="size=0,mode=555")
+
+
+def mount(source: str, place: str, kind: str | None = None, *, flags: int = 0, options: str | None = None) -> None:
+    words = [None if word is None else word.encode() for word in (source, place, kind, options)]
+    raise_errno(LIBC.mount(*words[:3], ctypes.c_ulong(flags), words[3]), place)

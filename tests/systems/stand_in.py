@@ -1,19 +1,23 @@
 """A system that `PortableSystem` is for, on Linux: its own calls are answered by a kernel that is named to it.
 
-`LinuxKernel` answers from /proc and by pidfds.  `RemoteKernel` asks one over a socket, for a process that has neither.
+`LinuxKernel` answers from /proc and by pidfds.  `RemoteKernel` is for a process that has neither: it reads another
+folder in which proc is mounted, and has its pidfds from a `KernelServer`.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+import select
 import signal
 import socket
-import threading
-from contextlib import suppress
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
-
-import msgspec
 
 from hooklatch_worker.systems import linux
 from hooklatch_worker.systems.portable import PortableSystem, ProcessEntry
@@ -35,14 +39,17 @@ class Kernel(Protocol):
 
 
 class LinuxKernel:
-    """The kernel here."""
+    """The kernel here, which shows its processes in the folder `proc`."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
 
     def list_processes(self) -> list[ProcessEntry]:
         """Return all processes."""
         found: list[ProcessEntry] = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError):  # it has just ended
-                found.append(read_entry(int(name)))
+        for name in filter(str.isdigit, os.listdir(self._proc)):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                found.append(read_entry(self._proc, int(name)))
         return found
 
     def watch_process(self, pid: int) -> int:
@@ -51,94 +58,114 @@ class LinuxKernel:
 
     def count_threads(self, pid: int) -> int:
         """Return how many threads it has."""
-        return linux.count_threads(pid)
+        return len(os.listdir(f"{self._proc}/{pid}/task"))
 
 
-def read_entry(pid: int) -> ProcessEntry:
-    left, _, right = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
+def read_entry(proc: str, pid: int) -> ProcessEntry:
+    fd = os.open(f"{proc}/{pid}/stat", os.O_RDONLY)  # all processes are read, often
+    try:
+        left, _, right = os.read(fd, 2**12).rpartition(b")")
+    finally:
+        os.close(fd)
     words = right.split()
     parent, group, session, started = (int(words[at]) for at in (PARENT, GROUP, SESSION, STARTED))
-    state = {"Z": b"Z", "X": b"Z", "T": b"T", "t": b"T"}.get(words[STATE], b"R")
-    return ProcessEntry(pid, parent, group, session, started, state, left.partition("(")[2].encode())
-
-
-class Question(msgspec.Struct):
-    """What is asked of a kernel: the processes, or with a pid its end or its threads."""
-
-    what: str
-    pid: int = 0
+    state = {b"Z": b"Z", b"X": b"Z", b"T": b"T", b"t": b"T"}.get(words[STATE], b"R")
+    return ProcessEntry(pid, parent, group, session, started, state, left.partition(b"(")[2])
 
 
 class KernelServer:
-    """A thread that answers for the kernel here on a socket, until it is closed."""
+    """A process that answers with pidfds on a socket, until it is closed or its parent has ended."""
 
     def __init__(self, path: str) -> None:
-        self._kernel, self._listener = LinuxKernel(), socket.socket(socket.AF_UNIX)
-        self._listener.bind(path)
-        self._listener.listen(64)
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(256)
+            command = [sys.executable, "-m", "systems.stand_in", str(listener.fileno())]
+            folder = Path(__file__).parents[1]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[listener.fileno()], cwd=folder
+            )
 
     def close(self) -> None:
-        """End the thread."""
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                stream, _ = self._listener.accept()
-            except OSError:
-                return
-            with stream, suppress(OSError, msgspec.DecodeError):  # its asker may have been killed
-                self._answer(stream, msgspec.json.decode(stream.recv(2**12), type=Question))
-
-    def _answer(self, stream: socket.socket, question: Question) -> None:
-        try:
-            if question.what == "list":
-                stream.sendall(msgspec.msgpack.encode(self._kernel.list_processes()))
-            elif question.what == "threads":
-                stream.sendall(msgspec.msgpack.encode(self._kernel.count_threads(question.pid)))
-            else:
-                handle = self._kernel.watch_process(question.pid)
-                try:
-                    socket.send_fds(stream, [msgspec.msgpack.encode(0)], [handle])
-                finally:
-                    os.close(handle)
-        except OSError as error:
-            stream.sendall(msgspec.msgpack.encode(f"{error.errno}"))
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
 
 
-class RemoteKernel:
-    """The kernel behind a `KernelServer`."""
+def serve_kernel(listener: socket.socket) -> None:
+    """Answer until the parent of this process has ended, before those that wait for the answers where that may be."""
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -5)
+    parent = os.pidfd_open(os.getppid())
+    while parent not in select.select([listener, parent], [], [])[0]:
+        stream, _ = listener.accept()
+        with stream, suppress(OSError, ValueError):  # its asker may have been killed
+            answer(stream, int(stream.recv(64)))
 
-    def __init__(self, path: str) -> None:
+
+def answer(stream: socket.socket, pid: int) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError as error:
+        stream.sendall(b"%d" % (error.errno or errno.EIO))
+        return
+    try:
+        socket.send_fds(stream, [b"0"], [handle])
+    finally:
+        os.close(handle)
+
+
+class RemoteKernel(LinuxKernel):
+    """The kernel in the folder `proc` and behind the `KernelServer` at `path`."""
+
+    def __init__(self, path: str, proc: str) -> None:
+        super().__init__(proc)
         self._path = path
 
     def list_processes(self) -> list[ProcessEntry]:
-        """Return all processes."""
-        return msgspec.msgpack.decode(self._ask(Question("list"))[0], type=list[ProcessEntry])
+        """Return all processes: that takes no descriptor on macOS."""
+        try:
+            return super().list_processes()
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+        with descriptors_left():
+            return super().list_processes()
 
     def watch_process(self, pid: int) -> int:
         """Return a descriptor that shows its end."""
-        return self._ask(Question("watch", pid))[1][0]
+        try:
+            return self._ask(pid)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+        with descriptors_left() as most:
+            handle = self._ask(pid)
+        if handle >= most:
+            os.close(handle)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return handle
 
-    def count_threads(self, pid: int) -> int:
-        """Return how many threads it has."""
-        return msgspec.msgpack.decode(self._ask(Question("threads", pid))[0], type=int)
-
-    def _ask(self, question: Question) -> tuple[bytes, list[int]]:
+    def _ask(self, pid: int) -> int:
         with socket.socket(socket.AF_UNIX) as stream:
             stream.connect(self._path)
-            stream.sendall(msgspec.json.encode(question))
-            data, fds, _, _ = socket.recv_fds(stream, ANSWER_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
-            while more := stream.recv(ANSWER_BYTES):
-                data += more
-        failed = msgspec.msgpack.decode(data)
-        if isinstance(failed, str):
-            raise OSError(int(failed), os.strerror(int(failed)))
-        return data, fds
+            stream.sendall(b"%d" % pid)
+            data, fds, _, _ = socket.recv_fds(stream, 64, 1, socket.MSG_CMSG_CLOEXEC)
+        if fds:
+            return fds[0]
+        number = int(data or errno.EMFILE)  # where no descriptor is left, there is none in the answer
+        raise OSError(number or errno.EMFILE, os.strerror(number or errno.EMFILE))
+
+
+@contextmanager
+def descriptors_left() -> Generator[int]:
+    """Have descriptors for what takes none on macOS; yield how many there may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield soft
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class StandInSystem(PortableSystem):
@@ -166,3 +193,7 @@ class StandInSystem(PortableSystem):
     def count_threads(self, pid: int) -> int:
         """Return how many threads it has."""
         return self._kernel.count_threads(pid)
+
+
+if __name__ == "__main__":
+    serve_kernel(socket.socket(fileno=int(sys.argv[1])))

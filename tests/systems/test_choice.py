@@ -38,6 +38,20 @@ def test_which_system_this_is_is_asked_in_one_place() -> None:
     assert asks("import sys\nif sys.platform == 'darwin': ...")
 
 
+def test_files_reach_the_disk_by_the_functions_of_this_system_alone() -> None:
+    """fsync(2) of macOS leaves them in the disk's cache: what is flushed before it is renamed has to be there."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("supervisor", "workers")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("fsync", "fdatasync")
+    }
+
+    own = {f"workers/hooklatch_worker/systems/{name}_disks.py" for name in ("darwin", "linux")}
+    assert found == {*own, "supervisor/hooklatch/entry/building.py"}  # a program that is lost is built anew
+
+
 def parameters(function: object) -> list[str]:
     """Return the parameters, as they are named, ordered and defaulted."""
     assert callable(function)

@@ -488,9 +488,13 @@ def test_a_file_of_a_fixed_size_stays_so() -> None:
         os.close(fd)
 
 
-def test_where_no_file_keeps_its_size_there_is_none() -> None:
-    with pytest.raises(OSError, match="no files of a fixed size"):
-        SYSTEMS[1].make_bounded_file("output", 10)
+def test_where_no_file_keeps_its_size_who_reads_it_sees_how_long_it_is() -> None:
+    with nothing_left():
+        fd = SYSTEMS[1].make_bounded_file("output", 10)
+        assert os.fstat(fd).st_size == 0
+        os.write(fd, b"more than ten")
+        assert os.fstat(fd).st_size == 13
+        os.close(fd)
 
 
 @each

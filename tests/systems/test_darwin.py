@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hooklatch import directories
 from hooklatch.core.protocol import RpcError
 from hooklatch.credentials import read_credentials
 from hooklatch.darwin_credentials import read_darwin_credentials
@@ -295,3 +296,19 @@ def test_blocks_are_never_allocated_and_a_file_is_synced_in_full_or_as_far_as_it
         number = errno.EIO
         with pytest.raises(OSError, match="Input/output"):
             darwin_disks.sync_data(file.fileno())
+
+
+def test_a_file_is_flushed_to_the_disk_before_its_name_is_and_then_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[tuple[int, str, bool]] = []
+
+    def note(fd: int, command: int) -> None:
+        flushed.append((command, os.readlink(f"/proc/self/fd/{fd}"), (tmp_path / "file").exists()))
+
+    monkeypatch.setattr(darwin_disks.fcntl, "fcntl", note)
+    monkeypatch.setattr(directories, "sync_all", darwin_disks.sync_all)
+
+    directories.replace_file(str(tmp_path / "file"), b"new")
+
+    assert flushed == [(51, f"{tmp_path}/file.new", False), (51, str(tmp_path), True)]

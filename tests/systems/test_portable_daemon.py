@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,12 @@ def judge(event):
         subprocess.Popen(["sleep", "1000"])
         subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1001 &"], stdin=subprocess.DEVNULL)
         return allow("started")
+    if what == "swell":
+        held = b"x" * (300 * 2**20)
+        time.sleep(1000)
+    if what == "swell below":
+        code = "held = b'x' * (300 * 2**20); import time; time.sleep(1000)"
+        subprocess.run([sys.executable, "-S", "-c", code])
     if what.startswith("wait"):
         open(what.partition(" ")[2], "w").close()
         time.sleep(1000)
@@ -89,27 +96,26 @@ command = "cat > /dev/null; sleep 1000 < /dev/null > /dev/null 2>&1 & echo '{}'"
 def serving(files: dict[str, str] | None = None) -> Generator[Daemon]:
     """Run a daemon that is portable; nothing of it is left afterwards."""
     files = files if files is not None else {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": HOOKS}
-    with tempfile.TemporaryDirectory(prefix="hl-") as folder, nobody_survives() as word, new_place(files) as place:
+    with (
+        tempfile.TemporaryDirectory(prefix="hl-") as folder, closing(KernelServer(f"{folder}/kernel")),
+        nobody_survives() as word, new_place(files) as place,
+    ):  # fmt: skip
         place.environment[COOKIE] = word
-        kernel = KernelServer(f"{folder}/kernel")
         process = subprocess.Popen(
-            [sys.executable, HERE / "start.py", f"{folder}/kernel", "serve", "--json"], stdin=subprocess.DEVNULL,
+            [sys.executable, HERE / "start.py", folder, "-m", "hooklatch", "serve", "--json"], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=place.folder, env=place.environment, text=True,
         )  # fmt: skip
         place.begun.append(process)
+        daemon = Daemon(process, place)
         try:
-            daemon = Daemon(process, place)
-            try:
-                yield daemon
-            finally:
-                if process.poll() is None:
-                    process.terminate()
-                _, _, said = daemon.end()
-                deaths = sum(said.count(f"Error: the {name} died, pid") for name in ("zygote", "guardian"))
-                assert said.count("Traceback") == deaths, said
-                assert wait_until_gone(word) == []
+            yield daemon
         finally:
-            kernel.close()
+            if process.poll() is None:
+                process.terminate()
+            _, _, said = daemon.end()
+            deaths = sum(said.count(f"Error: the {name} died, pid") for name in ("zygote", "guardian"))
+            assert said.count("Traceback") == deaths, said
+            assert wait_until_gone(word) == []
 
 
 def fire(place: Place, command: str) -> tuple[str, str]:
@@ -222,6 +228,23 @@ def test_a_hooks_child_may_not_connect_nor_may_its_orphan() -> None:
             assert verdict == "deny"
             assert "a hook may not call the daemon that runs it" in reason, (what, reason)
         assert daemon.place.run("status").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "what", "said"),
+    [
+        ("memory_mib", "swell", r"\d+ MiB resident are over the limit of 200 MiB"),
+        ("total_mib", "swell below", r"\d+ MiB resident with all below it are over the limit of 200 MiB"),
+    ],
+)
+def test_a_worker_that_takes_more_memory_than_it_may_is_killed(key: str, what: str, said: str) -> None:
+    config = f'[workers]\n{key} = 200\n[[source]]\npath = "guards.py"\n'
+    with serving({"hooks.toml": config, "guards.py": HOOKS}) as daemon:
+        verdict, reason = fire(daemon.place, what)
+
+        assert verdict == "deny"
+        assert re.search(said, reason), reason
+        assert fire(daemon.place, "ls")[0] == "allow"
 
 
 def test_what_a_shell_hook_leaves_ends_with_its_worker() -> None:

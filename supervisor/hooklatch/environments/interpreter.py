@@ -32,7 +32,6 @@ import hooklatch
 import hooklatch_worker
 from hooklatch.disks import find_lane, limit_look
 from hooklatch.errors import describe_error
-from hooklatch.files import open_regular
 from hooklatch.processes.environment_slot import EnvironmentFaultError
 from hooklatch.processes.guardian import OWNED, Interpreter
 from hooklatch.threads import in_thread
@@ -53,7 +52,7 @@ __all__ = [
 ]  # fmt: skip
 
 # The code of a process between the daemon and the program: it outlives neither of them, and kills all processes that
-# the program started.
+# the program started.  It ends a program that prints without end, where the file of the output has no fixed size.
 KEEPER = """import os, select, signal, sys, time
 sys.path[:] = {path}
 from hooklatch_worker.sandbox import children
@@ -69,7 +68,9 @@ try:
     poll = select.poll()
     for fd in daemon, system.watch_process(program.pid):
         poll.register(fd, select.POLLIN)
-    poll.poll()
+    pause = None if os.fstat(1).st_size == {most} else {pause}
+    while not poll.poll(pause) and max(os.fstat(0).st_size, os.fstat(1).st_size) <= {most}:
+        pass
     code = program.poll()
     code = 1 if code is None else code if code >= 0 else 128 - code
 except OSError as error:
@@ -82,7 +83,8 @@ finally:
     os._exit(code)
 """
 MAX_OUTPUT = 2**20  # bytes at the end of the output that are read
-MAX_WRITTEN = 64 * 2**20  # bytes that it may write, all of them in memory: to write more is an error
+MAX_WRITTEN = 64 * 2**20  # bytes that it may write, all of them in memory: to write more is an error, or its end
+PAUSE = 100  # milliseconds between two looks at how much it has written, where it can write more
 END_TIMEOUT = 2.0  # seconds that the keeper has for killing the remaining processes
 
 
@@ -125,22 +127,21 @@ async def run_program(
     timeout: float,
     output: ProgramOutput | None = None,
     stdin: bytes = b"",
-    needs_output: bool = True,
 ) -> CommandExit:
     """Run a program to its end; kill it, and all that it started, after `timeout` seconds, or when cancelled.
 
     A name without a slash is looked up in the PATH of `environ`; of a program that is not there the exit code is 127.
-    Output that is not needed is discarded where the system cannot limit it.
 
     Raises:
         OSError: it cannot be started.
     """
     output = output or ProgramOutput()
     # Of a fixed size: without that, a program that prints without end takes the machine's memory.
-    output.fd = make_output(needs_output=needs_output)
+    output.fd = system.make_bounded_file("output", MAX_WRITTEN)
     try:
-        source = make_input(stdin)
+        source = system.make_bounded_file("input", len(stdin))
         try:
+            os.pwrite(source, stdin, 0)
             process = children.start_child(
                 [*keeper_command(), *command], environ, cwd=folder, stdin=source, stdout=output.fd,
                 stderr=output.fd, start_new_session=True, umask=0o077,
@@ -158,36 +159,10 @@ async def run_program(
         output.fd = -1
 
 
-def make_output(*, needs_output: bool) -> int:
-    try:
-        return system.make_bounded_file("output", MAX_WRITTEN)
-    except OSError as error:
-        if needs_output or error.errno != errno.ENOTSUP:
-            raise
-        return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-
-
-def make_input(data: bytes) -> int:
-    """Return a descriptor of data that no program can make longer by it."""
-    try:
-        fd = system.make_bounded_file("input", len(data))
-        os.pwrite(fd, data, 0)
-        return fd
-    except OSError as error:
-        if error.errno != errno.ENOTSUP:
-            raise
-    fd = system.make_anonymous_file("input")
-    try:
-        os.pwrite(fd, data, 0)
-        with system.expose_file(fd) as path:
-            return open_regular(path)
-    finally:
-        os.close(fd)
-
-
 def keeper_command() -> list[str]:
     path = [os.fspath(entry) or os.getcwd() for entry in sys.path]
-    return children.isolated_command(sys.executable, "-S", "-c", KEEPER.format(path=path, daemon=os.getpid()))
+    code = KEEPER.format(path=path, daemon=os.getpid(), most=MAX_WRITTEN, pause=PAUSE)
+    return children.isolated_command(sys.executable, "-S", "-c", code)
 
 
 async def wait_for_program(process: subprocess.Popen[bytes], timeout: float) -> int | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import plistlib
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.cli.commands import build_command_line
-from hooklatch.cli.daemon.launchd import Launchd, make_agent
+from hooklatch.cli.daemon.launchd import Launchd, format_agent, make_agent
 from hooklatch.cli.daemon.managers import UNITS
 from hooklatch.cli.daemon.service import choose_manager, run_install, run_remove, run_status
 from hooklatch.cli.daemon.systemd import Systemd
@@ -131,6 +133,23 @@ def test_launchd_runs_the_daemon_that_is_installed_until_it_is_removed(mac: Mac)
     assert "no daemon runs now" in removed[1]
     assert not mac.file.exists()
     assert after == (1, "launchd does not start it; to have that: hooklatch service install\n")
+
+
+def test_a_changed_file_is_taken_also_where_launchd_runs_something_that_is_no_daemon(mac: Mac) -> None:
+    """As where the file that was there before starts what ends at once: launchd would start that again and again."""
+    mac.file.parent.mkdir(parents=True)
+    mac.file.write_text(format_agent({"Label": "hooklatch", "ProgramArguments": ["/gone"]}))
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        (mac.folder / "hooklatch.pid").write_text(str(other.pid))  # as launchd has it
+
+        installed = mac.run(run_install, "install")
+        asked = mac.take_asked()
+        ended = other.wait()
+        mac.run(run_remove, "remove")
+
+    assert installed[0] == 0
+    assert asked == [["bootout", TARGET], ["bootstrap", DOMAIN, str(mac.file)], ["kickstart", TARGET]]
+    assert ended == -signal.SIGTERM
 
 
 def test_where_there_is_no_login_nothing_is_written(mac: Mac) -> None:

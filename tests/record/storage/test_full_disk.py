@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,6 +29,7 @@ from support.records import (
     tiny_disk,
 )
 from support.repository import TESTS
+from support.warm_commands import PYTHON
 
 KIB = 1024
 STAGES = msgspec.structs.replace(
@@ -147,6 +147,7 @@ def test_a_daemon_that_ends_on_a_full_disk_says_so_from_the_reserve(tmp_path: Pa
         assert verify_record(str(disk / "record")).ok
 
 
+@pytest.mark.linux_only("blocks that are kept beyond the end of a file (fallocate)")
 @needs_root
 def test_a_start_on_a_full_disk_is_refused_and_loses_nothing(tmp_path: Path) -> None:
     with tiny_disk(tmp_path / "disk", 2 * KIB) as disk:
@@ -176,6 +177,7 @@ async def test_the_watch_sees_that_there_is_room_again_without_a_fire(tmp_path: 
         assert verify_record(str(disk / "record")).ok
 
 
+@pytest.mark.linux_only("blocks that are kept beyond the end of a file (fallocate)")
 def test_a_write_that_finds_no_space_refuses_the_gate_and_counts_the_rest(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
         segment = record._journal.segment
@@ -218,7 +220,7 @@ def test_a_limit_on_the_size_of_files_costs_a_new_segment_and_no_record() -> Non
     # On a disk: a file system in memory counts what is allocated ahead against the limit, too.
     with TemporaryDirectory(dir="/var/tmp") as folder:
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, f"{folder}/record"], capture_output=True, text=True, check=False,
+            [*PYTHON, "-c", SCRIPT, f"{folder}/record"], capture_output=True, text=True, check=False,
             env={**os.environ, "PYTHONPATH": str(TESTS)},
         )  # fmt: skip
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,7 @@ from hooklatch.record.verify import verify_record
 from support.daemons import nothing_left
 from support.records import opened, records
 from support.repository import TESTS
+from support.warm_commands import PYTHON
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def test_what_was_answered_is_in_the_record_after_a_kill(tmp_path: Path, durabil
     with nothing_left():
         for round_ in range(4):
             with subprocess.Popen(
-                [sys.executable, "-c", SCRIPT, folder, str(round_), durability], stdout=subprocess.PIPE,
+                [*PYTHON, "-c", SCRIPT, folder, str(round_), durability], stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": str(TESTS)},
             ) as writer:  # fmt: skip
                 assert writer.stdout is not None

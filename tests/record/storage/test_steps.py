@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 
 import pytest
 
 from support.repository import TESTS
+from support.warm_commands import PYTHON
 
 # Each child is killed right before its Nth call that changes a file, in whatever thread that is.  It opens a record,
 # writes, rotates, lets retention remove what there was before, and ends.
@@ -94,7 +94,7 @@ def test_a_kill_before_any_step_of_writing_is_no_fault_for_the_next_start(how: s
     """Slow: some hundred daemons' records are begun, killed and opened again."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, folder, how], capture_output=True, text=True, check=False,
+            [*PYTHON, "-c", SCRIPT, folder, how], capture_output=True, text=True, check=False,
             env={**os.environ, "PYTHONPATH": str(TESTS)},
         )  # fmt: skip
 

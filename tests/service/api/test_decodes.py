@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+
+from support.warm_commands import PYTHON
 
 COUNTING = r"""
 import json, tempfile
@@ -53,7 +54,7 @@ print(json.dumps([answer.decode(), len(counted)]))
 
 
 def test_a_document_is_decoded_three_times() -> None:
-    done = subprocess.run([sys.executable, "-c", COUNTING], capture_output=True, text=True, check=False)
+    done = subprocess.run([*PYTHON, "-c", COUNTING], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
     answer, count = json.loads(done.stdout)

@@ -145,7 +145,8 @@ async def test_four_workers_at_once_count_exactly(daemon: Daemon) -> None:
     async def fire_often() -> None:
         async with daemon.session() as client:
             for _ in range(5):
-                assert (await client.fire_tool("Many", count=40))["verdict"] == "pass"
+                decision = await client.fire_tool("Many", count=40)
+                assert decision["verdict"] == "pass", decision
 
     async with trio.open_nursery() as nursery:
         for _ in range(8):

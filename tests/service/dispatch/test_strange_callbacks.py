@@ -21,7 +21,11 @@ PRINTING = ["prints", "writes_to_descriptors", "runs_a_program_that_prints"]
 HARMLESS = [
     "closes_stdout", "removes_stdout", "replaces_stdout", "replaces_stdout_by_something_hostile",
     "closes_descriptors_1_and_2", "starts_a_thread", "starts_a_daemon_thread", "exits_in_a_thread",
-    "forks_a_child_that_lives_on", "forks_a_child_that_returns", "forks_a_child_that_raises", "double_forks_a_daemon",
+    "forks_a_child_that_lives_on", "forks_a_child_that_returns", "forks_a_child_that_raises",
+    pytest.param(
+        "double_forks_a_daemon",
+        marks=pytest.mark.linux_only("an orphan in a session of its own, which gets its worker for a parent"),
+    ),
     "starts_a_program_that_lives_on", "sends_sigterm_to_its_parent", "sends_sigint_to_its_group",
     "changes_directory_and_environment", "breaks_signals",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ NOT_HERE = shutil.which("unshare") is None or bool(
     subprocess.run([*WITH, "max_inotify_watches", "1", "true"], capture_output=True, check=False).returncode
 )
 pytestmark = [
+    pytest.mark.linux_only("hints of changed files (inotify)"),
     pytest.mark.slow,  # a daemon of its own, and files that are looked at every 2 s
     pytest.mark.skipif(NOT_HERE, reason="no namespace of users can be made here"),
 ]

@@ -18,6 +18,7 @@ from hooklatch.service.loading.watch import STAT_INTERVAL
 from support.daemons import running_daemon
 from support.edited import GUARDS
 
+pytestmark = pytest.mark.linux_only("hints of changed files (inotify)")
 MOST = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
 

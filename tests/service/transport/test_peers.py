@@ -77,6 +77,7 @@ def test_a_peer_that_is_gone_is_not_served(tmp_path: Path) -> None:
             PeerInspector(frozenset, Counter()).check(stream)
 
 
+@pytest.mark.linux_only("a peer that has ended: elsewhere it is gone, and refused")
 def test_of_a_peer_that_has_ended_and_is_not_yet_reaped_the_parents_are_known(tmp_path: Path) -> None:
     with peer(tmp_path, CONNECT) as (stream, process):
         assert process.stdout is not None
@@ -121,6 +122,7 @@ def test_a_peer_of_a_namespace_above_ours_is_no_hook(tmp_path: Path) -> None:
 
 # -- through the daemon -----------------------------------------------------------------------------------------
 
+ORPHAN = pytest.mark.linux_only("an orphan in a session of its own, which gets its worker for a parent")
 HOOKS = f"""
 import os, subprocess, sys, time
 from hooklatch import allow, hook
@@ -185,7 +187,7 @@ async def answers_of(daemon: Daemon, folder: Path, tool: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", ["python", "double", "shell"])
+@pytest.mark.parametrize("tool", ["python", pytest.param("double", marks=ORPHAN), pytest.param("shell", marks=ORPHAN)])
 async def test_a_hook_can_call_neither_socket(tmp_path: Path, tool: str) -> None:
     async with running_daemon(tmp_path, {"hooks.d/guards.py": HOOKS, "hooks.toml": SHELL}) as daemon:
         said = await answers_of(daemon, tmp_path, tool)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from hooklatch_worker.lsp import diagnostics, servers
-from hooklatch_worker.systems import linux
+from hooklatch_worker.lsp.client import LanguageServer
+from hooklatch_worker.systems import linux, system
 from support.daemons import nothing_left
-from workers.lsp.workspace import Workspace
+from workers.lsp.workspace import PATIENCE, Workspace
 
 BAD = "x = 1\nBAD = 2\n"
 GOOD = "x = 1\n"
@@ -123,6 +127,27 @@ def test_a_server_that_ended_between_two_edits_is_started_anew(workspace: Worksp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("has_waitid", [True, False], ids=["waitid", "as on macOS"])
+def test_the_end_of_a_server_is_known_and_its_pid_kept_until_it_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_waitid: bool
+) -> None:
+    if not has_waitid:  # Python has it on macOS since 3.13
+        monkeypatch.delattr("os.waitid")
+    with nothing_left():
+        server = LanguageServer(["cat"], str(tmp_path))
+        assert not server.has_ended
+        handle = system.watch_process(server.pid)
+
+        os.kill(server.pid, signal.SIGKILL)
+
+        assert select.select([handle], [], [], PATIENCE)[0]
+        os.close(handle)
+        assert server.has_ended
+        assert server.has_ended
+        assert system.read_process_state(server.pid) == b"Z"
+        assert server.close() == []
+
+
 def test_one_that_ends_again_and_again_is_held_off_ever_longer(workspace: Workspace, clock: Clock) -> None:
     """Slow: five servers start."""
     workspace.use_fake("dies")

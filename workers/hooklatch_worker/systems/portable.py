@@ -127,14 +127,17 @@ class PortableSystem(ABC):
     # -- one process -----------------------------------------------------------------------------------------------
 
     def signal_process(self, handle: int, pid: int, number: int) -> None:
-        """Send a signal to the process of a handle.
+        """Send a signal to the process of a handle; SIGKILL also to all below it, which is not found afterwards.
 
         Raises:
             ProcessLookupError: it has ended.
         """
         if self.has_ended(handle):
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            self._kill_all([pid])
+        else:
+            os.kill(pid, number)
 
     def has_ended(self, *handles: int) -> bool:
         """Return whether any of these processes is dead, without blocking."""
@@ -436,12 +439,8 @@ class PortableSystem(ABC):
         return fd
 
     def make_bounded_file(self, name: str, size: int) -> int:
-        """Return an anonymous file of this size that no program can make longer or shorter.
-
-        Raises:
-            OSError: this system has none.
-        """
-        raise OSError(errno.ENOTSUP, "this system has no files of a fixed size, in which output is kept")
+        """Return an empty anonymous file: none has a fixed size here, so who has it written looks at its size."""
+        return self.make_anonymous_file(name)
 
     @contextmanager
     def expose_file(self, fd: int) -> Generator[str]:

@@ -9,6 +9,7 @@ from typing import TypedDict
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.fleet.signing import NoLibraryError, make_key
+from hooklatch_worker.systems.disks import sync_all
 
 __all__ = ["add_keygen"]
 
@@ -64,7 +65,7 @@ def write_key(path: str, text: str) -> None:
             os.fchmod(fd, 0o600)  # also where an odd umask took rights from the owner
             file.write(text + "\n")
             file.flush()
-            os.fsync(fd)
+            sync_all(fd)
     except OSError as error:
         os.unlink(path)
         raise CommandError(Exit.CANNOT_CREATE, f"{path} cannot be written: {error.strerror}") from None

@@ -18,6 +18,7 @@ from hooklatch.files import create_anew
 from hooklatch.git_sources import guard_paths
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
+from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
     "find_hooks_folder", "fire_cases", "format_options", "print_written", "split_lines", "temporary_path", "write_new",
@@ -106,7 +107,7 @@ def write_whole(path: str, text: str, undo: ExitStack) -> None:
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        sync_all(file.fileno())
 
 
 def publish_file(draft: str, path: str) -> None:

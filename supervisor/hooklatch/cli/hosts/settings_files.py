@@ -12,6 +12,7 @@ import tempfile
 from contextlib import suppress
 
 from hooklatch.directories import sync_folder
+from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
     "FileError", "back_up_file", "delete_file", "make_folders", "read_if_present", "remove_folders",
@@ -96,7 +97,7 @@ def replace_file(path: str, before: bytes | None, after: bytes, *, mode: int = 0
             file.write(after)
             copy_owner(fd, target, before is not None, mode)
             file.flush()
-            os.fsync(fd)
+            sync_all(fd)
         # As late as possible: a program that writes between this and the replacement still loses its change.
         if read_if_present(path) != before:
             raise FileError(f"{path} was changed by another program at this moment; try again")
