@@ -8,11 +8,11 @@ import logging
 import msgspec
 import pytest
 
-from hooklatch.fleet.link.daemon import FollowAnswer, FollowedPolicy
+from hooklatch.fleet.link.daemon import FollowAnswer
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
 from hooklatch.fleet.link.reporting import GateCounter
 from hooklatch.fleet.link.waiting import Backoff
-from hooklatch.fleet.manifests import BundleVersion, PolicyHead
+from hooklatch.fleet.manifests import BundleVersion, PolicyHead, PolicyVersions
 from hooklatch.fleet.reports import GateCounts, encode_report, read_report
 from hooklatch.record.storage.chain import ChainLink
 
@@ -75,16 +75,16 @@ def known() -> LinkState:
 
 
 ANSWER = FollowAnswer(
-    PolicyHead(3, "d"),
     BundleVersion(3, "b3"),
     BundleVersion(2, "b2"),
-    "it does not load",
-    "h1",
-    ("eu",),
-    "red",
-    41,
+    head=PolicyHead(3, "d"),
+    problem="it does not load",
+    host="h1",
+    labels=("eu",),
+    health="red",
+    revision=41,
     stale_s=2.0,
-    policies={"default": FollowedPolicy(BundleVersion(3, "b3"), BundleVersion(2, "b2"))},
+    policies={"default": PolicyVersions(BundleVersion(3, "b3"), BundleVersion(2, "b2"))},
 )
 
 

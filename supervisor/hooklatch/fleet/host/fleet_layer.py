@@ -20,7 +20,7 @@ import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import msgspec
 import trio
@@ -57,6 +57,7 @@ from hooklatch.fleet.manifests import (
     FleetError,
     Manifest,
     PolicyHead,
+    PolicyVersions,
     read_envelope,
     read_payload,
 )
@@ -70,29 +71,12 @@ from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.loading.see import BundleFiles, FleetFiles, read_bundle_files
 from hooklatch.threads import in_thread
 
-if TYPE_CHECKING:
-    from hooklatch.core.status_answers import PolicyStatus
-
-__all__ = ["FleetLayer", "PolicyVersions"]
+__all__ = ["FleetLayer"]
 
 logger = logging.getLogger("hooklatch.fleet")
 RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
 Note = Callable[[str, dict[str, Any]], None]
 FindDenial = Callable[[], str | None]  # why a host denies every gate, if it does
-
-
-class PolicyVersions(NamedTuple):
-    """The version of a policy that a host should have, and the active one."""
-
-    wanted: BundleVersion | None
-    applied: BundleVersion | None
-
-    def describe(self) -> PolicyStatus:
-        """Return them as answers report them."""
-        return {
-            "wanted": self.wanted.describe() if self.wanted is not None else None,
-            "applied": self.applied.describe() if self.applied is not None else None,
-        }
 
 
 class FleetLayer:

@@ -25,6 +25,10 @@ __all__ = ["FleetHosts", "HostStatus", "list_host_statuses"]
 
 MISSED = 3  # reports that have not come, after which a host is silent
 EVERY = 60.0  # seconds between two reports of a host whose last one cannot be read
+# Fields of a report that are shown as the host has told them.
+AS_TOLD = (
+    "host", "labels", "wanted", "applied", "bundle", "health", "record", "shipped", "unshipped", "lost", "link",
+)  # fmt: skip
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,55 +117,41 @@ def list_host_statuses(
 def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, silent_after: float | None) -> HostStatus:
     false_time = describe_false_time(report.at, now)
     seconds_ago = max(0.0, (now - report.at) / 1000) if false_time is None else None
-    bound = MISSED * find_interval(report) if silent_after is None else silent_after
+    host_report: HostReport | None = None
+    unreadable = list[str]()
+    try:
+        host_report = read_report(report.data, report.host)
+    except FleetError as error:
+        unreadable.append(str(error))
+    every = host_report.every_s if host_report is not None else EVERY
+    bound = MISSED * every if silent_after is None else silent_after
     is_silent = seconds_ago is None or seconds_ago > bound
     problems = [false_time] if false_time is not None else []
     if seconds_ago is not None and is_silent:
         problems = [f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"]
-    try:
-        host_report = read_report(report.data, report.host)
-    except FleetError as error:
+    if host_report is None:
         return HostStatus(
             host=report.host, is_silent=is_silent, seen_s=seconds_ago, behind=newest, epoch=epoch,
-            wrong=(*problems, str(error)),
+            wrong=(*problems, *unreadable),
         )  # fmt: skip
     if host_report.health == LEFT and false_time is None:
         is_silent, problems = False, []  # it said why
-    stale_s = host_report.stale_s
+    skew = (host_report.clock - min(report.at, now)) / 1000 if host_report.clock else 0.0
+    stale_s = None
+    if host_report.stale_s is not None and seconds_ago is not None:
+        stale_s = min(max(0.0, host_report.stale_s), LONGEST) + seconds_ago
     return HostStatus(
-        host=report.host,
-        labels=host_report.labels,
+        **{name: getattr(host_report, name) for name in AS_TOLD},
         is_silent=is_silent,
         seen_s=seconds_ago,
         head=host_report.head.version,
-        wanted=host_report.wanted,
-        applied=host_report.applied,
-        bundle=host_report.bundle,
         policies=host_report.by_policy,
         behind=max(0, newest - host_report.head.version),
-        stale_s=min(max(0.0, stale_s), LONGEST) + seconds_ago
-        if stale_s is not None and seconds_ago is not None
-        else None,
-        health=host_report.health,
-        record=host_report.record,
+        stale_s=stale_s,
         epoch=max(epoch, host_report.epoch),
-        shipped=host_report.shipped,
-        unshipped=host_report.unshipped,
-        lost=host_report.lost,
-        skew_s=max(-LONGEST, min((host_report.clock - min(report.at, now)) / 1000, LONGEST))
-        if host_report.clock
-        else 0.0,
-        link=host_report.link,
+        skew_s=max(-LONGEST, min(skew, LONGEST)),
         wrong=(*problems, *list_report_problems(host_report, newest, epoch)),
     )
-
-
-def find_interval(report: StoredReport) -> float:
-    """Return the seconds between two of a host's reports."""
-    try:
-        return read_report(report.data, report.host).every_s
-    except FleetError:
-        return EVERY
 
 
 def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterable[str]:
