@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from getpass import getuser
 from typing import TypeVar
@@ -22,12 +22,10 @@ import trio
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.core.text import suggest_name
 from hooklatch.fleet.engine.engine import (
     AddressError,
     Engine,
     EngineError,
-    EngineRefusedError,
     UnreachableError,
     add_user,
 )
@@ -45,7 +43,7 @@ from hooklatch.service.config.toml_document import ConfigError
 __all__ = [
     "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_give_up", "make_command_error",
     "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher", "add_hosts",
-    "select_hosts", "read_fleet", "PAUSES", "follow_fleet_log",
+    "read_fleet", "PAUSES", "follow_fleet_log",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -56,7 +54,7 @@ CODES = {
     "EngineRefusedError": Exit.NOT_PERMITTED, "EngineError": Exit.UNAVAILABLE, "ConflictError": Exit.CONFLICT,
     "LostRaceError": Exit.CONFLICT, "UnknownOutcomeError": Exit.UNAVAILABLE, "StoppedError": Exit.FINDINGS,
     "MissingFolderError": Exit.NO_INPUT, "NoVersionError": Exit.NO_INPUT, "NoLibraryError": Exit.UNAVAILABLE,
-    "NoCopyError": Exit.NO_INPUT,
+    "NoCopyError": Exit.NO_INPUT, "NoHostError": Exit.NO_INPUT,
 }  # fmt: skip
 TIMEOUT = 10.0  # seconds for a connection, and for each reply
 MAX_KEY = 4096  # bytes of its file
@@ -279,22 +277,6 @@ def make_command_error(error: Exception) -> CommandError:
 
 def add_hosts(parser: Parser) -> None:
     parser.add_argument("--host", metavar="NAME", action="append", default=[], help="only this host; may be repeated")
-
-
-async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
-    """Return the hosts that were named, or all that have a log or a report."""
-    try:
-        known = {host async for host, _ in engine.logs()} | {report.host async for report in engine.reports()}
-    except EngineRefusedError:
-        if not names:
-            raise
-        return sorted(names)  # a host may not see which there are, and knows its own name
-    for name in names:
-        if name not in known:
-            raise CommandError(
-                Exit.NO_INPUT, f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}"
-            )
-    return sorted(names or known)
 
 
 def read_fleet(config: str) -> FleetSettings | None:

@@ -19,7 +19,7 @@ from hooklatch.cli.terminal.records import (
 )
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.logs import FleetLogEntry, ReceivedBatch
-from hooklatch.fleet.logs.reading import FleetReader
+from hooklatch.fleet.logs.reading import FleetReader, scan_fleet
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.reading import Filters, list_entry_values, matches_filters
 
@@ -62,7 +62,7 @@ class ShownLog:
         self._printed = 0  # records
 
     async def show(self, engine: Engine) -> None:
-        hosts = await access.select_hosts(engine, self._hosts)
+        hosts = {*(await scan_fleet(engine, self._hosts)).hosts, *self._hosts}
         self._width = max((len(host) for host in hosts), default=0)
         reader = FleetReader(engine, set(self._hosts) or None)
         if self._follows:

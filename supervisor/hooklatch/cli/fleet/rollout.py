@@ -300,8 +300,5 @@ def refuse() -> NoReturn:
 
 
 def print_rollout(arguments: argparse.Namespace, manifest: Manifest) -> None:
-    if arguments.json:
-        output.say_json(manifest)
-        return
     bundle = f"that of version {manifest.same_as}" if manifest.same_as is not None else manifest.bundle[:12]
-    output.print_line(f"{format_rollout(manifest)}, bundle {bundle}")
+    output.say_result(manifest, f"{format_rollout(manifest)}, bundle {bundle}", is_json=arguments.json)

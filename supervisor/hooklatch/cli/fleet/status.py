@@ -1,18 +1,20 @@
-"""The command `fleet status`: each host as the engine knows it, with its faults."""
+"""The command `fleet status`: each host as the engine knows it, with its faults; also as metrics for a collector."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hooklatch.cli.fleet import access
-from hooklatch.cli.fleet.status_metrics import format_fleet_metrics
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
+from hooklatch.errors import format_install_command
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.enrolment import read_enrolments
+from hooklatch.fleet.logs.reading import scan_fleet
 from hooklatch.fleet.logs.statuses import FleetHosts, HostStatus, list_host_statuses
 from hooklatch.fleet.manifests import DEFAULT_POLICY
 
@@ -39,17 +41,13 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
     fleet_access = access.read_engine_access(arguments)
 
     async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus], list[str], float | None]:
-        hosts = set(await access.select_hosts(engine, arguments.host))
+        scan = await scan_fleet(engine, arguments.host)
         newest, facts = await engine.newest_version(), await engine.facts()
-        reports = [report async for report in engine.reports() if report.host in hosts]
-        logs = [log async for log in engine.logs() if log[0] in hosts]
-        now = int(facts["clock"])
-        enrolments = await read_enrolments(engine)
         statuses = list_host_statuses(
-            reports, logs, newest=newest, now=now, silent_after=arguments.silent, fleet=fleet_access.fleet,
-            enrolments=enrolments,
+            scan.reports, scan.logs, newest=newest, now=int(facts["clock"]), silent_after=arguments.silent,
+            fleet=fleet_access.fleet, enrolments=await read_enrolments(engine),
         )  # fmt: skip
-        retired = sorted(hosts - {status.host for status in statuses})
+        retired = sorted(scan.hosts - {status.host for status in statuses})
         return newest, facts, statuses, retired, await engine.fullness()
 
     newest, facts, statuses, retired, fullness = access.run_with_engine(fleet_access, work)
@@ -112,3 +110,51 @@ def describe_clock_skew(status: HostStatus) -> Iterator[str]:
     if abs(status.skew_s) > SKEW:
         off = "ahead of" if status.skew_s > 0 else "behind"
         yield f"its clock is {format_duration(abs(status.skew_s))} {off} the engine's, or its link is slow"
+
+
+def measure_seconds(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
+
+
+# By the name after `hooklatch_fleet_host_`, as docs/reference/metrics.md lists them.
+OF_HOSTS: dict[str, tuple[str, Callable[[HostStatus], float]]] = {
+    "silent": ("1 if its reports have stopped coming.", lambda host: host.is_silent),
+    "findings": ("What is wrong with it, as fleet status names it: how many.", lambda host: len(host.wrong)),
+    "proven": ("1 if it was enrolled, and its key has signed its report.", lambda host: host.proven),
+    "seen_seconds": ("Age of its last report; +Inf without one.", lambda host: measure_seconds(host.seen_s)),
+    "stale_seconds": ("Time since its last contact; +Inf: never.", lambda host: measure_seconds(host.stale_s)),
+    "behind_versions": ("Versions of the policy that it has not read.", lambda host: host.behind),
+    "unshipped_records": ("Records that wait there to be shipped.", lambda host: host.unshipped),
+    "lost_records": ("Records that it removed before they were shipped.", lambda host: host.lost),
+}
+
+
+def format_fleet_metrics(fleet: str, newest: int, fullness: float | None, hosts: Sequence[HostStatus]) -> str:
+    """Return the metrics of a fleet as text; `fullness` is the share of the engine's memory that is taken.
+
+    Raises:
+        CommandError: the package prometheus-client is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, Gauge, generate_latest
+    except ImportError:
+        text = f"the package prometheus-client is not installed: {format_install_command('hooklatch[metrics]')}"
+        raise CommandError(Exit.UNAVAILABLE, text) from None
+    registry = CollectorRegistry()
+
+    def gauge(name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"hooklatch_fleet_{name}", text, ("fleet", *labels), registry=registry)
+
+    gauge("newest_version", "The newest version of the policy; 0: none.").labels(fleet).set(newest)
+    if fullness is not None:
+        gauge("engine_fullness", "Share of the engine's memory that is taken.").labels(fleet).set(fullness)
+    for name, (text, measure) in OF_HOSTS.items():
+        of_hosts = gauge(f"host_{name}", text, "host")
+        for host in hosts:
+            of_hosts.labels(fleet, host.host).set(measure(host))
+    versions = gauge("host_policy_version", "A version of a policy there: wanted, applied.", "host", "policy", "which")
+    for host in hosts:
+        for policy, of_policy in host.policies.items():
+            versions.labels(fleet, host.host, policy, "wanted").set(of_policy.wanted or 0)
+            versions.labels(fleet, host.host, policy, "applied").set(of_policy.applied or 0)
+    return generate_latest(registry).decode()

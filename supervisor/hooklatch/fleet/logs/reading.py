@@ -15,10 +15,21 @@ from operator import itemgetter
 import msgspec
 import trio
 
+from hooklatch.core.text import suggest_name
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch, StoredReport
 from hooklatch.fleet.logs.logs import HostLog, LogFinding, ReceivedBatch
+from hooklatch.fleet.manifests import FleetError
 
-__all__ = ["MAX_BYTES", "FleetReader", "LogKey", "describe_rest", "limit_epochs", "list_logs", "list_reports"]
+__all__ = [
+    "MAX_BYTES",
+    "FleetReader",
+    "FleetScan",
+    "LogKey",
+    "NoHostError",
+    "describe_rest",
+    "limit_epochs",
+    "scan_fleet",
+]
 
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
@@ -27,6 +38,10 @@ LogKey = tuple[str, int]  # a host and an epoch
 # Of each host, where it was not named: one host must not cost the readers of all hosts more than this.
 MAX_EPOCHS = 64
 MAX_BYTES = 4 * 2**30  # unpacked: some weeks of a busy host
+
+
+class NoHostError(FleetError):
+    """A host that was named has no log and no report."""
 
 
 async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> list[LogKey]:
@@ -42,14 +57,40 @@ async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> lis
         return sorted([(host, epoch) for host in hosts for epoch in await engine.epochs(host)])
 
 
-async def list_reports(engine: Engine, hosts: Collection[str] | None = None) -> list[StoredReport]:
-    """Return the last reports of all hosts, or of some; a host sees its own."""
+class FleetScan(msgspec.Struct, frozen=True):
+    """The last reports and the logs of all hosts, or of those that were named."""
+
+    reports: list[StoredReport]
+    logs: list[LogKey]
+
+    @property
+    def hosts(self) -> set[str]:
+        """Return the hosts that have a log or a report."""
+        return {report.host for report in self.reports} | {host for host, _ in self.logs}
+
+
+async def scan_fleet(engine: Engine, names: Collection[str] = ()) -> FleetScan:
+    """Return what the engine has of all hosts, or of those with these names; a host sees what is its own.
+
+    Reports first: a host reports a batch only after the engine took it, so a log that is listed later has it.
+
+    Raises:
+        NoHostError: a name is of no host.
+    """
     try:
-        return [report async for report in engine.reports() if hosts is None or report.host in hosts]
+        scan = FleetScan([report async for report in engine.reports()], await list_logs(engine))
     except EngineRefusedError:
-        if hosts is None:
+        if not names:
             raise
-        return [report for host in hosts if (report := await engine.newest_report(host)) is not None]
+        own = [await engine.newest_report(name) for name in names]
+        return FleetScan([report for report in own if report is not None], await list_logs(engine, names))
+    for name in names:
+        if name not in scan.hosts:
+            raise NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, scan.hosts)}")
+    if not names:
+        return scan
+    reports = [report for report in scan.reports if report.host in names]
+    return FleetScan(reports, [key for key in scan.logs if key[0] in names])
 
 
 def limit_epochs(logs: Iterable[LogKey]) -> tuple[list[LogKey], list[LogFinding]]:
