@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import aclosing, nullcontext, suppress
+from functools import partial
+from itertools import chain, repeat
 from typing import TypedDict
 
 import trio
@@ -29,7 +31,6 @@ from hooklatch.fleet.logs.exporting import (
     open_cursor,
     open_exporter,
 )
-from hooklatch.fleet.logs.logs import ReceivedBatch
 from hooklatch.fleet.logs.reading import FleetReader, scan_fleet
 from hooklatch.fleet.logs.trimming import TrimmedHost, trim_hosts
 from hooklatch.threads import in_thread
@@ -70,11 +71,16 @@ def run_fleet_export(arguments: argparse.Namespace) -> int:
         ):
             if cursor.is_new:
                 output.print_error(f"{path} is new: all that the engine has is exported")
-            run = ExportRun(cursor, exporter, arguments)
             with suppress(KeyboardInterrupt) if arguments.follow else nullcontext():
-                access.run_with_engine(fleet_access, run.send)
-            run.report()
-            return Exit.FINDINGS if run.findings or exporter.refused else Exit.OK
+                access.run_with_engine(fleet_access, partial(send_records, cursor, exporter, arguments))
+            if exporter.refused:
+                why = exporter.why_refused or "it does not say why"
+                taken = format_count(exporter.refused, "record")
+                output.print_error(f"the receiver took {taken} and threw them away: {why}")
+            result = ExportOutput(exported=exporter.exported, refused=exporter.refused)
+            line = f"exported {format_count(exporter.exported, 'record')}"
+            output.say_result(result, line, is_json=arguments.json)
+            return Exit.FINDINGS if exporter.findings or exporter.refused else Exit.OK
     except CursorError as error:
         raise CommandError(Exit.BAD_DATA, str(error)) from None
     except ExportError as error:
@@ -88,54 +94,28 @@ class ExportOutput(TypedDict):
     refused: int
 
 
-class ExportRun:
-    """One run of `fleet export`, and the number of its findings."""
-
-    def __init__(self, cursor: ExportCursor, exporter: OtlpExporter, arguments: argparse.Namespace) -> None:
-        self.findings = 0
-        self._cursor = cursor
-        self._exporter = exporter
-        self._hosts: list[str] = arguments.host
-        self._follows: bool = arguments.follow
-        self._is_json: bool = arguments.json
-
-    async def send(self, engine: Engine) -> None:
-        await scan_fleet(engine, self._hosts)
-        reader = FleetReader(engine, set(self._hosts) or None)
-        reader.resume(self._cursor.positions)
-        async with aclosing(access.follow_fleet_log(reader) if self._follows else reader.new()) as arrivals:
-            async for arrival in arrivals:
-                await self._deliver(arrival)
-
-    async def _deliver(self, arrival: ReceivedBatch) -> None:
-        for finding in arrival.findings:
-            self.findings += 1
-            output.print_error(finding.text)
-        attempt = 0
-        while True:
-            try:
-                await in_thread(self._exporter.export, arrival)
-                break
-            except ExportError as error:
-                if not self._follows:
-                    raise
-                output.print_error(str(error))
-                await trio.sleep(access.PAUSES[min(attempt, len(access.PAUSES) - 1)])
-                attempt += 1
-        # Only now: after a crash a batch is sent twice, and none is left out.
-        self._cursor.advance((arrival.host, arrival.epoch), arrival.batch.last)
-
-    def report(self) -> None:
-        if self._exporter.refused:
-            output.print_error(
-                f"the receiver took {format_count(self._exporter.refused, 'record')} and threw them away:"
-                f" {self._exporter.why_refused or 'it does not say why'}"
-            )
-        sent = self._exporter.exported
-        output.say_result(
-            ExportOutput(exported=sent, refused=self._exporter.refused), f"exported {format_count(sent, 'record')}",
-            is_json=self._is_json,
-        )  # fmt: skip
+async def send_records(
+    cursor: ExportCursor, exporter: OtlpExporter, arguments: argparse.Namespace, engine: Engine
+) -> None:
+    """Send what follows the cursor, and with --follow what arrives then."""
+    await scan_fleet(engine, arguments.host)
+    reader = FleetReader(engine, set(arguments.host) or None)
+    reader.resume(cursor.positions)
+    async with aclosing(access.follow_fleet_log(reader) if arguments.follow else reader.new()) as arrivals:
+        async for arrival in arrivals:
+            for finding in arrival.findings:
+                output.print_error(finding.text)
+            for pause in chain(access.PAUSES, repeat(access.PAUSES[-1])):
+                try:
+                    await in_thread(exporter.export, arrival)
+                    break
+                except ExportError as error:
+                    if not arguments.follow:
+                        raise
+                    output.print_error(str(error))
+                    await trio.sleep(pause)
+            # Only now: after a crash a batch is sent twice, and none is left out.
+            cursor.advance((arrival.host, arrival.epoch), arrival.batch.last)
 
 
 def add_archive(parser: Parser) -> None:

@@ -162,7 +162,7 @@ class FleetLayer:
         bundles = self._active_files.bundles if self._active_files is not None else ()
         unsound = {bundle.policy for bundle in bundles if not bundle.is_sound}
         found: dict[str, PolicyVersions] = {}
-        for name, kept in sorted(self._followed().policies.items()):
+        for name, kept in sorted(self.followed.policies.items()):
             is_active = self._fault is None and name not in unsound
             found[name] = PolicyVersions(
                 find_applied_version(kept.wanted), find_applied_version(kept.applied) if is_active else None
@@ -180,7 +180,7 @@ class FleetLayer:
 
         False if no version was read, or not all up to the floor: an engine that lost some says nothing of the policy.
         """
-        is_whole = self.head.version >= max(self.floor.version, 1)
+        is_whole = self.followed.head.version >= max(self.followed.floor.version, 1)
         return is_whole and all(of.wanted in (None, of.applied) for of in self.versions.values())
 
     @property
@@ -191,22 +191,12 @@ class FleetLayer:
     @property
     def has_missing_policy(self) -> bool:
         """Return whether a policy is meant for this host of which it never had a version."""
-        return any(kept.wanted is not None and kept.applied is None for kept in self._followed().policies.values())
-
-    @property
-    def head(self) -> PolicyHead:
-        """Return the newest version that was read."""
-        return self._followed().head
-
-    @property
-    def floor(self) -> PolicyHead:
-        """Return the newest version that was ever active here."""
-        return self._followed().floor
+        return any(kept.wanted is not None and kept.applied is None for kept in self.followed.policies.values())
 
     @property
     def problems(self) -> list[str]:
         """Return all problems of the policy, with their remedies."""
-        lost = (self._fault or self.policy.lost, describe_lost_floor(self._followed()))
+        lost = (self._fault or self.policy.lost, describe_lost_floor(self.followed))
         foreign = list_foreign_policies(self.settings, self.policy)
         return [text for text in (*lost, *self._refused.values(), *foreign) if text]
 
@@ -224,8 +214,8 @@ class FleetLayer:
             PolicyRejectedError: they do not follow it, or no listed key has signed them; the head stays the same.
         """
         async with self._lock:
-            with self._refusing("manifests", "", {"head": self.head.version}):
-                settings, policy = self._configured(), self._followed()
+            with self._refusing("manifests", "", {"head": self.followed.head.version}):
+                settings, policy = self._configured(), self.followed
                 policy = await in_thread(advance_policy, settings, policy, texts)
                 if policy != self.policy:
                     await in_thread(keep_versions, self.folder, map(read_envelope, map(str.encode, texts)))
@@ -247,7 +237,9 @@ class FleetLayer:
         self._refused.pop(subject, None)
         self._report()
 
-    def _followed(self) -> PolicyFile:
+    @property
+    def followed(self) -> PolicyFile:
+        """Return what was read, is wanted and is active of the fleet that is followed now."""
         return read_followed_policy(self.settings, self.policy)
 
     def _configured(self) -> FleetSettings:
@@ -274,7 +266,7 @@ class FleetLayer:
     async def _apply(
         self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
     ) -> BundleVersion:
-        settings, policy = self._configured(), self._followed()
+        settings, policy = self._configured(), self.followed
         wants = {read_version(kept.wanted): kept.wanted for kept in policy.policies.values()}
         envelope = wants.get(version)
         if envelope is None:
@@ -320,7 +312,7 @@ class FleetLayer:
         async with self._lock:
             if self._fault is not None:  # it is unknown which of them was active
                 return
-            envelopes = [*self.policy.envelopes(), *self._followed().envelopes()]
+            envelopes = [*self.policy.envelopes(), *self.followed.envelopes()]
             needed = {read_payload(envelope).bundle for envelope in envelopes}
             await in_thread(clean_bundles, self.folder, needed, is_used)
 

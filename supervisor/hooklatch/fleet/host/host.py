@@ -96,7 +96,7 @@ class FleetHost(PolicyContribution):
         self.contact = FleetContact(
             daemon.state, self._note, daemon.files.deny, self._find_lack, find_end=lambda: self.trust.ends
         )
-        self.layer = FleetLayer(daemon.state, self._note, self._faults, self._find_denial)
+        self.layer = FleetLayer(daemon.state, self._note, self._faults, lambda: self.contact.denial)
         self.layer.load()
 
     @property
@@ -161,15 +161,12 @@ class FleetHost(PolicyContribution):
         if layer.has_policy and (self.contact.has_answered or not layer.has_missing_policy):
             return None
         # That no version is meant for this host counts only once all that the engine has was read.
-        if self.contact.has_answered and layer.head.version > 0 and not layer.has_missing_policy:
+        if self.contact.has_answered and layer.followed.head.version > 0 and not layer.has_missing_policy:
             return None
         return (
             f"no policy of the fleet {settings.name!r}, which may hold guards, has been proven on this host; make sure"
             ' that `hooklatch link` runs and reaches the engine, or set when_none = "serve" in [fleet]'
         )
-
-    def _find_denial(self) -> str | None:
-        return self.contact.denial
 
     # -- the report ---------------------------------------------------------------------------------------------------
 
@@ -214,10 +211,10 @@ class FleetHost(PolicyContribution):
 
     def _describe_versions(self) -> FleetVersions:
         """Return which versions this host has read, should have and has, and the seconds since its last contact."""
-        age, versions = self.contact.age, self.layer.versions
+        age, versions, followed = self.contact.age, self.layer.versions, self.layer.followed
         return {
-            "head": msgspec.to_builtins(self.layer.head),
-            "floor": msgspec.to_builtins(self.layer.floor),
+            "head": msgspec.to_builtins(followed.head),
+            "floor": msgspec.to_builtins(followed.floor),
             "engine": msgspec.to_builtins(self._engine),
             "wanted": msgspec.to_builtins(find_newest(of.wanted for of in versions.values())),
             "applied": msgspec.to_builtins(find_newest(of.applied for of in versions.values())),
@@ -318,7 +315,7 @@ class FleetHost(PolicyContribution):
             await self.contact.record_answer(
                 params.timestamp,
                 self.trust.timestamp_role,
-                head=self.layer.head,
+                head=self.layer.followed.head,
                 is_current=self.layer.is_current,
                 is_end=not params.manifests,
             )
