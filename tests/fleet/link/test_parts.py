@@ -60,6 +60,22 @@ def test_denials_of_gates_are_counted_by_cause() -> None:
     assert counter.gates == GateCounts(3, 5, {"crash": 2, "policy": 1})
 
 
+def test_what_would_have_been_denied_is_counted_apart() -> None:
+    counter = GateCounter(1)
+    would = {"observed": True, "verdict": "deny", "cause": "policy"}
+
+    counter.take([
+        line(1, gate=True, verdict="pass", outcomes=[{"verdict": "allow", "cause": "policy"}, would, would]),
+        line(2, gate=True, verdict="allow", outcomes=[{"observed": True, "cause": "timeout"}]),
+        line(3, gate=True, verdict="deny", cause="policy", outcomes=[would]),
+        line(4, gate=True, verdict="pass", outcomes=[{"observed": True, "verdict": "allow", "cause": "policy"}]),
+        line(5, gate=True, verdict="pass", outcomes=[{"verdict": "deny", "cause": "policy"}]),
+        line(6, gate=False, verdict="pass", outcomes=[would]),
+    ])  # fmt: skip
+
+    assert counter.gates == GateCounts(1, 5, {"policy": 1}, would_deny=2)
+
+
 def test_causes_of_any_number_and_length_are_bounded() -> None:
     counter = GateCounter(1)
 

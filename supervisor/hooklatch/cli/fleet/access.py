@@ -41,9 +41,9 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError
 
 __all__ = [
-    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_give_up", "make_command_error",
-    "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher", "add_hosts",
-    "read_fleet", "PAUSES", "follow_fleet_log",
+    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_give_up", "make_command_error", "of_config",
+    "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher",
+    "work_connected", "add_hosts", "read_fleet", "PAUSES", "follow_fleet_log",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -207,17 +207,24 @@ def find_publisher_name() -> str:
     return f"{user}@{os.uname().nodename}".encode("utf-8", "replace").decode()
 
 
+def of_config(arguments: argparse.Namespace, config: str | None) -> argparse.Namespace:
+    """Return arguments by which all of the access is that of [fleet] in a file of hooks."""
+    named = dict.fromkeys(("to", "log_to", "fleet", "user", "password_file", "ca"))
+    return argparse.Namespace(**{**vars(arguments), **named, "config": config})
+
+
+async def work_connected(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]) -> T:
+    """Open the engine, do the work there, and return its result; the errors are those of the engine and the work."""
+    async with open_engines(
+        access.url, access.log_url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT
+    ) as engine:
+        return await work(engine)
+
+
 def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]) -> T:
     """Open the engine, do the work there, and return its result."""
-
-    async def run_connected() -> T:
-        async with open_engines(
-            access.url, access.log_url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT
-        ) as engine:
-            return await work(engine)
-
     try:
-        return trio.run(run_connected)
+        return trio.run(work_connected, access, work)
     except (EngineError, FleetError, NoLibraryError) as error:
         raise make_command_error(error) from None
     except BaseExceptionGroup as group:

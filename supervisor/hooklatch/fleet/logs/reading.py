@@ -167,16 +167,20 @@ class FleetReader:
         now = int((await self._engine.facts())["clock"])
         return ReceivedBatch(finding.host, finding.epoch or 0, RecordBatch(0, 0, b"", now), (), (finding,))
 
-    def forwards(self) -> AsyncGenerator[ReceivedBatch]:
-        """Yield all batches, oldest first."""
-        return self._merge(None, {}, is_backward=False)
+    def forwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the batches that arrived at a moment or later, in ms by the engine's clock, oldest first.
 
-    def backwards(self) -> AsyncGenerator[ReceivedBatch]:
-        """Yield all batches, newest first; the records in each are in order all the same."""
-        return self._merge(None, {}, is_backward=True)
+        What is older is not read, but for one batch at each step of a search.  By a false time of its batches a host
+        may hide records of its own from such a search, as it may leave them out; `verify` reads all and finds that.
+        """
+        return self._merge(None, {}, is_backward=False, oldest=oldest)
+
+    def backwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the same batches, newest first, and a few that are older; the records in each are in order."""
+        return self._merge(None, {}, is_backward=True, oldest=oldest)
 
     async def _merge(
-        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], *, is_backward: bool
+        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], *, is_backward: bool, oldest: int = 0
     ) -> AsyncGenerator[ReceivedBatch]:
         """Yield the batches of some logs, or of all, each from its position on."""
         keys = await list_logs(self._engine, self._hosts) if keys is None else keys
@@ -192,7 +196,7 @@ class FleetReader:
         for number, (host, logs) in enumerate(logs_by_host.items()):
             starts = [(epoch, AFTER_ALL if is_backward else positions.get((host, epoch), 0)) for _, epoch in logs]
             limit = max(1, AT_ONCE // len(logs_by_host))
-            cursor = LogCursor(self._engine, host, starts, limit=limit, is_backward=is_backward)
+            cursor = LogCursor(self._engine, host, starts, limit=limit, is_backward=is_backward, oldest=oldest)
             if await cursor.advance():
                 heap.append((cursor.rank, number, cursor))
         heapq.heapify(heap)
@@ -216,10 +220,13 @@ class FleetReader:
 
 
 class LogCursor:
-    """A cursor in one host's log; its `batch`, of `epoch`, is the next to take, in the order of `rank`."""
+    """A cursor in one host's log; its `batch`, of `epoch`, is the next to take, in the order of `rank`.
+
+    Batches that arrived before `oldest` are passed over as far as that costs less than to read them.
+    """
 
     def __init__(
-        self, engine: Engine, host: str, starts: list[tuple[int, int]], *, limit: int, is_backward: bool
+        self, engine: Engine, host: str, starts: list[tuple[int, int]], *, limit: int, is_backward: bool, oldest: int
     ) -> None:
         self.host = host
         self.epoch = 0
@@ -229,6 +236,7 @@ class LogCursor:
         self._starts = starts[::-1]  # epochs to come, each with where to begin
         self._limit = limit  # batches to read at once
         self._is_backward = is_backward
+        self._oldest = oldest
         self._ready: list[RecordBatch] = []
         self._position = 0
         self._is_open = False
@@ -242,6 +250,8 @@ class LogCursor:
             elif self._starts:
                 self.epoch, self._position = self._starts.pop()
                 self._is_open = True
+                if self._oldest and not self._is_backward:
+                    self._position = await self._find_start()
             else:
                 return False
         self.batch = self._ready.pop()
@@ -258,4 +268,17 @@ class LogCursor:
             for number in range(len(batches) - 1, -1, -1):  # no batch arrived before the one that it follows
                 latest = max(latest, batches[number].at)
                 batches[number] = msgspec.structs.replace(batches[number], at=latest)
-        return batches
+        return batches if not self._is_backward or any(batch.at >= self._oldest for batch in batches) else []
+
+    async def _find_start(self) -> int:
+        """Return the number after which all batches of the epoch arrived at `oldest` or later, by halving."""
+        facts = await self._engine.log_facts(self.host, self.epoch)
+        start, end = self._position, facts.last if facts is not None else 0
+        while start < end:
+            middle = (start + end) // 2
+            following = await self._engine.batches(self.host, self.epoch, middle, limit=1)
+            if following and following[0].at < self._oldest:
+                start = following[0].last
+            else:
+                end = middle
+        return start

@@ -13,6 +13,7 @@ from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
 from hooklatch.fleet.reports import (
     LEFT,
     LONGEST,
+    GateCounts,
     HostReport,
     RecordHead,
     ReportedPolicy,
@@ -28,6 +29,7 @@ EVERY = 60.0  # seconds between two reports of a host whose last one cannot be r
 # Fields of a report that are shown as the host has told them.
 AS_TOLD = (
     "host", "labels", "wanted", "applied", "bundle", "health", "record", "shipped", "unshipped", "lost", "link",
+    "gates",
 )  # fmt: skip
 
 
@@ -37,7 +39,7 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     `seen_s` is the age of its report, None if it has none, or one from the future.  `stale_s` are the seconds since the
     host was last at the engine's head.  `policies` has the versions of each policy; `wanted` and `applied` are the
     newest.  `behind` is how many versions it has not read.  `proven`: the host was enrolled, and its key has signed its
-    report.
+    report.  `gates` counts its decisions since its active bundles took effect.
     """
 
     host: str
@@ -61,12 +63,14 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     link: str = ""
     wrong: tuple[str, ...] = ()
     proven: bool = False
+    gates: GateCounts = GateCounts()
 
 
 class FleetHosts(msgspec.Struct, frozen=True):
     """`fleet status`: hosts that are silent first, then those with something wrong; `ok` if there is none.
 
-    `retired` are the hosts that were retired and have not reported since, which do not count.
+    `retired` are the hosts that were retired and have not reported since, which do not count.  `fullness` is the share
+    of the engine's memory that is taken, null if it has no limit, or it may not be known.
     """
 
     fleet: str
@@ -75,6 +79,7 @@ class FleetHosts(msgspec.Struct, frozen=True):
     ok: bool
     hosts: list[HostStatus]
     retired: list[str] = []
+    fullness: float | None = None
 
 
 def list_host_statuses(
