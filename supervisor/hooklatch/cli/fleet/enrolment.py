@@ -19,7 +19,7 @@ from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
 from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, read_url
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.enrolment import EnrolmentEvent, encode_event, read_enrolments
+from hooklatch.fleet.enrolment import EnrolmentEvent, read_enrolments
 from hooklatch.fleet.identity import load_host_key
 from hooklatch.fleet.joining import (
     JoinToken,
@@ -164,7 +164,7 @@ async def add_event(
         event=kind, host=arguments.host, at=int((await engine.facts())["clock"]), by=access.find_publisher_name(),
         reason=arguments.reason, key=key, to=to, slot=slot,
     )  # fmt: skip
-    await engine.add_event(encode_event(event))
+    await engine.add_event(msgspec.json.encode(event))
     return event
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import NoReturn
 
 import msgspec
 
@@ -287,16 +286,14 @@ def confirm_unbelieved(arguments: argparse.Namespace, fleet_access: access.Engin
     if arguments.resign == arguments.version:
         return True
     if not arguments.json and may_ask():
-        return ask_yes(f"sign version {arguments.version} again, for all of its hosts?", is_default=False) or refuse()
+        if ask_yes(f"sign version {arguments.version} again, for all of its hosts?", is_default=False):
+            return True
+        raise CommandError(Exit.BAD_DATA, "nothing was signed")
     raise CommandError(
         Exit.BAD_DATA,
         f"version {arguments.version} was not signed again; if you have looked at every change and mean it, name it"
         f" once more with --resign {arguments.version}",
     )
-
-
-def refuse() -> NoReturn:
-    raise CommandError(Exit.BAD_DATA, "nothing was signed")
 
 
 def print_rollout(arguments: argparse.Namespace, manifest: Manifest) -> None:

@@ -84,7 +84,7 @@ async def opens(
         pool = RedisPool(nursery, address, password=password, tls=tls, timeout=timeout)
         engine = RedisEngine(pool, address, fleet)
         try:
-            await engine.connect()
+            await pool.connection("main")  # connects, and checks this server
             yield engine
         except BaseException as error:  # raised below: a nursery would wrap it in an exception group
             failure = error
@@ -106,10 +106,6 @@ class RedisEngine(Engine):
         self._may_ask_info = True
         self._counted: tuple[RedisConnection, int] | None = None  # where all versions were there, up to which
         self._begun: set[tuple[str, int]] = set()  # the logs that were there then
-
-    async def connect(self) -> None:
-        """Connect, and check this server."""
-        await self._pool.connection("main")
 
     # -- policy --------------------------------------------------------------------------------------------------------
 
@@ -360,7 +356,7 @@ class RedisEngine(Engine):
 
     async def _newest_reports(self, hosts: Sequence[str]) -> list[StoredReport]:
         commands = [RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=self._host_key(host)) for host in hosts]
-        answers = await self._execute(*commands) if commands else []
+        answers = await (await self._connection()).execute(*commands) if commands else []
         return [
             StoredReport(host, fields.get(b"d", b""), at)
             for host, entries in zip(hosts, answers, strict=True)
@@ -430,9 +426,6 @@ class RedisEngine(Engine):
     ) -> Any:
         connection = on or await self._connection()
         return (await connection.execute(RedisCommand(command, *arguments, key=key, about=about)))[0]
-
-    async def _execute(self, *commands: RedisCommand) -> list[Any]:
-        return await (await self._connection()).execute(*commands)
 
     async def _connection(self) -> RedisConnection:
         """Return a connection on which no question waits."""

@@ -9,7 +9,7 @@ import msgspec
 from hooklatch.fleet.batches import BatchError, find_newest_hash
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
-from hooklatch.fleet.enrolment import encode_event, read_events
+from hooklatch.fleet.enrolment import read_events
 from hooklatch.fleet.logs.reading import FleetScan
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError, read_envelope, read_payload
@@ -54,7 +54,7 @@ async def archive_fleet(
             findings.append(f"{host}: {error}")
     for report in scan.reports:
         archive.put_current(report, "reports", f"{report.host}.json")
-    archive.put_current([encode_event(event).decode() for event in await read_events(engine)], "events.json")
+    archive.put_current([msgspec.json.encode(event).decode() for event in await read_events(engine)], "events.json")
     archive.put_current(await engine.facts(), "facts.json")  # last: without it there is no archive to read
     return archived, findings
 
