@@ -159,9 +159,9 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidTableError(reason, ("host",))
         read: dict[str, Any] = {name: getattr(self, name) for name in AS_WRITTEN}
         paths = ((name, getattr(self, name)) for name in ("password_file", "ca", "image"))
+        read |= {name: absolute(path) for name, path in paths if path is not None}
         return FleetSettings(
             **read,
-            **{name: absolute(path) for name, path in paths if path is not None},
             host=self.host or machine,
             keys=tuple(key.strip() for key in self.keys),
             labels=tuple(dict.fromkeys(self.labels)),

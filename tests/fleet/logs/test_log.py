@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.fleet.batches import pack_batch
 from hooklatch.fleet.engine.engine import Engine, LogFacts, RecordBatch
 from hooklatch.fleet.logs.reading import FleetReader
 from hooklatch.record.storage.chain import format_timestamp
@@ -20,7 +21,7 @@ from hooklatch.record.storage.reading import read_moment
 from support.commands import Place, new_place, serving
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
-from support.shipped import ALL, FleetCommands, ship, write_record
+from support.shipped import ALL, FleetCommands, chain, ship, write_record
 
 pytestmark = [pytest.mark.slow, needs_redis]
 WHO = ("build-1", "build-2", "laptop")
@@ -67,12 +68,20 @@ def test_a_list_that_stops_says_so(fleet: FleetCommands) -> None:
     assert (len(whole.stdout.splitlines()) > 3, whole.stderr) == (True, "")
 
 
+LATER = 1_769_904_000_000  # ms since the epoch: a day after all records of `chain`
+
+
 class Shelf(Engine):
     """A log of one host with a batch each second, that counts the batches which are read."""
 
     def __init__(self, count: int) -> None:
         self.read = 0
-        self._batches = [RecordBatch(number, number, b"", number * 1000) for number in range(1, count + 1)]
+        given = chain(count)
+        self._batches: list[RecordBatch] = []
+        for number in range(1, count + 1):
+            packed = pack_batch("a", 1, given[number - 1 : number], ())
+            assert packed is not None
+            self._batches.append(RecordBatch(number, number, packed.data, LATER + number * 1000))
 
     async def logs(self) -> AsyncIterator[tuple[str, int]]:
         yield "a", 1
@@ -95,11 +104,11 @@ class Shelf(Engine):
 @pytest.mark.parametrize("way", ["forwards", "backwards"])
 @pytest.mark.parametrize("wanted", [0, 10])
 async def test_what_is_older_is_not_read(way: str, wanted: int) -> None:
-    shelf = Shelf(100_000)
+    shelf = Shelf(10_000)
 
-    found = [batch.batch.last async for batch in getattr(FleetReader(shelf), way)((100_001 - wanted) * 1000)]
+    found = [batch.batch.last async for batch in getattr(FleetReader(shelf), way)(LATER + (10_001 - wanted) * 1000)]
 
-    assert sorted(found)[-wanted or 100_000 :] == list(range(100_001 - wanted, 100_001))
+    assert sorted(found)[-wanted or 10_000 :] == list(range(10_001 - wanted, 10_001))
     assert shelf.read <= 150
 
 

@@ -23,7 +23,7 @@ from hooklatch.fleet.reports import sum_gates
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.threads import in_thread
 
-__all__ = ["add_status", "prepare_fleet_page"]
+__all__ = ["add_status", "look_at_hosts", "prepare_fleet_page"]
 
 WIDEST = 20  # characters of a host's health, which the host itself reports
 SKEW = 60.0  # seconds by which a clock may be off before it is shown

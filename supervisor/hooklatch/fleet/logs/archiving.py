@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.fleet.batches import BatchError, find_newest_hash
+from hooklatch.fleet.batches import BatchError, find_newest_place
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
 from hooklatch.fleet.enrolment import read_events
@@ -104,7 +104,7 @@ async def copy_log(engine: Engine, archive: ArchiveWriter, host: str, epoch: int
     head = None
     for batch in await archive.batches_before(host, epoch, after + 1, limit=1):
         try:
-            head = f"{batch.last}:{find_newest_hash(batch.data, batch.last)}"
+            head = f"{batch.last}:{find_newest_place(batch.data, batch.last).hash}"
         except BatchError as error:
             findings.append(f"{host}: the batch up to record {batch.last} of epoch {epoch} cannot be read: {error}")
     return ArchivedHost(host, epoch, added, head)

@@ -16,9 +16,11 @@ import msgspec
 import trio
 
 from hooklatch.core.text import suggest_name
+from hooklatch.fleet.batches import BatchError, find_newest_place
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch, StoredReport
 from hooklatch.fleet.logs.logs import HostLog, LogFinding, ReceivedBatch
 from hooklatch.fleet.manifests import FleetError
+from hooklatch.record.storage.chain import format_timestamp
 
 __all__ = [
     "MAX_BYTES",
@@ -170,8 +172,8 @@ class FleetReader:
     def forwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
         """Yield the batches that arrived at a moment or later, in ms by the engine's clock, oldest first.
 
-        What is older is not read, but for one batch at each step of a search.  By a false time of its batches a host
-        may hide records of its own from such a search, as it may leave them out; `verify` reads all and finds that.
+        What is older is not read, but for one batch at each step of a search.  No time is believed alone: a batch is
+        older if it arrived before, and its last record was made before.
         """
         return self._merge(None, {}, is_backward=False, oldest=oldest)
 
@@ -268,7 +270,16 @@ class LogCursor:
             for number in range(len(batches) - 1, -1, -1):  # no batch arrived before the one that it follows
                 latest = max(latest, batches[number].at)
                 batches[number] = msgspec.structs.replace(batches[number], at=latest)
-        return batches if not self._is_backward or any(batch.at >= self._oldest for batch in batches) else []
+        return [] if self._is_backward and all(map(self._is_older, batches)) else batches
+
+    def _is_older(self, batch: RecordBatch) -> bool:
+        """Return whether a batch is older than what is looked for; one that cannot be read is not."""
+        if batch.at >= self._oldest:
+            return False
+        try:
+            return find_newest_place(batch.data, batch.last).at < format_timestamp(self._oldest / 1000)
+        except BatchError:
+            return False
 
     async def _find_start(self) -> int:
         """Return the number after which all batches of the epoch arrived at `oldest` or later, by halving."""
@@ -277,7 +288,7 @@ class LogCursor:
         while start < end:
             middle = (start + end) // 2
             following = await self._engine.batches(self.host, self.epoch, middle, limit=1)
-            if following and following[0].at < self._oldest:
+            if following and self._is_older(following[0]):
                 start = following[0].last
             else:
                 end = middle
