@@ -51,7 +51,7 @@ PAUSE = 1.0  # seconds for which each has its place at least: a flood of asks is
 LISTED = 3  # asks in the text of a desktop
 MAX_TEXT = 200  # characters of a subject, a reason and an error in a notification
 ANSWER = "hooklatch asks --follow"
-IS_MAC, OSASCRIPT = PLATFORM == "darwin", "/usr/bin/osascript"
+IS_MAC, OSASCRIPT = PLATFORM.startswith("darwin"), "/usr/bin/osascript"
 # For osascript(1): the texts are its arguments, and no part of the script.
 SHOW = (
     "on run argv",

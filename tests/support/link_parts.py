@@ -17,7 +17,7 @@ from hooklatch.fleet.bundles import Bundle, encode_bundle, read_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.identity import HostIdentity
-from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, FollowedPolicy
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import (
     START,
@@ -25,6 +25,7 @@ from hooklatch.fleet.manifests import (
     FleetError,
     Manifest,
     PolicyHead,
+    PolicyVersions,
     RolloutTarget,
     SignedManifest,
     encode_signed_text,
@@ -107,7 +108,7 @@ class MemoryDaemon:
             self.head = walked.head
             self._wanted |= select_newest(walked.manifests, self.host, self.labels)
         wanted = {name: BundleVersion(manifest.version, manifest.bundle) for name, manifest in self._wanted.items()}
-        policies = {name: FollowedPolicy(version, self._applied.get(name)) for name, version in wanted.items()}
+        policies = {name: PolicyVersions(version, self._applied.get(name)) for name, version in wanted.items()}
         newest = max(wanted.values(), key=lambda version: version.version, default=None)
         return FollowAnswer(
             head=self.head, wanted=newest, applied=self.applied, host=self.host, labels=tuple(self.labels), revision=7,

@@ -76,7 +76,7 @@ COMMANDS = {
     "beside the daemon": (
         ("mcp", "hosts.mcp", "start an MCP server whose every tool call is judged first"),
         ("listen", "hosts.listen", "answer Claude Code's http hooks; needs hooklatch[listen]"),
-        ("join", "fleet.join", "make this machine a host of a fleet, with the token of `fleet enroll`"),
+        ("join", "fleet.enrolment", "make this machine a host of a fleet, with the token of `fleet enroll`"),
         ("link", "fleet.link", "connect this daemon to its fleet; needs hooklatch[fleet]"),
         ("fleet", "fleet.fleet", "one policy on many machines; needs hooklatch[fleet]"),
     ),

@@ -110,6 +110,7 @@ def encode_sse_event(name: str, data: str) -> bytes:
 LATEST = 30  # decisions that the overview begins with
 ROWS = 50  # records on a page
 REVISIONS = 200
+HOSTS = 500  # of a fleet, those with something wrong first
 SOURCES = 1000  # versions of sources that are looked through for a text
 FILTERS = (
     "text", "tool", "by", "hook", "agent", "project", "session", "event", "verdict", "cause", "kind", "since", "until",
@@ -291,6 +292,15 @@ class PageHandlers:
         async with self._site.asking() as asker:
             pulse = await fetch_status_sample(asker)
         return self._site.page("asks.html", title="Asks", place="asks", pulse=pulse)
+
+    async def fleet(self, request: Request) -> Response:
+        """Show the hosts of this machine's fleet: their versions, what is wrong with them, and which are silent."""
+        if self._site.look_at_fleet is None:
+            return self._site.wrong(
+                404, "hooks.toml has no [fleet]: this machine is in no fleet, and publishes to none"
+            )
+        value, fault = await self._site.look_at_fleet()
+        return self._site.page("fleet.html", title="Fleet", place="fleet", fleet=QueryResult(value, fault), most=HOSTS)
 
     def _note_head(self, status: QueryResult[StatusAnswer]) -> None:
         head = status.value["record"]["head"] if status.value is not None else None

@@ -28,7 +28,7 @@ from hooklatch.dashboard.actions import Actions
 from hooklatch.dashboard.doors import AccessControl, Keys
 from hooklatch.dashboard.pages import LiveStream, PageHandlers
 from hooklatch.dashboard.rendering import FOLDER
-from hooklatch.dashboard.site import DashboardSite
+from hooklatch.dashboard.site import DashboardSite, LooksAtFleet
 from hooklatch.files import create_anew
 
 __all__ = ["ADDRESS", "bind_loopback", "serve_dashboard"]
@@ -51,6 +51,7 @@ def build_application(site: DashboardSite) -> AccessControl:
         Route("/record", pages.record, methods=["GET"]),
         Route("/decision", pages.decision, methods=["GET"]),
         Route("/suspensions", pages.suspensions, methods=["GET"]),
+        Route("/fleet", pages.fleet, methods=["GET"]),
         Route("/asks", pages.asks, methods=["GET"]),
         Route("/live", LiveStream(site), methods=["GET"]),
         Route("/ask", actions.ask_form, methods=["GET"]),
@@ -102,6 +103,7 @@ async def serve_dashboard(
     who: str,
     on_ready: Callable[[str], None],
     daemon_uid: int | None,
+    look_at_fleet: LooksAtFleet | None = None,
 ) -> None:
     """Serve on a listening socket, which becomes the server's, until SIGTERM or SIGINT.
 
@@ -109,7 +111,7 @@ async def serve_dashboard(
     begin with, which is good for one visit.
     """
     daemon = AdminConnector("hooklatch dashboard", folders, daemon_uid)
-    site = DashboardSite(daemon, Keys(listener.getsockname()[1]), who)
+    site = DashboardSite(daemon, Keys(listener.getsockname()[1]), who, look_at_fleet)
     is_over = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with trio.open_nursery() as nursery:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import trio
@@ -31,7 +32,10 @@ from hooklatch.record.storage.reading import NoRecordError
 from hooklatch.record.verify import verify_record
 from hooklatch.threads import in_thread
 
-__all__ = ["Checks", "PLACES", "DashboardSite"]
+__all__ = ["Checks", "LooksAtFleet", "PLACES", "DashboardSite"]
+
+
+LooksAtFleet = Callable[[], Awaitable[tuple[Any, str]]]
 
 
 class RecordVerification(msgspec.Struct, frozen=True):
@@ -95,13 +99,18 @@ PLACES = (
     ("revisions", "Revisions"),
     ("suspensions", "Suspensions"),
 )
+FLEET = ("fleet", "Fleet")  # where this machine has [fleet]
 MAX_NOTICES = 5
 
 
 class DashboardSite:
-    """The parts of a running dashboard. `who` is the user of its actions, as the record names them."""
+    """The parts of a running dashboard. `who` is the user of its actions, as the record names them.
 
-    def __init__(self, daemon: AdminConnector, keys: Keys, who: str) -> None:
+    `look_at_fleet` reads the hosts of this machine's fleet, or returns why not; None without one.
+    """
+
+    def __init__(self, daemon: AdminConnector, keys: Keys, who: str, look_at_fleet: LooksAtFleet | None) -> None:
+        self.look_at_fleet = look_at_fleet
         self.daemon = daemon
         self.keys = keys
         self.who = who
@@ -140,8 +149,9 @@ class DashboardSite:
         """Return a whole page. `place` is its key in the menu."""
         notices = list(self._notices)
         self._notices.clear()
+        places = (*PLACES, FLEET) if self.look_at_fleet is not None else PLACES
         common = {
-            "title": title, "place": place, "places": PLACES, "notices": notices, "form_key": self.keys.form_key,
+            "title": title, "place": place, "places": places, "notices": notices, "form_key": self.keys.form_key,
             "waiting": self.waiting,
         }  # fmt: skip
         return HTMLResponse(self.fragment(template, **common, **values), status)

@@ -23,7 +23,7 @@ from hooklatch.fleet.manifests import FleetError, Name, Sha256, decode_document
 from hooklatch.record.storage.chain import ChainLink, read_link
 
 __all__ = [
-    "MAX_DATA", "BatchError", "PackedBatch", "ShippedRecord", "find_newest_hash", "pack_batch", "read_batch_lines",
+    "MAX_DATA", "BatchError", "PackedBatch", "ShippedRecord", "find_newest_place", "pack_batch", "read_batch_lines",
     "select_fields", "split_batch_lines", "unpack_batch",
 ]  # fmt: skip
 
@@ -155,8 +155,8 @@ def read_batch_lines(batch_lines: list[bytes], *, host: str, epoch: int, first: 
     return records
 
 
-def find_newest_hash(data: bytes, last: int) -> str:
-    """Return the hash of a batch's last entry, whose number is `last`, without reading its other entries and fields.
+def find_newest_place(data: bytes, last: int) -> ChainFields:
+    """Return the place of a batch's last entry, whose number is `last`, without reading its other entries and fields.
 
     So a host that has shipped entries that only a newer version understands still finds its own place again.
 
@@ -166,7 +166,7 @@ def find_newest_hash(data: bytes, last: int) -> str:
     fields = decode_document(split_batch_lines(data)[-1], ChainFields, "its last record", BatchError)
     if fields.seq != last:
         raise BatchError(f"it ends with record {fields.seq}, where a batch that ends with {last} should be")
-    return fields.hash
+    return fields
 
 
 def split_batch_lines(data: bytes) -> list[bytes]:

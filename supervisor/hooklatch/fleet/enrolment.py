@@ -25,7 +25,6 @@ __all__ = [
     "Enrolments",
     "EnrolmentEvent",
     "describe_retirement",
-    "encode_event",
     "read_enrolments",
     "read_events",
 ]
@@ -104,11 +103,6 @@ NOBODY = Enrolments()
 def describe_retirement(event: EnrolmentEvent) -> str:
     to = f", and is called {event.to} now" if event.to else ""
     return f"it was retired by {event.by or 'an operator'}: {event.reason}{to}"
-
-
-def encode_event(event: EnrolmentEvent) -> bytes:
-    """Return an event as it is stored."""
-    return msgspec.json.encode(event)
 
 
 async def read_enrolments(engine: Engine, *, is_required: bool = False) -> Enrolments:

@@ -20,7 +20,7 @@ import msgspec
 from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
-from hooklatch.fleet.batches import BatchError, find_newest_hash
+from hooklatch.fleet.batches import BatchError, find_newest_place
 from hooklatch.fleet.engine.engine import RecordBatch
 from hooklatch.fleet.manifests import FleetError, decode_signature
 from hooklatch.fleet.reports import HostReport, encode_report
@@ -61,7 +61,7 @@ def make_context(fleet: str, host: str) -> bytes:
 
 
 def make_batch_text(epoch: int, batch: RecordBatch) -> bytes:
-    hash_ = find_newest_hash(batch.data, batch.last)
+    hash_ = find_newest_place(batch.data, batch.last).hash
     return f"{epoch} {batch.first} {batch.last} {hash_} {hashlib.sha256(batch.data).hexdigest()}".encode()
 
 

@@ -15,21 +15,18 @@ import base64
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from hooklatch.fleet.signing import KeyFormatError, PublicKey, Purpose, read_public
 
-if TYPE_CHECKING:
-    from hooklatch.core.status_answers import AppliedBundle
-
 __all__ = [
     "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "RESTORE", "REWRITTEN", "START", "SignedManifest",
-    "FleetError", "PolicyHead", "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket", "select_newest",
-    "decode_document", "decode_signature", "encode_signed_text", "read_envelope", "read_payload", "read_manifest",
-    "find_signer", "index_keys", "verify_manifests",
+    "FleetError", "PolicyHead", "PolicyVersions", "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket",
+    "select_newest", "decode_document", "decode_signature", "encode_signed_text", "read_envelope", "read_payload",
+    "read_manifest", "find_signer", "index_keys", "verify_manifests",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -70,9 +67,12 @@ class BundleVersion(msgspec.Struct, frozen=True):
     version: int
     bundle: str
 
-    def describe(self) -> AppliedBundle:
-        """Return it as answers report it."""
-        return {"version": self.version, "bundle": self.bundle}
+
+class PolicyVersions(msgspec.Struct, frozen=True):
+    """The version of a policy that a host should have, and the active one."""
+
+    wanted: BundleVersion | None = None
+    applied: BundleVersion | None = None
 
 
 class RolloutTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -39,12 +39,14 @@ class GateCounts(msgspec.Struct, frozen=True):
 
     `since` is the seq of the first entry that was counted.  Two reports with one `since` are of one count, so the later
     less the earlier is what happened between them.  A version with the bundle that is active already begins no new
-    count.  `denied` has the causes of the record: "policy", "crash", "timeout", "load", …
+    count.  `denied` has the causes of the record: "policy", "crash", "timeout", "load", …  `would_deny` are those that
+    did not deny, and would have if no hook only observed.
     """
 
     since: Count = 0
     decided: Count = 0
     denied: dict[str, Count] = {}
+    would_deny: Count = 0
 
     @property
     def faults(self) -> int:
@@ -61,7 +63,8 @@ class GateCounts(msgspec.Struct, frozen=True):
         if before is None or before.since != self.since or before.decided > self.decided:
             return self
         denied = {cause: max(0, count - before.denied.get(cause, 0)) for cause, count in self.denied.items()}
-        return GateCounts(self.since, self.decided - before.decided, denied)
+        would_deny = max(0, self.would_deny - before.would_deny)
+        return GateCounts(self.since, self.decided - before.decided, denied, would_deny)
 
 
 class EngineFault(msgspec.Struct, frozen=True):
@@ -180,9 +183,9 @@ def describe_false_time(at: int, now: int) -> str | None:
 
 def sum_gates(counts: Iterable[GateCounts]) -> GateCounts:
     """Return the sum of several hosts' counts; its `since` means nothing."""
-    decided, denied = 0, dict[str, int]()
+    decided, denied, would_deny = 0, dict[str, int](), 0
     for gates in counts:
-        decided += gates.decided
+        decided, would_deny = decided + gates.decided, would_deny + gates.would_deny
         for cause, count in gates.denied.items():
             denied[cause] = denied.get(cause, 0) + count
-    return GateCounts(0, decided, denied)
+    return GateCounts(0, decided, denied, would_deny)

@@ -67,6 +67,7 @@ DEFAULT_FIELDS = (*OF_DECISIONS, *OF_OTHER_KINDS)
 BY_CHOICE = ("excerpt", "excerpt_cut", "patch", "instead", "claimed_session", "cwd", "location", "to")
 RECORD_FIELDS = (*ALWAYS, *DEFAULT_FIELDS, *BY_CHOICE)
 
+AS_WRITTEN = ("name", "url", "log_url", "user", "when_stale", "when_none", "fields")  # settings that need no reading
 FORM = "at most 63 letters, digits, '.', '_' and '-', the first a letter or a digit"
 NAMED = {"is": f"a name: {FORM}"}
 PATTERN = rf"^{NAME.pattern}\Z"
@@ -156,21 +157,15 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.host is None and NAME.fullmatch(machine) is None:
             reason = f'the machine is called {machine!r}, which cannot be a host\'s name: add host = "…" ({FORM})'
             raise InvalidTableError(reason, ("host",))
+        read: dict[str, Any] = {name: getattr(self, name) for name in AS_WRITTEN}
+        paths = ((name, getattr(self, name)) for name in ("password_file", "ca", "image"))
+        read |= {name: absolute(path) for name, path in paths if path is not None}
         return FleetSettings(
-            name=self.name,
-            url=self.url,
-            log_url=self.log_url,
+            **read,
             host=self.host or machine,
             keys=tuple(key.strip() for key in self.keys),
-            user=self.user,
-            password_file=absolute(self.password_file) if self.password_file is not None else None,
-            ca=absolute(self.ca) if self.ca is not None else None,
             labels=tuple(dict.fromkeys(self.labels)),
             max_staleness=read_duration(self.max_staleness),
-            when_stale=self.when_stale,
-            when_none=self.when_none,
-            image=absolute(self.image) if self.image is not None else None,
-            fields=self.fields,
             keep_unshipped_bytes=int(self.keep_unshipped_mib * MIB),
             reconnect=read_duration(self.reconnect),
         )

@@ -49,16 +49,11 @@ class NoLibraryError(Exception):
         super().__init__(f"the package cryptography is not installed: {format_install_command('hooklatch[fleet]')}")
 
 
-def is_any_policy(policy: str) -> bool:
-    """Return whether a key that no key set restricts may sign a policy."""
-    return True
-
-
 class PublicKey:
-    """A key that signatures are checked with; `may_sign` says of which policies it may sign versions."""
+    """A key that signatures are checked with; `may_sign` says of which policies it may sign versions: else of all."""
 
     def __init__(self, raw: bytes, key: Ed25519PublicKey, may_sign: Callable[[str], bool] | None = None) -> None:
-        self.may_sign: Callable[[str], bool] = may_sign or is_any_policy
+        self.may_sign: Callable[[str], bool] = may_sign or (lambda policy: True)
         self._raw = raw
         self._key = key
 

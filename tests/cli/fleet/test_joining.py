@@ -14,7 +14,7 @@ import trio
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.engine.rights import OF_HOST
+from hooklatch.fleet.engine.rights import OF_USERS
 from hooklatch.fleet.identity import HostIdentity, read_host_key
 from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.signing import make_key
@@ -123,4 +123,4 @@ def test_what_is_no_token_is_one_clear_error(place: Place, token: str) -> None:
 def test_the_rights_are_those_of_the_example() -> None:
     (line,) = [line for line in (EXAMPLE / "users.acl").read_text().splitlines() if line.startswith("user host-HOST ")]
 
-    assert line == f"user host-HOST on #SHA256-OF-ITS-PASSWORD {OF_HOST}"
+    assert line == f"user host-HOST on #SHA256-OF-ITS-PASSWORD {OF_USERS['host']}"

@@ -7,10 +7,11 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from hooklatch.cli.fleet.access import select_hosts
+from hooklatch.cli.fleet.status import look_at_hosts
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LogFacts, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.logs.verifying import verify_hosts
+from hooklatch.fleet.reports import HostReport, encode_report
 from support.engines import versions_after
 from support.example_engine import EXAMPLE, FLEET, ExampleEngine, example_engine
 from support.redis_server import redis_server
@@ -92,12 +93,22 @@ async def test_a_host_verifies_its_own_log(example: ExampleEngine) -> None:
     async with opened(example, HOST) as host:
         await host.report("laptop1", b"report")
 
-        assert await select_hosts(host, ["laptop1"]) == ["laptop1"]
         (verified,) = await verify_hosts(host, ["laptop1"])
 
     assert verified.host == "laptop1"
     assert verified.findings[0].what == "report"
     assert "whether it is enrolled cannot be read with the rights of a host" in verified.notes
+
+
+async def test_a_host_sees_the_status_of_itself_alone(example: ExampleEngine) -> None:
+    async with opened(example, HOST) as host:
+        await host.report("laptop1", encode_report(HostReport(host="laptop1", health="ready")))
+
+        with pytest.raises(EngineRefusedError):
+            await look_at_hosts(host, fleet=FLEET)
+        found = await look_at_hosts(host, fleet=FLEET, names=["laptop1"])
+
+    assert [(one.host, one.health) for one in found.hosts] == [("laptop1", "ready")]
 
 
 async def test_a_trimmed_log_of_a_host_still_tells_it_how_far_it_was(example: ExampleEngine) -> None:

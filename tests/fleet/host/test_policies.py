@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -178,18 +177,3 @@ async def test_another_fleets_policies_end_with_the_last_of_this_fleet(tmp_path:
         assert [await decided(daemon, tool) for tool in ("Bash", "Read", "Glob")] == [
             "fleet/no-bash: other", "pass", "fleet/no-glob: no",
         ]  # fmt: skip
-
-
-async def test_what_was_kept_before_there_were_several_is_the_default_policy(tmp_path: Path) -> None:
-    publisher = Publisher()
-    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
-        await bring(link, publisher.publish(denies("Bash")))
-    path = tmp_path / "state" / "fleet" / "policy.json"
-    kept = json.loads(path.read_text())
-    floor = kept.pop("floor")
-    path.write_text(json.dumps({**kept, **kept.pop("policies")["default"], "version": 1, "may_go_back": False}))
-
-    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
-        assert await decided(daemon) == "fleet/no-bash: no"
-        assert (await link.call("fleet_follow"))["floor"] == floor
-        assert numbers(await link.call("fleet_follow", manifests=[])) == {"default": 1}

@@ -17,9 +17,9 @@ from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link import shipping
-from hooklatch.fleet.link.daemon import FollowAnswer, FollowedPolicy
+from hooklatch.fleet.link.daemon import FollowAnswer
 from hooklatch.fleet.link.reporting import find_effective_seq
-from hooklatch.fleet.manifests import START, BundleVersion, RolloutTarget, read_envelope
+from hooklatch.fleet.manifests import BundleVersion, PolicyVersions, RolloutTarget, read_envelope
 from hooklatch.fleet.reports import HostReport, read_report
 from support.link_parts import (
     FLEET,
@@ -467,7 +467,7 @@ class Stubborn(MemoryDaemon):
         self.asked += 1
         await super().follow(None)
         wanted = BundleVersion(1, self.wants)
-        return FollowAnswer(START, wanted, host=self.host, policies={"default": FollowedPolicy(wanted)})
+        return FollowAnswer(wanted, host=self.host, policies={"default": PolicyVersions(wanted)})
 
     async def apply(self, version: int, bundle: bytes) -> None:
         self.asked += 1

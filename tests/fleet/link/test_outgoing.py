@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
+from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_place
 from hooklatch.fleet.link.outgoing import SYNC, Resume, ShippedHead, ShippingReader
 from hooklatch.fleet.settings import DEFAULT_FIELDS
 from hooklatch.record.storage.chain import GENESIS, seal_entry
@@ -78,7 +78,7 @@ def test_nothing_else_leaves_than_the_configured_fields(
     found = documents(batches(outgoing_of(folder, fields)))
 
     assert [one["seq"] for one in found] == list(range(1, len(records) + 1))
-    assert find_newest_hash(batches(outgoing_of(folder, fields))[-1].data, len(records)) == prev
+    assert find_newest_place(batches(outgoing_of(folder, fields))[-1].data, len(records)).hash == prev
     for shipped, line in zip(found, lines, strict=True):
         whole = json.loads(line)
         allowed = {*ALWAYS, *fields, *(STRUCTURE if whole["kind"] in ("segment", "retired") else ())}
@@ -209,10 +209,10 @@ def test_what_was_shipped_last_is_found_whatever_else_is_in_the_batch(tmp_path: 
     record.write(2, kind="made_up_later", verdict=None, outcomes="none", new={"in": 2030})
     (packed,) = batches(outgoing_of(record.folder, ("verdict", "outcomes", "new")))
 
-    assert find_newest_hash(packed.data, 2) == record.hash
+    assert find_newest_place(packed.data, 2).hash == record.hash
     for data, last in ((packed.data, 1), (packed.data[:-3], 2), (b"", 2), (zlib.compress(b"{}\n{}"), 2)):
         with pytest.raises(BatchError):
-            find_newest_hash(data, last)
+            find_newest_place(data, last)
 
 
 def test_what_is_packed_again_is_not_lost_again(tmp_path: Path) -> None:

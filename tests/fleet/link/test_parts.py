@@ -8,11 +8,11 @@ import logging
 import msgspec
 import pytest
 
-from hooklatch.fleet.link.daemon import FollowAnswer, FollowedPolicy
+from hooklatch.fleet.link.daemon import FollowAnswer
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
 from hooklatch.fleet.link.reporting import GateCounter
 from hooklatch.fleet.link.waiting import Backoff
-from hooklatch.fleet.manifests import BundleVersion, PolicyHead
+from hooklatch.fleet.manifests import BundleVersion, PolicyHead, PolicyVersions
 from hooklatch.fleet.reports import GateCounts, encode_report, read_report
 from hooklatch.record.storage.chain import ChainLink
 
@@ -60,6 +60,22 @@ def test_denials_of_gates_are_counted_by_cause() -> None:
     assert counter.gates == GateCounts(3, 5, {"crash": 2, "policy": 1})
 
 
+def test_what_would_have_been_denied_is_counted_apart() -> None:
+    counter = GateCounter(1)
+    would = {"observed": True, "verdict": "deny", "cause": "policy"}
+
+    counter.take([
+        line(1, gate=True, verdict="pass", outcomes=[{"verdict": "allow", "cause": "policy"}, would, would]),
+        line(2, gate=True, verdict="allow", outcomes=[{"observed": True, "cause": "timeout"}]),
+        line(3, gate=True, verdict="deny", cause="policy", outcomes=[would]),
+        line(4, gate=True, verdict="pass", outcomes=[{"observed": True, "verdict": "allow", "cause": "policy"}]),
+        line(5, gate=True, verdict="pass", outcomes=[{"verdict": "deny", "cause": "policy"}]),
+        line(6, gate=False, verdict="pass", outcomes=[would]),
+    ])  # fmt: skip
+
+    assert counter.gates == GateCounts(1, 5, {"policy": 1}, would_deny=2)
+
+
 def test_causes_of_any_number_and_length_are_bounded() -> None:
     counter = GateCounter(1)
 
@@ -75,16 +91,16 @@ def known() -> LinkState:
 
 
 ANSWER = FollowAnswer(
-    PolicyHead(3, "d"),
     BundleVersion(3, "b3"),
     BundleVersion(2, "b2"),
-    "it does not load",
-    "h1",
-    ("eu",),
-    "red",
-    41,
+    head=PolicyHead(3, "d"),
+    problem="it does not load",
+    host="h1",
+    labels=("eu",),
+    health="red",
+    revision=41,
     stale_s=2.0,
-    policies={"default": FollowedPolicy(BundleVersion(3, "b3"), BundleVersion(2, "b2"))},
+    policies={"default": PolicyVersions(BundleVersion(3, "b3"), BundleVersion(2, "b2"))},
 )
 
 

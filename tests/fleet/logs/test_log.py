@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Engine, RecordBatch
+from hooklatch.fleet.batches import pack_batch
+from hooklatch.fleet.engine.engine import Engine, LogFacts, RecordBatch
+from hooklatch.fleet.logs.reading import FleetReader
+from hooklatch.record.storage.chain import format_timestamp
+from hooklatch.record.storage.reading import read_moment
 from support.commands import Place, new_place, serving
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
-from support.shipped import ALL, FleetCommands, ship, write_record
+from support.shipped import ALL, FleetCommands, chain, ship, write_record
 
 pytestmark = [pytest.mark.slow, needs_redis]
 WHO = ("build-1", "build-2", "laptop")
@@ -60,6 +66,63 @@ def test_a_list_that_stops_says_so(fleet: FleetCommands) -> None:
     assert len(stopped.stdout.splitlines()) == 3
     assert "these are the newest 3, and there may be more; -n 0 shows all" in stopped.stderr
     assert (len(whole.stdout.splitlines()) > 3, whole.stderr) == (True, "")
+
+
+LATER = 1_769_904_000_000  # ms since the epoch: a day after all records of `chain`
+
+
+class Shelf(Engine):
+    """A log of one host with a batch each second, that counts the batches which are read."""
+
+    def __init__(self, count: int) -> None:
+        self.read = 0
+        given = chain(count)
+        self._batches: list[RecordBatch] = []
+        for number in range(1, count + 1):
+            packed = pack_batch("a", 1, given[number - 1 : number], ())
+            assert packed is not None
+            self._batches.append(RecordBatch(number, number, packed.data, LATER + number * 1000))
+
+    async def logs(self) -> AsyncIterator[tuple[str, int]]:
+        yield "a", 1
+
+    async def log_facts(self, host: str, epoch: int) -> LogFacts:
+        return LogFacts(len(self._batches), len(self._batches), len(self._batches))
+
+    async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> list[RecordBatch]:
+        return self._take(self._batches[after : after + limit])
+
+    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> list[RecordBatch]:
+        end = min(before - 1, len(self._batches))
+        return self._take(self._batches[max(0, end - limit) : end][::-1])
+
+    def _take(self, batches: list[RecordBatch]) -> list[RecordBatch]:
+        self.read += len(batches)
+        return batches
+
+
+@pytest.mark.parametrize("way", ["forwards", "backwards"])
+@pytest.mark.parametrize("wanted", [0, 10])
+async def test_what_is_older_is_not_read(way: str, wanted: int) -> None:
+    shelf = Shelf(10_000)
+
+    found = [batch.batch.last async for batch in getattr(FleetReader(shelf), way)(LATER + (10_001 - wanted) * 1000)]
+
+    assert sorted(found)[-wanted or 10_000 :] == list(range(10_001 - wanted, 10_001))
+    assert shelf.read <= 150
+
+
+def test_a_time_finds_what_arrived_since_and_no_less(fleet: FleetCommands) -> None:
+    everything = fleet.lines("log", "-n", "0")
+    middle = everything[len(everything) // 2]["fleet_at"]
+    since = datetime.fromtimestamp(middle / 1000, UTC).isoformat(timespec="milliseconds")
+
+    found = fleet.lines("log", "-n", "0", "--since", since)
+
+    bound = read_moment(since, datetime.now(UTC))
+    assert found == [one for one in everything if max(one["at"], format_timestamp(one["fleet_at"] / 1000)) >= bound]
+    assert 0 < len(found) < len(everything)
+    assert fleet.lines("log", "-n", "1000", "--since", since) == found
 
 
 def test_a_line_says_whose_it_is(fleet: FleetCommands) -> None:

@@ -5,6 +5,8 @@ Slow: the engine and the daemons are processes of their own.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from hooklatch.fleet.engine.engine import Engine, StoredReport
 from hooklatch.fleet.logs.statuses import list_host_statuses
 from hooklatch.fleet.manifests import PolicyHead
-from hooklatch.fleet.reports import HostReport, encode_report
+from hooklatch.fleet.reports import GateCounts, HostReport, encode_report
+from hooklatch.fleet.signing import make_key
 from support.records import lines
 from support.redis_server import needs_redis
 from support.repository import ROOT
@@ -117,6 +120,39 @@ def test_the_metrics_of_a_fleet_say_what_its_status_says(fleet: FleetCommands) -
     assert {host for _, host in samples} == {None, *WHO}
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert not [name for name, _ in samples if f"`{name}`" not in page]
+
+
+def test_several_fleets_are_in_one_table(fleet: FleetCommands, empty: FleetCommands, tmp_path: Path) -> None:
+    empty.do(lambda engine: tell(engine, "solo", health="red"))
+    other, away = tmp_path / "other.toml", tmp_path / "away.toml"
+    for path, url in ((other, fleet.server.url), (away, f"redis+unix://{tmp_path}/none")):
+        path.write_text(
+            f'[fleet]\nname = "{empty.name}"\nhost = "me"\nurl = "{url}"\nkeys = ["{make_key().public.text}"]\n'
+        )
+        path.chmod(0o600)
+
+    both = fleet.run("status", "--also", str(other))
+    listed = fleet.lines("status", "--also", str(other), code=1)
+    others = fleet.run_as_given("fleet", "status", "--also", str(other), "--json")
+    broken = fleet.run("status", "--also", str(away), "--also", str(other))
+
+    assert both.returncode == 1, both.stderr
+    rows = [line.split()[:2] for line in both.stdout.splitlines() if line.startswith(("acme ", f"{empty.name} "))]
+    assert rows == [["acme", host] for host in WHO] + [[empty.name, "solo"], [empty.name, "solo:"]]
+    assert [(one["fleet"], one["ok"]) for one in listed] == [("acme", True), (empty.name, False)]
+    assert json.loads(others.stdout)["fleet"] == empty.name
+    assert broken.returncode == 69
+    assert "cannot be reached" in broken.stderr
+    assert "solo" in broken.stdout
+
+
+def test_what_would_have_been_denied_is_summed(empty: FleetCommands) -> None:
+    empty.do(lambda engine: tell(engine, "a", gates=GateCounts(1, 40, {"policy": 2}, 3)))
+    empty.do(lambda engine: tell(engine, "b", gates=GateCounts(1, 60, {}, 4)))
+
+    assert "7 of 100 gates would have been denied too, by hooks that only observe" in empty.run("status").stdout
+    assert [one["gates"]["would_deny"] for one in empty.json("status")["hosts"]] == [3, 4]
+    assert f'gates_would_deny{{fleet="{empty.name}",host="b"}} 4.0' in empty.run("status", "--prometheus").stdout
 
 
 def test_a_host_without_a_report_has_infinite_times(empty: FleetCommands) -> None:

@@ -19,6 +19,7 @@ from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.logs.archiving import archive_fleet
+from hooklatch.fleet.logs.reading import FleetScan
 from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutTarget, SignedManifest
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.publishing.restoring import NoCopyError, RestoreReport, restore_versions
@@ -101,7 +102,7 @@ async def test_an_archive_is_a_copy_too(shared_redis: RedisServer, memory: LastS
     archive = tmp_path / "archive"
     async with anew(shared_redis) as engine:
         await push(at(engine), "one")
-        await archive_fleet(engine, ArchiveWriter(str(archive), FLEET), [])
+        await archive_fleet(engine, ArchiveWriter(str(archive), FLEET), FleetScan([], []))
     async with anew(shared_redis) as engine:
         assert await restore(engine, str(archive / FLEET)) == RestoreReport(1, [1], 1, [], [])
 

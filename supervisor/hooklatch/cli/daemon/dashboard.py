@@ -60,8 +60,12 @@ def run_dashboard(arguments: argparse.Namespace) -> int:
     except OSError as error:
         refusal = f"port {arguments.port} cannot be listened on: {error.strerror}; choose another one with --port"
         raise CommandError(Exit.UNAVAILABLE, refusal) from None
+    from hooklatch.cli.fleet.status import prepare_fleet_page
+
+    fleet = prepare_fleet_page(arguments.config)
     with open_browser_announcer(arguments) as announce:
-        trio.run(process.serve_dashboard, listener, list_folders, find_acting_user(), announce, arguments.daemon_uid)
+        who, uid = find_acting_user(), arguments.daemon_uid
+        trio.run(process.serve_dashboard, listener, list_folders, who, announce, uid, fleet)
     return Exit.OK
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from getpass import getuser
 from typing import TypeVar
@@ -22,12 +22,10 @@ import trio
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.core.text import suggest_name
 from hooklatch.fleet.engine.engine import (
     AddressError,
     Engine,
     EngineError,
-    EngineRefusedError,
     UnreachableError,
     add_user,
 )
@@ -43,9 +41,9 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError
 
 __all__ = [
-    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_give_up", "make_command_error",
-    "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher", "add_hosts",
-    "select_hosts", "read_fleet", "PAUSES", "follow_fleet_log",
+    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_give_up", "make_command_error", "of_config",
+    "open_seen_heads", "read_own_settings", "find_publisher_name", "run_with_engine", "run_publisher",
+    "work_connected", "add_hosts", "read_fleet", "PAUSES", "follow_fleet_log",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -56,7 +54,7 @@ CODES = {
     "EngineRefusedError": Exit.NOT_PERMITTED, "EngineError": Exit.UNAVAILABLE, "ConflictError": Exit.CONFLICT,
     "LostRaceError": Exit.CONFLICT, "UnknownOutcomeError": Exit.UNAVAILABLE, "StoppedError": Exit.FINDINGS,
     "MissingFolderError": Exit.NO_INPUT, "NoVersionError": Exit.NO_INPUT, "NoLibraryError": Exit.UNAVAILABLE,
-    "NoCopyError": Exit.NO_INPUT,
+    "NoCopyError": Exit.NO_INPUT, "NoHostError": Exit.NO_INPUT,
 }  # fmt: skip
 TIMEOUT = 10.0  # seconds for a connection, and for each reply
 MAX_KEY = 4096  # bytes of its file
@@ -209,17 +207,24 @@ def find_publisher_name() -> str:
     return f"{user}@{os.uname().nodename}".encode("utf-8", "replace").decode()
 
 
+def of_config(arguments: argparse.Namespace, config: str | None) -> argparse.Namespace:
+    """Return arguments by which all of the access is that of [fleet] in a file of hooks."""
+    named = dict.fromkeys(("to", "log_to", "fleet", "user", "password_file", "ca"))
+    return argparse.Namespace(**{**vars(arguments), **named, "config": config})
+
+
+async def work_connected(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]) -> T:
+    """Open the engine, do the work there, and return its result; the errors are those of the engine and the work."""
+    async with open_engines(
+        access.url, access.log_url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT
+    ) as engine:
+        return await work(engine)
+
+
 def run_with_engine(access: EngineAccess, work: Callable[[Engine], Awaitable[T]]) -> T:
     """Open the engine, do the work there, and return its result."""
-
-    async def run_connected() -> T:
-        async with open_engines(
-            access.url, access.log_url, access.fleet, password=access.password, ca=access.ca, timeout=TIMEOUT
-        ) as engine:
-            return await work(engine)
-
     try:
-        return trio.run(run_connected)
+        return trio.run(work_connected, access, work)
     except (EngineError, FleetError, NoLibraryError) as error:
         raise make_command_error(error) from None
     except BaseExceptionGroup as group:
@@ -279,22 +284,6 @@ def make_command_error(error: Exception) -> CommandError:
 
 def add_hosts(parser: Parser) -> None:
     parser.add_argument("--host", metavar="NAME", action="append", default=[], help="only this host; may be repeated")
-
-
-async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
-    """Return the hosts that were named, or all that have a log or a report."""
-    try:
-        known = {host async for host, _ in engine.logs()} | {report.host async for report in engine.reports()}
-    except EngineRefusedError:
-        if not names:
-            raise
-        return sorted(names)  # a host may not see which there are, and knows its own name
-    for name in names:
-        if name not in known:
-            raise CommandError(
-                Exit.NO_INPUT, f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}"
-            )
-    return sorted(names or known)
 
 
 def read_fleet(config: str) -> FleetSettings | None:

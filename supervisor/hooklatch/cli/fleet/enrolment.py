@@ -1,23 +1,41 @@
-"""The commands `fleet enroll` and `fleet retire`: who is a host of the fleet, on record by an operator's word."""
+"""The commands `fleet enroll`, `join` and `fleet retire`: who is a host of the fleet, by an operator's word."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Literal
+import os
+import sys
+from typing import Literal, TypedDict
 
 import msgspec
+import trio
 
+from hooklatch import paths
 from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
+from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error
-from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, read_url
-from hooklatch.fleet.enrolment import EnrolmentEvent, encode_event, read_enrolments
-from hooklatch.fleet.joining import JoinToken, encode_token, find_user, send_invitation
-from hooklatch.fleet.manifests import NAME
+from hooklatch.files import open_regular_file
+from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, read_url
+from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.enrolment import EnrolmentEvent, read_enrolments
+from hooklatch.fleet.identity import load_host_key
+from hooklatch.fleet.joining import (
+    JoinToken,
+    encode_token,
+    find_user,
+    make_password,
+    read_token,
+    register,
+    send_invitation,
+)
+from hooklatch.fleet.manifests import NAME, FleetError
 from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, read_public
 
-__all__ = ["add_enroll", "add_retire"]
+__all__ = ["add_enroll", "add_join", "add_retire"]
+
+PASSWORD, CA = "fleet.password", "fleet-ca.crt"  # beside the file of hooks
 
 
 class EnrolOutput(EnrolmentEvent, frozen=True, kw_only=True):
@@ -88,13 +106,10 @@ def run_enroll(arguments: argparse.Namespace) -> int:
         return EnrolOutput(**msgspec.structs.asdict(event), token=encode_token(token) if slot else "")
 
     made = access.run_with_engine(fleet_access, work)
-    if arguments.json:
-        output.say_json(made)
-    elif made.token:
+    if made.token and not arguments.json:
         output.print_error(f"{made.host} is enrolled; on that machine, once and within an hour: hooklatch join TOKEN")
-        output.print_line(made.token)
-    else:
-        output.print_line(f"{made.host} is enrolled with {made.key}: what another key signs there is a finding")
+    enrolled = f"{made.host} is enrolled with {made.key}: what another key signs there is a finding"
+    output.say_result(made, made.token or enrolled, is_json=arguments.json)
     return Exit.OK
 
 
@@ -134,12 +149,8 @@ def run_retire(arguments: argparse.Namespace) -> int:
     if problem:
         what = f"its user at the engine is still there, as you may not remove it ({problem}); its administrator can"
         output.print_error(f"{what}: ACL DELUSER {find_user(event.host)}")
-    if arguments.json:
-        output.say_json(event)
-        return Exit.OK
-    output.print_line(
-        f"{event.host} is retired: its log stays, fleet status counts it no more, and a report is a finding"
-    )
+    retired = f"{event.host} is retired: its log stays, fleet status counts it no more, and a report is a finding"
+    output.say_result(event, retired, is_json=arguments.json)
     return Exit.OK
 
 
@@ -153,5 +164,82 @@ async def add_event(
         event=kind, host=arguments.host, at=int((await engine.facts())["clock"]), by=access.find_publisher_name(),
         reason=arguments.reason, key=key, to=to, slot=slot,
     )  # fmt: skip
-    await engine.add_event(encode_event(event))
+    await engine.add_event(msgspec.json.encode(event))
     return event
+
+
+class JoinOutput(TypedDict):
+    """`join`: the file of hooks that has [fleet] now, and this host's name and public key."""
+
+    config: str
+    fleet: str
+    host: str
+    key: str
+
+
+def add_join(parser: Parser) -> None:
+    parser.runs(run_join, example="hooklatch join - < token", exits=(*access.EXITS, Exit.CANNOT_CREATE))
+    parser.prints("cli.fleet.enrolment:JoinOutput")
+    parser.add_argument("token", metavar="TOKEN", help="what `hooklatch fleet enroll` has printed; - reads it")
+
+
+def run_join(arguments: argparse.Namespace) -> int:
+    """Take the password, register the key, and write [fleet]."""
+    config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
+    if os.path.lexists(config) and access.read_fleet(config) is not None:
+        raise CommandError(
+            Exit.CANNOT_CREATE, f"{config} has a [fleet] table, and was left as it is; take that out first"
+        )
+    try:
+        token = read_token(sys.stdin.read() if arguments.token == "-" else arguments.token)
+        state = paths.state_dir(os.environ)
+        os.makedirs(state, mode=0o700, exist_ok=True)
+        key = load_host_key(state).public
+        os.makedirs(os.path.dirname(config), mode=0o700, exist_ok=True)
+        trio.run(join, token, os.path.dirname(config), key.text)
+        write_table(config, token)
+    except (EngineError, FleetError, NoLibraryError) as error:
+        raise access.make_command_error(error) from None
+    except OSError as error:
+        raise CommandError(Exit.CANNOT_CREATE, f"{error.filename} cannot be written: {explain_error(error)}") from None
+    output.say_result(
+        JoinOutput(config=config, fleet=token.fleet, host=token.host, key=key.text),
+        f"this machine is {token.host} of the fleet {token.fleet}, and signs with the key {key.id}",
+        f"{config} has the table [fleet]; next: hooklatch reload, or hooklatch serve --detach, then hooklatch link",
+        is_json=arguments.json,
+    )
+    return Exit.OK
+
+
+async def join(token: JoinToken, folder: str, key: str) -> None:
+    """Exchange the token for the host's password, which is written before it is used: the engine gives it once."""
+    ca = os.path.join(folder, CA) if token.ca else None
+    if ca is not None:
+        replace_file(ca, token.ca.encode())
+    url = token.url_as("join")
+    async with open_engine(url, token.fleet, password=token.secret, ca=ca, timeout=access.TIMEOUT) as engine:
+        word = await engine.redeem(token.host)
+    if word is None:
+        raise FleetError("the token was used already, or is older than an hour: have another one made (fleet enroll)")
+    password = make_password(token.secret, word)
+    replace_file(os.path.join(folder, PASSWORD), f"{password}\n".encode())
+    url = token.url_as("host")
+    async with open_engine(url, token.fleet, password=password, ca=ca, timeout=access.TIMEOUT) as engine:
+        await register(engine, token, key)
+
+
+def write_table(config: str, token: JoinToken) -> None:
+    """Append [fleet] to the file of hooks, whole or not at all."""
+    values: dict[str, object] = {
+        "name": token.fleet, "url": token.url, "user": find_user(token.host), "password_file": PASSWORD,
+        **({"ca": CA} if token.ca else {}), "host": token.host, "labels": token.labels, "keys": token.keys,
+    }  # fmt: skip
+    before, mode = b"", 0o600
+    if os.path.lexists(config):
+        config = os.path.realpath(config)  # a link to a folder of such files stays one
+        with open_regular_file(config) as file:
+            before, mode = file.read().rstrip() + b"\n\n", os.fstat(file.fileno()).st_mode & 0o777
+    # Strings and lists of strings are the same in JSON and TOML.
+    lines = [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items()]
+    replace_file(config, before + "\n".join(["[fleet]", *lines, ""]).encode())
+    os.chmod(config, mode)

@@ -7,13 +7,13 @@ from hooklatch.cli.terminal.parser import Parser
 __all__ = ["add_fleet"]
 
 BELOW = (
-    ("keygen", "fleet.keygen", "make a pair of keys: a publisher signs with one, hosts believe the other"),
+    ("keygen", "fleet.keys", "make a pair of keys: a publisher signs with one, hosts believe the other"),
     ("keys", "fleet.keys", "say which keys may sign what, and change them without editing a host's file"),
     ("push", "fleet.push", "check and test a folder of hooks, and make it the newest version"),
     ("rollout", "fleet.rollout", "give a version to more hosts, at once or in steps that hold"),
     ("rollback", "fleet.rollout", "make an earlier bundle the newest version again"),
-    ("restore", "fleet.restore", "put back what the engine has lost, from what this machine keeps; no key is needed"),
-    ("timestamp", "fleet.timestamp", "sign that the newest version still is, from a timer between pushes"),
+    ("restore", "fleet.history", "put back what the engine has lost, from what this machine keeps; no key is needed"),
+    ("timestamp", "fleet.keys", "sign that the newest version still is, from a timer between pushes"),
     ("diff", "fleet.diff", "show what two versions differ in, or a version and a folder"),
     ("reset", "daemon.stop", "let this host read all versions from the first one again; this is recorded"),
     ("history", "fleet.history", "list all versions, verified"),
@@ -23,8 +23,8 @@ BELOW = (
     ("log", "fleet.log", "show the decisions of all hosts, as `hooklatch log` shows those of one"),
     ("verify", "fleet.verify", "find records that hosts left out, changed, or shipped differently, as far as possible"),
     ("export", "fleet.export", "send the decisions of all hosts on to another system"),
-    ("archive", "fleet.archive", "keep versions, decisions and reports in files, which these commands read as well"),
-    ("trim", "fleet.trim", "remove old decisions from the engine, and keep a note of it"),
+    ("archive", "fleet.export", "keep versions, decisions and reports in files, which these commands read as well"),
+    ("trim", "fleet.export", "remove old decisions from the engine, and keep a note of it"),
 )
 
 

@@ -1,7 +1,7 @@
-"""The commands `fleet keys`: which keys may sign what in a fleet.
+"""The commands of keys: `fleet keygen` makes a pair, `fleet keys` says which may sign what, `fleet timestamp` signs.
 
-Each makes the next key set from the newest one, signs it, and appends it once enough of root's keys have signed.  Until
-then it lies in a file, which their holders sign one after the other.
+Each change of `fleet keys` makes the next key set from the newest one, signs it, and appends it once enough of root's
+keys have signed.  Until then it lies in a file, which their holders sign one after the other.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import msgspec
 
@@ -22,13 +22,16 @@ from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.roles import OTHERS, KeySet, RoleKeys, SignedDocument, read_signed, sign_document
-from hooklatch.fleet.signing import PrivateKey, Purpose, read_public
-from hooklatch.fleet.timestamps import format_moment
+from hooklatch.fleet.signing import NoLibraryError, PrivateKey, Purpose, make_key, read_public
+from hooklatch.fleet.timestamps import LONGEST, Timestamp, format_moment
+from hooklatch_worker.systems.disks import sync_all
 
-__all__ = ["add_init", "add_keys", "add_rotate", "add_show", "add_sign"]
+__all__ = ["add_init", "add_keygen", "add_keys", "add_rotate", "add_show", "add_sign", "add_timestamp"]
 
 T = TypeVar("T")
-YEAR = 365 * 24 * 3600.0
+DEFAULT = "fleet.key"
+DAY = 24 * 3600.0
+YEAR = 365 * DAY
 BELOW = (
     ("show", "fleet.keys", "which keys may sign what, and until when"),
     ("init", "fleet.keys", "make the first key set; without options your key has all roles"),
@@ -221,10 +224,94 @@ def print_change(arguments: argparse.Namespace, key_set: KeySet, is_out: bool, p
 
 
 def print_key_set(arguments: argparse.Namespace, key_set: KeySet) -> None:
-    if arguments.json:
-        output.say_json(key_set)
-        return
-    output.print_line(f"key set {key_set.version}, until {format_moment(key_set.ends)}")
+    lines = [f"key set {key_set.version}, until {format_moment(key_set.ends)}"]
     for name, role in (("root", key_set.root), ("timestamp", key_set.timestamp), *key_set.policies.items()):
         threshold = f" ({role.threshold} must sign)" if role.threshold > 1 else ""
-        output.print_line(f"{name}{threshold}: {', '.join(role.keys)}")
+        lines.append(f"{name}{threshold}: {', '.join(role.keys)}")
+    output.say_result(key_set, *lines, is_json=arguments.json)
+
+
+class KeyPair(TypedDict):
+    """`fleet keygen`: the file of the private key, and the public one with its id."""
+
+    private: str
+    public: str
+    id: str
+
+
+def add_keygen(parser: Parser) -> None:
+    exits = (Exit.UNAVAILABLE, Exit.CANNOT_CREATE)
+    parser.runs(run_keygen, example="hooklatch fleet keygen --out ~/.config/hooklatch/fleet.key", exits=exits)
+    parser.prints("cli.fleet.keys:KeyPair")
+    parser.add_argument("--out", metavar="FILE", default=DEFAULT, help=f"the private key (default: {DEFAULT})")
+
+
+def run_keygen(arguments: argparse.Namespace) -> int:
+    """Write the private key, and print the public one."""
+    path = os.path.abspath(os.path.expanduser(arguments.out))
+    try:
+        key = make_key()
+    except NoLibraryError as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+    write_key(path, key.text)
+    public = key.public
+    output.say_result(
+        KeyPair(private=path, public=public.text, id=public.id),
+        f"wrote the private key to {path}: keep it where only publishers can read it, and keep a copy",
+        "the public key, for each host's hooks.toml:", "", "[fleet]", f'keys = ["{public.text}"]',
+        is_json=arguments.json,
+    )  # fmt: skip
+    return Exit.OK
+
+
+def write_key(path: str, text: str) -> None:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise CommandError(
+            Exit.CANNOT_CREATE, f"{path} is there already and was left as it is; give another --out"
+        ) from None
+    except OSError as error:
+        raise CommandError(Exit.CANNOT_CREATE, f"{path} cannot be created: {error.strerror}") from None
+    try:
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            os.fchmod(fd, 0o600)  # also where an odd umask took rights from the owner
+            file.write(text + "\n")
+            file.flush()
+            sync_all(fd)
+    except OSError as error:
+        os.unlink(path)
+        raise CommandError(Exit.CANNOT_CREATE, f"{path} cannot be written: {error.strerror}") from None
+
+
+def add_timestamp(parser: Parser) -> None:
+    example = "hooklatch fleet timestamp --key timestamp.key --expires 1d"
+    parser.runs(run_fleet_timestamp, example=example, exits=access.EXITS)
+    parser.prints("fleet.timestamps:Timestamp")
+    parser.add_argument(
+        "--expires", metavar="TIME", type=parse_life, default=DAY, help="for how long it holds: 1d, at most 8d (1d)"
+    )
+    access.add_access(parser, with_keys=True)
+
+
+def parse_life(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 0 < seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time of 8 days at most, after which hosts take none")
+    return seconds
+
+
+def run_fleet_timestamp(arguments: argparse.Namespace) -> int:
+    """Sign which version is the newest, as of now."""
+    fleet_access = access.read_engine_access(arguments)
+    key = fleet_access.signing_key
+
+    async def work(publisher: Publisher) -> Timestamp:
+        return await publisher.stamp(key, arguments.expires)
+
+    # What one host claims of the history must not stop the timer of all.
+    stamp = access.run_publisher(fleet_access, work, heeds_hosts=False)
+    until = format_moment(stamp.expires.timestamp())
+    what = f"version {stamp.version} is the newest at {format_moment(stamp.at)}; this holds until {until}"
+    output.say_result(stamp, what, is_json=arguments.json)
+    return Exit.OK

@@ -95,7 +95,6 @@ def lock_link(state: str) -> int:
 
 
 def print_link_start(arguments: argparse.Namespace, host: str, fleet: str) -> None:
-    if arguments.json:
-        output.say_json(LinkOutput(ready=True, pid=os.getpid(), host=host, fleet=fleet))
-    else:
-        output.print_line(f"the link of {host} to the fleet {fleet} runs (pid {os.getpid()})")
+    ready = LinkOutput(ready=True, pid=os.getpid(), host=host, fleet=fleet)
+    line = f"the link of {host} to the fleet {fleet} runs (pid {os.getpid()})"
+    output.say_result(ready, line, is_json=arguments.json)

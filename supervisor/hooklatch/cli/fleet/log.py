@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, nullcontext, suppress
+from datetime import datetime
 
 from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
@@ -19,7 +20,7 @@ from hooklatch.cli.terminal.records import (
 )
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.logs import FleetLogEntry, ReceivedBatch
-from hooklatch.fleet.logs.reading import FleetReader
+from hooklatch.fleet.logs.reading import FleetReader, scan_fleet
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.reading import Filters, list_entry_values, matches_filters
 
@@ -54,6 +55,8 @@ class ShownLog:
         self._access = fleet_access
         self._filters = filters
         self._timeless = filters.but(since=None, until=None)
+        # A record arrives after it was made, so what arrived before is older too: it need not be read.
+        self._oldest = int(datetime.fromisoformat(filters.since).timestamp() * 1000) if filters.since is not None else 0
         self._number: int = arguments.number
         self._hosts: list[str] = arguments.host
         self._follows: bool = arguments.follow
@@ -62,13 +65,13 @@ class ShownLog:
         self._printed = 0  # records
 
     async def show(self, engine: Engine) -> None:
-        hosts = await access.select_hosts(engine, self._hosts)
+        hosts = {*(await scan_fleet(engine, self._hosts)).hosts, *self._hosts}
         self._width = max((len(host) for host in hosts), default=0)
         reader = FleetReader(engine, set(self._hosts) or None)
         if self._follows:
             await reader.mark_end()
         if self._number == 0:
-            await self._print_matching(reader.forwards())
+            await self._print_matching(reader.forwards(self._oldest))
         else:
             for entry in await self._read_newest(reader):
                 self._print(entry)
@@ -90,7 +93,7 @@ class ShownLog:
 
     async def _read_newest(self, reader: FleetReader) -> list[FleetLogEntry]:
         entries: list[FleetLogEntry] = []
-        async with aclosing(reader.backwards()) as arrivals:
+        async with aclosing(reader.backwards(self._oldest)) as arrivals:
             async for arrival in arrivals:
                 entries += reversed(list(self._select(arrival)))
                 if len(entries) >= self._number:
@@ -136,6 +139,8 @@ class ShownLog:
                             present.add(name)
                         if count <= SUGGESTION_RECORDS:
                             known.update(list_entry_values(entry.record.document, name.field))
+                if len(present) == len(known_by_name):
+                    return
         where = f"the fleet {self._access.fleet!r}" + (f" of {', '.join(self._hosts)}" if self._hosts else "")
         for name, known in known_by_name.items():
             error = make_unknown_name_error(name, known, where) if name not in present else None

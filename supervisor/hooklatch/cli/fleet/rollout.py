@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import NoReturn
 
 import msgspec
 
@@ -287,7 +286,9 @@ def confirm_unbelieved(arguments: argparse.Namespace, fleet_access: access.Engin
     if arguments.resign == arguments.version:
         return True
     if not arguments.json and may_ask():
-        return ask_yes(f"sign version {arguments.version} again, for all of its hosts?", is_default=False) or refuse()
+        if ask_yes(f"sign version {arguments.version} again, for all of its hosts?", is_default=False):
+            return True
+        raise CommandError(Exit.BAD_DATA, "nothing was signed")
     raise CommandError(
         Exit.BAD_DATA,
         f"version {arguments.version} was not signed again; if you have looked at every change and mean it, name it"
@@ -295,13 +296,6 @@ def confirm_unbelieved(arguments: argparse.Namespace, fleet_access: access.Engin
     )
 
 
-def refuse() -> NoReturn:
-    raise CommandError(Exit.BAD_DATA, "nothing was signed")
-
-
 def print_rollout(arguments: argparse.Namespace, manifest: Manifest) -> None:
-    if arguments.json:
-        output.say_json(manifest)
-        return
     bundle = f"that of version {manifest.same_as}" if manifest.same_as is not None else manifest.bundle[:12]
-    output.print_line(f"{format_rollout(manifest)}, bundle {bundle}")
+    output.say_result(manifest, f"{format_rollout(manifest)}, bundle {bundle}", is_json=arguments.json)

@@ -1,22 +1,29 @@
-"""The command `fleet status`: each host as the engine knows it, with its faults."""
+"""The command `fleet status`: each host as the engine knows it, with its faults; also as metrics for a collector."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from hooklatch.cli.fleet import access
-from hooklatch.cli.fleet.status_metrics import format_fleet_metrics
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.parser import Exit, Parser, parse_duration
+from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
-from hooklatch.fleet.engine.engine import Engine
+from hooklatch.errors import format_install_command
+from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError
 from hooklatch.fleet.enrolment import read_enrolments
+from hooklatch.fleet.logs.reading import scan_fleet
 from hooklatch.fleet.logs.statuses import FleetHosts, HostStatus, list_host_statuses
-from hooklatch.fleet.manifests import DEFAULT_POLICY
+from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
+from hooklatch.fleet.reports import sum_gates
+from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.threads import in_thread
 
-__all__ = ["add_status"]
+__all__ = ["add_status", "look_at_hosts", "prepare_fleet_page"]
 
 WIDEST = 20  # characters of a host's health, which the host itself reports
 SKEW = 60.0  # seconds by which a clock may be off before it is shown
@@ -30,56 +37,119 @@ def add_status(parser: Parser) -> None:
     access.add_hosts(parser)
     silent = "a host is silent without a report for so long (three of its intervals: 3m)"
     parser.add_argument("--silent", metavar="TIME", type=parse_duration, help=silent)
+    parser.add_argument(
+        "--also", metavar="FILE", action="append", default=[],
+        help="another file of hooks, whose [fleet] names one more fleet or engine; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--prometheus", action="store_true", help="as metrics in text, for a collector of such files")
     access.add_access(parser)
 
 
 def run_fleet_status(arguments: argparse.Namespace) -> int:
     """Print each host, those that are silent first."""
-    fleet_access = access.read_engine_access(arguments)
-
-    async def work(engine: Engine) -> tuple[int, dict[str, str], list[HostStatus], list[str], float | None]:
-        hosts = set(await access.select_hosts(engine, arguments.host))
-        newest, facts = await engine.newest_version(), await engine.facts()
-        reports = [report async for report in engine.reports() if report.host in hosts]
-        logs = [log async for log in engine.logs() if log[0] in hosts]
-        now = int(facts["clock"])
-        enrolments = await read_enrolments(engine)
-        statuses = list_host_statuses(
-            reports, logs, newest=newest, now=now, silent_after=arguments.silent, fleet=fleet_access.fleet,
-            enrolments=enrolments,
-        )  # fmt: skip
-        retired = sorted(hosts - {status.host for status in statuses})
-        return newest, facts, statuses, retired, await engine.fullness()
-
-    newest, facts, statuses, retired, fullness = access.run_with_engine(fleet_access, work)
-    wrong = sum(1 for status in statuses if status.wrong)
+    if arguments.host and arguments.also:
+        raise CommandError(Exit.USAGE, "--host names hosts of one fleet: leave --also out")
+    fleets: list[FleetHosts] = []
+    failure: CommandError | None = None
+    # Without a fleet of its own a machine shows the others.
+    has_own = not arguments.also or arguments.to or access.read_own_settings(arguments) is not None
+    own = [arguments] if has_own else []
+    for each in (*own, *(access.of_config(arguments, file) for file in arguments.also)):
+        try:
+            fleet_access = access.read_engine_access(each)
+            work = partial(look_at_hosts, fleet=fleet_access.fleet, names=arguments.host, silent=arguments.silent)
+            fleets.append(access.run_with_engine(fleet_access, work))
+        except CommandError as error:  # an engine that is away hides no other fleet
+            if not arguments.also:
+                raise
+            failure = error
+            output.print_error(str(error))
     if arguments.json:
-        output.say_json(FleetHosts(fleet_access.fleet, newest, facts, not wrong, statuses, retired))
-        return Exit.FINDINGS if wrong else Exit.OK
-    if arguments.prometheus:
-        for line in format_fleet_metrics(fleet_access.fleet, newest, fullness, statuses).splitlines():
+        for fleet in fleets:
+            output.say_json(fleet)
+    elif arguments.prometheus:
+        for line in format_fleet_metrics(fleets).splitlines():
             output.print_line(line)
-        return Exit.OK  # findings are in the metrics, and the command did what it was asked
-    output.say_lines(*list_status_head(fleet_access.fleet, newest, facts, statuses, retired), width=10)
-    if statuses:
+    else:
+        print_hosts(fleets)
+    if failure is not None:
+        return failure.code
+    # Findings are in the metrics, and there the command did what it was asked.
+    return Exit.OK if arguments.prometheus or all(fleet.ok for fleet in fleets) else Exit.FINDINGS
+
+
+async def look_at_hosts(
+    engine: Engine, *, fleet: str, names: Collection[str] = (), silent: float | None = None
+) -> FleetHosts:
+    """Return each host of a fleet, or those with these names."""
+    scan = await scan_fleet(engine, names)
+    newest, facts = await engine.newest_version(), await engine.facts()
+    statuses = list_host_statuses(
+        scan.reports, scan.logs, newest=newest, now=int(facts["clock"]), silent_after=silent, fleet=fleet,
+        enrolments=await read_enrolments(engine),
+    )  # fmt: skip
+    retired = sorted(scan.hosts - {status.host for status in statuses})
+    is_well = not any(status.wrong for status in statuses)
+    return FleetHosts(fleet, newest, facts, is_well, statuses, retired, await engine.fullness())
+
+
+def prepare_fleet_page(config: str | None) -> Callable[[], Awaitable[tuple[FleetHosts | None, str]]] | None:
+    """Return a function that reads the hosts of the fleet for a page: these, or why not.
+
+    None on a machine without [fleet]; one that cannot be read is told on the page.  With the rights of a host it reads
+    that host alone.
+    """
+    arguments = access.of_config(argparse.Namespace(), config)
+    with suppress(CommandError):
+        if access.read_own_settings(arguments) is None:
+            return None
+
+    async def look() -> tuple[FleetHosts | None, str]:
+        try:
+            own, settings = await in_thread(
+                lambda: (access.read_engine_access(arguments), access.read_own_settings(arguments))
+            )
+            work = partial(look_at_hosts, fleet=own.fleet)
+            try:
+                return await access.work_connected(own, work), ""
+            except EngineRefusedError:
+                if settings is None:
+                    raise
+                return await access.work_connected(own, partial(work, names=[settings.host])), ""
+        except (CommandError, EngineError, FleetError, NoLibraryError) as error:
+            return None, str(error)
+
+    return look
+
+
+def print_hosts(fleets: Sequence[FleetHosts]) -> None:
+    """Print the hosts of one fleet, or of several in one table."""
+    for fleet in fleets:
+        output.say_lines(*list_status_head(fleet), width=10)
+    are_many = len(fleets) > 1
+    rows = [(*([fleet.fleet] * are_many), *host_row(host)) for fleet in fleets for host in fleet.hosts]
+    if rows:
         output.print_line()
-        output.say_table(TITLES, [host_row(status) for status in statuses], drop=DROP)
-    for status in statuses:
-        for text in (*status.wrong, *describe_clock_skew(status)):
-            output.print_line(f"{status.host}: {text}")
-    return Exit.FINDINGS if wrong else Exit.OK
+        output.say_table((*(["FLEET"] * are_many), *TITLES), rows, drop=DROP)
+    for fleet in fleets:
+        for host in fleet.hosts:
+            for text in (*host.wrong, *describe_clock_skew(host)):
+                output.print_line(f"{f'{fleet.fleet} ' * are_many}{host.host}: {text}")
 
 
-def list_status_head(
-    fleet: str, newest: int, facts: dict[str, str], hosts: list[HostStatus], retired: list[str]
-) -> Iterator[tuple[str, Any]]:
-    gone = f", and {len(retired)} retired" if retired else ""
+def list_status_head(fleet: FleetHosts) -> Iterator[tuple[str, Any]]:
+    hosts, facts = fleet.hosts, fleet.engine
+    gone = f", and {len(fleet.retired)} retired" if fleet.retired else ""
     silent, wrong = (sum(1 for host in hosts if getattr(host, name)) for name in ("is_silent", "wrong"))
-    yield "fleet", f"{fleet}, version {newest}" if newest else f"{fleet}, nothing was ever pushed"
+    what = f"version {fleet.newest}" if fleet.newest else "nothing was ever pushed"
+    yield "fleet", f"{fleet.fleet}, {what}"
     yield "hosts", f"{format_count(len(hosts), 'host')}, {silent} silent, {wrong} with something wrong{gone}"
     if hosts and not any(host.proven for host in hosts):
         yield "proven", "none: nobody has proven which machine any of these is (hooklatch fleet enroll)"
+    gates = sum_gates(host.gates for host in hosts)
+    if gates.would_deny:
+        count = f"{gates.would_deny} of {format_count(gates.decided, 'gate')}"
+        yield "observed", f"{count} would have been denied too, by hooks that only observe"
     syncs = facts.get("appendfsync", "unknown") if facts.get("appendonly") == "yes" else facts.get("appendonly")
     yield "engine", f"{facts.get('engine')} {facts.get('version')}, writes to its log: {syncs}"
 
@@ -112,3 +182,56 @@ def describe_clock_skew(status: HostStatus) -> Iterator[str]:
     if abs(status.skew_s) > SKEW:
         off = "ahead of" if status.skew_s > 0 else "behind"
         yield f"its clock is {format_duration(abs(status.skew_s))} {off} the engine's, or its link is slow"
+
+
+def measure_seconds(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
+
+
+# By the name after `hooklatch_fleet_host_`, as docs/reference/metrics.md lists them.
+OF_HOSTS: dict[str, tuple[str, Callable[[HostStatus], float]]] = {
+    "silent": ("1 if its reports have stopped coming.", lambda host: host.is_silent),
+    "findings": ("What is wrong with it, as fleet status names it: how many.", lambda host: len(host.wrong)),
+    "proven": ("1 if it was enrolled, and its key has signed its report.", lambda host: host.proven),
+    "seen_seconds": ("Age of its last report; +Inf without one.", lambda host: measure_seconds(host.seen_s)),
+    "stale_seconds": ("Time since its last contact; +Inf: never.", lambda host: measure_seconds(host.stale_s)),
+    "behind_versions": ("Versions of the policy that it has not read.", lambda host: host.behind),
+    "unshipped_records": ("Records that wait there to be shipped.", lambda host: host.unshipped),
+    "lost_records": ("Records that it removed before they were shipped.", lambda host: host.lost),
+    "gates_decided": ("Gates decided since its bundles took effect.", lambda host: host.gates.decided),
+    "gates_denied": ("Those of them that were denied.", lambda host: host.gates.denials),
+    "gates_would_deny": ("Those that hooks which only observe would deny.", lambda host: host.gates.would_deny),
+}
+
+
+def format_fleet_metrics(fleets: Sequence[FleetHosts]) -> str:
+    """Return the metrics of fleets as text.
+
+    Raises:
+        CommandError: the package prometheus-client is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, Gauge, generate_latest
+    except ImportError:
+        text = f"the package prometheus-client is not installed: {format_install_command('hooklatch[metrics]')}"
+        raise CommandError(Exit.UNAVAILABLE, text) from None
+    registry = CollectorRegistry()
+
+    def gauge(name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"hooklatch_fleet_{name}", text, ("fleet", *labels), registry=registry)
+
+    newest = gauge("newest_version", "The newest version of the policy; 0: none.")
+    fullness = gauge("engine_fullness", "Share of the engine's memory that is taken.")
+    of_hosts = {name: gauge(f"host_{name}", text, "host") for name, (text, _) in OF_HOSTS.items()}
+    versions = gauge("host_policy_version", "A version of a policy there: wanted, applied.", "host", "policy", "which")
+    for fleet in fleets:
+        newest.labels(fleet.fleet).set(fleet.newest)
+        if fleet.fullness is not None:
+            fullness.labels(fleet.fleet).set(fleet.fullness)
+        for host in fleet.hosts:
+            for name, (_, measure) in OF_HOSTS.items():
+                of_hosts[name].labels(fleet.fleet, host.host).set(measure(host))
+            for policy, of_policy in host.policies.items():
+                versions.labels(fleet.fleet, host.host, policy, "wanted").set(of_policy.wanted or 0)
+                versions.labels(fleet.fleet, host.host, policy, "applied").set(of_policy.applied or 0)
+    return generate_latest(registry).decode()

@@ -45,9 +45,8 @@ def run_fleet_verify(arguments: argparse.Namespace) -> int:
     local = find_local_record(arguments, fleet_access)
 
     async def work(engine: Engine) -> list[HostVerified]:
-        await access.select_hosts(engine, arguments.host)
         return await verify_hosts(
-            engine, set(arguments.host) or None, fleet=fleet_access.fleet, local=local, witnesses=arguments.witness
+            engine, arguments.host, fleet=fleet_access.fleet, local=local, witnesses=arguments.witness
         )
 
     try:

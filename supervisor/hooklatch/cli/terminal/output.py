@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "print_error", "escape_mentions", "order_failures_first", "finish_output", "has_reader", "format_json",
-    "escape_invisible", "prepare_streams", "print_line", "say_diff", "say_exact", "say_json", "say_lines", "say_table",
-    "say_text",
+    "escape_invisible", "prepare_streams", "print_line", "say_diff", "say_exact", "say_json", "say_lines",
+    "say_result", "say_table", "say_text",
 ]  # fmt: skip
 
 
@@ -183,6 +183,15 @@ def say_text(text: str) -> None:
 def say_json(value: object) -> None:
     """Print JSON on one line, in UTF-8 regardless of the locale (RFC 8259, section 8.1)."""
     write_bytes(format_json(value).encode(errors="backslashreplace") + b"\n")
+
+
+def say_result(value: object, *lines: str, is_json: bool) -> None:
+    """Print what a command came to: as JSON for programs, else in lines for people."""
+    if is_json:
+        say_json(value)
+        return
+    for line in lines:
+        print_line(line)
 
 
 def format_json(value: object) -> str:

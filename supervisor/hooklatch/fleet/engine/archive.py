@@ -74,8 +74,8 @@ class BatchPlace(NamedTuple):
         return f"{self.last:020d}-{self.first:020d}-{self.at}"
 
 
-class ArchiveEngine:
-    """The reading half: what `Engine` says of each method."""
+class ArchiveEngine(Engine):
+    """The reading half: what `Engine` says of each method.  It refuses all that writes."""
 
     def __init__(self, folder: str, fleet: str) -> None:
         self.folder = os.path.join(folder, fleet)
@@ -172,46 +172,8 @@ class ArchiveEngine:
     async def facts(self) -> dict[str, str]:
         return self._read_json(dict[str, str], "facts.json")
 
-    # -- what an archive refuses ---------------------------------------------------------------------------------------
-
     def _refuse(self) -> NoReturn:
         raise EngineRefusedError(f"{self.folder} is an archive, which is only read: name the engine itself with --to")
-
-    async def commit(self, version: int, manifest: bytes) -> None:
-        self._refuse()
-
-    async def put_bundle(self, digest: str, data: bytes) -> None:
-        self._refuse()
-
-    async def put_key_set(self, version: int, data: bytes) -> None:
-        self._refuse()
-
-    async def put_timestamp(self, data: bytes) -> None:
-        self._refuse()
-
-    async def append(self, host: str, epoch: int, batch: RecordBatch) -> None:
-        self._refuse()
-
-    async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
-        self._refuse()
-
-    async def report(self, host: str, data: bytes) -> None:
-        self._refuse()
-
-    async def add_event(self, data: bytes) -> None:
-        self._refuse()
-
-    async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
-        self._refuse()
-
-    async def dismiss(self, host: str) -> None:
-        self._refuse()
-
-    async def redeem(self, host: str) -> str | None:
-        self._refuse()
-
-    async def register_key(self, host: str, slot: str, key: str) -> str:
-        self._refuse()
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ is harmless: every entry carries its own number, and the engine refuses a number
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NoReturn
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -96,8 +96,14 @@ class StoredReport(msgspec.Struct, frozen=True):
     at: int
 
 
-class Engine(Protocol):
-    """An open connection to one fleet's part of an engine.  Every method may raise EngineError."""
+class Engine:
+    """An open connection to one fleet's part of an engine.
+
+    Every method may raise EngineError.  What an engine does not override it refuses.
+    """
+
+    def _refuse(self) -> NoReturn:
+        raise EngineRefusedError("this engine cannot do that")
 
     # -- policy: publishers write, hosts read --------------------------------------------------------------------------
 
@@ -106,7 +112,7 @@ class Engine(Protocol):
 
         That nothing came says nothing of what was there before: read it.
         """
-        ...
+        self._refuse()
 
     async def versions(self, after: int, *, limit: int = 100) -> Sequence[tuple[int, bytes]]:
         """Return versions after a number, in order and without a gap; fewer than `limit` are all that there are.
@@ -114,7 +120,7 @@ class Engine(Protocol):
         Raises:
             BehindError: the engine has fewer than `after` versions, or some between are gone.
         """
-        ...
+        self._refuse()
 
     async def newest_version(self) -> int:
         """Return the number of the newest version, 0 if there is none.
@@ -122,7 +128,7 @@ class Engine(Protocol):
         Raises:
             BehindError: some before it are gone.
         """
-        ...
+        self._refuse()
 
     async def commit(self, version: int, manifest: bytes) -> None:
         """Append a version.
@@ -132,11 +138,11 @@ class Engine(Protocol):
             BehindError: some before it are gone.
             UnreachableError: it may be there or not: read back what is there.
         """
-        ...
+        self._refuse()
 
     async def bundle(self, digest: str) -> bytes | None:
         """Return a bundle's bytes, None if there is no such bundle."""
-        ...
+        self._refuse()
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
         """Store a bundle; a bundle that is there already is kept.
@@ -144,19 +150,19 @@ class Engine(Protocol):
         Raises:
             EngineRefusedError: other bytes are there under its name.
         """
-        ...
+        self._refuse()
 
     async def timestamp(self) -> tuple[int, bytes] | None:
         """Return the newest timestamp, and the number after which to `wait` for the next; None if there is none."""
-        ...
+        self._refuse()
 
     async def put_timestamp(self, data: bytes) -> None:
         """Store a timestamp in place of the one before."""
-        ...
+        self._refuse()
 
     async def key_sets(self, after: int) -> Sequence[bytes]:
         """Return the key sets after a number, in order."""
-        ...
+        self._refuse()
 
     async def put_key_set(self, version: int, data: bytes) -> None:
         """Append a key set.
@@ -164,7 +170,7 @@ class Engine(Protocol):
         Raises:
             ConflictError: there is one of this number, or a later one.
         """
-        ...
+        self._refuse()
 
     # -- decisions: each host appends to its own log -------------------------------------------------------------------
 
@@ -178,98 +184,98 @@ class Engine(Protocol):
                 lost since the log's end was read or written: the server that answers now may have less than was
                 acknowledged, so ask for `last_batch` first.
         """
-        ...
+        self._refuse()
 
     async def last_batch(self, host: str) -> tuple[int, RecordBatch] | None:
         """Return the newest epoch of a host's log that has batches, and its newest batch; None if there is none.
 
         Its data is empty if the engine took it and does not hold it any more.
         """
-        ...
+        self._refuse()
 
     async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[RecordBatch]:
         """Return batches of a host's log whose `last` is after a number, in order."""
-        ...
+        self._refuse()
 
     async def epochs(self, host: str) -> Sequence[int]:
         """Return the epochs of a host's log, in order: more than one if its record began anew."""
-        ...
+        self._refuse()
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[RecordBatch]:
         """Return batches of a host's log whose `last` is before a number, newest first."""
-        ...
+        self._refuse()
 
     def logs(self) -> AsyncIterator[tuple[str, int]]:
         """Return the logs that exist, by host and epoch, in no order; `epochs` is a host's own list of its logs."""
-        ...
+        self._refuse()
 
     async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
         """Return the numbers of a log, None if there is no such log."""
-        ...
+        self._refuse()
 
     async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
         """Store a note on a host's epoch in place of the one before, then remove its batches through a number.
 
         Return how many were removed.  Hosts have no right to do this.
         """
-        ...
+        self._refuse()
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
         """Return the notes on the batches that were trimmed from a host's log, by epoch."""
-        ...
+        self._refuse()
 
     # -- hosts: each reports on itself ---------------------------------------------------------------------------------
 
     async def report(self, host: str, data: bytes) -> None:
         """Replace a host's report."""
-        ...
+        self._refuse()
 
     def reports(self) -> AsyncIterator[StoredReport]:
         """Return every host's last report, in no order."""
-        ...
+        self._refuse()
 
     async def fullness(self) -> float | None:
         """Return which share of the engine's memory is taken; None if it has no limit, or we may not know."""
-        ...
+        self._refuse()
 
     async def events(self) -> Sequence[bytes]:
         """Return the events of hosts' enrolment, in order."""
-        ...
+        self._refuse()
 
     async def add_event(self, data: bytes) -> None:
         """Append an event of a host's enrolment.  Hosts have no right to do this."""
-        ...
+        self._refuse()
 
     async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
         """Make a host's user with its password, and one that may take a word once, within so many seconds.
 
         Only an administrator of users has the right to this, and to the next.
         """
-        ...
+        self._refuse()
 
     async def dismiss(self, host: str) -> None:
         """Remove a host's users, and end their connections."""
-        ...
+        self._refuse()
 
     async def redeem(self, host: str) -> str | None:
         """Take the word that a host was invited with; None if it was taken, or its time is over."""
-        ...
+        self._refuse()
 
     async def register_key(self, host: str, slot: str, key: str) -> str:
         """Register a host's public key, unless one is; return the one that is."""
-        ...
+        self._refuse()
 
     async def registered_key(self, host: str, slot: str) -> str:
         """Return a host's public key as it was registered, empty if none was."""
-        ...
+        self._refuse()
 
     async def newest_report(self, host: str) -> StoredReport | None:
         """Return one host's last report; None if there is none.  A host may read its own."""
-        ...
+        self._refuse()
 
     async def facts(self) -> dict[str, str]:
         """Return facts to show: the engine's name, its version, its clock, whether it syncs what it acknowledges."""
-        ...
+        self._refuse()
 
 
 class Address(msgspec.Struct, frozen=True):

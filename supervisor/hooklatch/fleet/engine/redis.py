@@ -24,8 +24,8 @@ restored from an older copy shows as behind, never as "nothing new".
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, cast
 
 import trio
@@ -54,7 +54,7 @@ from hooklatch.fleet.engine.redis_answers import (
     read_stream_info,
 )
 from hooklatch.fleet.engine.redis_connections import RedisCommand, RedisConnection, RedisPool, make_tls_context
-from hooklatch.fleet.engine.rights import find_user, list_host_rights, list_join_rights
+from hooklatch.fleet.engine.rights import find_user, list_rights
 from hooklatch.fleet.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
@@ -84,7 +84,7 @@ async def opens(
         pool = RedisPool(nursery, address, password=password, tls=tls, timeout=timeout)
         engine = RedisEngine(pool, address, fleet)
         try:
-            await engine.connect()
+            await pool.connection("main")  # connects, and checks this server
             yield engine
         except BaseException as error:  # raised below: a nursery would wrap it in an exception group
             failure = error
@@ -93,7 +93,7 @@ async def opens(
         raise failure
 
 
-class RedisEngine:
+class RedisEngine(Engine):
     """One fleet's keys, through a pool of two connections."""
 
     def __init__(self, pool: RedisPool, address: Address, fleet: str) -> None:
@@ -106,10 +106,6 @@ class RedisEngine:
         self._may_ask_info = True
         self._counted: tuple[RedisConnection, int] | None = None  # where all versions were there, up to which
         self._begun: set[tuple[str, int]] = set()  # the logs that were there then
-
-    async def connect(self) -> None:
-        """Connect, and check this server."""
-        await self._pool.connection("main")
 
     # -- policy --------------------------------------------------------------------------------------------------------
 
@@ -177,12 +173,11 @@ class RedisEngine:
         if newest != version - 1:
             raise ConflictError(f"version {version} cannot be published: the newest is {newest}")
         try:  # since the look above the log can only have grown, and then this is refused
-            await self._ask("XADD", f"{version}-0", "d", manifest, key=self._key(POLICY))
-        except EngineRefusedError as error:
-            if TOO_LOW not in str(error):
-                raise
+            with refusing_numbers(f"version {version} was published by another publisher at the same time"):
+                await self._ask("XADD", f"{version}-0", "d", manifest, key=self._key(POLICY))
+        except ConflictError:
             await self.newest_version()  # raises BehindError if that version was there and is lost
-            raise ConflictError(f"version {version} was published by another publisher at the same time") from None
+            raise
 
     async def bundle(self, digest: str) -> bytes | None:
         return cast("bytes | None", await self._ask("GET", key=self._key("bundle", digest)))
@@ -210,12 +205,8 @@ class RedisEngine:
         return [fields.get(b"d", b"") for _, fields in read_entries(entries)]
 
     async def put_key_set(self, version: int, data: bytes) -> None:
-        try:
+        with refusing_numbers(f"the engine has a key set {version} already, or a later one"):
             await self._ask("XADD", f"{version}-0", "d", data, key=self._key(KEYS))
-        except EngineRefusedError as error:
-            if TOO_LOW not in str(error):
-                raise
-            raise ConflictError(f"the engine has a key set {version} already, or a later one") from None
 
     async def _refuse_eviction(self) -> None:
         """Refuse to publish where the server may drop data for want of memory; without the right to know, go on."""
@@ -246,12 +237,8 @@ class RedisEngine:
         else:
             epochs = self._log_key(host, "epochs")
             commands = [RedisCommand("SADD", epoch, key=epochs), RedisCommand("XADD", *entry, key=key)]
-        try:
+        with refusing_numbers(f"{key} holds record {batch.last} of {host} or later ones already"):
             *_, taken = await connection.execute(*commands)
-        except EngineRefusedError as error:
-            if TOO_LOW not in str(error):
-                raise
-            raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
         if taken is None:
             self._begun.discard((host, epoch))
             raise LostError(f"{self._address} has lost {key}, which it had before")
@@ -260,7 +247,7 @@ class RedisEngine:
     async def last_batch(self, host: str) -> tuple[int, RecordBatch] | None:
         connection = self._end_known_on = await self._pool.connection("side")
         self._begun.clear()
-        for epoch in reversed(await self._find_epochs(host, connection)):
+        for epoch in reversed(await self.epochs(host, on=connection)):
             key = self._log_key(host, epoch)
             entries = await self._ask("XREVRANGE", "+", "-", "COUNT", 1, key=key, on=connection)
             stream = None if entries else await self._find_stream(key, connection)
@@ -286,11 +273,8 @@ class RedisEngine:
                 break
         return batches
 
-    async def epochs(self, host: str) -> Sequence[int]:
-        return await self._find_epochs(host)
-
-    async def _find_epochs(self, host: str, connection: RedisConnection | None = None) -> list[int]:
-        members = await self._ask("SMEMBERS", key=self._log_key(host, "epochs"), on=connection)
+    async def epochs(self, host: str, *, on: RedisConnection | None = None) -> Sequence[int]:
+        members = await self._ask("SMEMBERS", key=self._log_key(host, "epochs"), on=on)
         return sorted(int(member) for member in members if is_written(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[RecordBatch]:
@@ -334,8 +318,8 @@ class RedisEngine:
 
     async def invite(self, host: str, secret: str, password: str, word: str, seconds: int) -> None:
         token = self._key("token", validate_host_name(host))
-        await self._ask("ACL SETUSER", find_user(host), *list_host_rights(self._fleet, host, password))
-        await self._ask("ACL SETUSER", find_user(host, "join"), *list_join_rights(self._fleet, host, secret))
+        for kind, secret_of in (("host", password), ("join", secret)):
+            await self._ask("ACL SETUSER", find_user(host, kind), *list_rights(self._fleet, host, kind, secret_of))
         await self._ask("SET", word, "EX", seconds, key=token)
         await self._keep_users()
 
@@ -372,7 +356,7 @@ class RedisEngine:
 
     async def _newest_reports(self, hosts: Sequence[str]) -> list[StoredReport]:
         commands = [RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=self._host_key(host)) for host in hosts]
-        answers = await self._execute(*commands) if commands else []
+        answers = await (await self._connection()).execute(*commands) if commands else []
         return [
             StoredReport(host, fields.get(b"d", b""), at)
             for host, entries in zip(hosts, answers, strict=True)
@@ -443,9 +427,6 @@ class RedisEngine:
         connection = on or await self._connection()
         return (await connection.execute(RedisCommand(command, *arguments, key=key, about=about)))[0]
 
-    async def _execute(self, *commands: RedisCommand) -> list[Any]:
-        return await (await self._connection()).execute(*commands)
-
     async def _connection(self) -> RedisConnection:
         """Return a connection on which no question waits."""
         if not self._waiting.locked():
@@ -462,6 +443,17 @@ class RedisEngine:
 
     def _log_key(self, host: str, epoch: int | str) -> str:
         return self._key("log", validate_host_name(host), str(epoch))
+
+
+@contextmanager
+def refusing_numbers(conflict: str) -> Generator[None]:
+    """Raise ConflictError with this text where the server has the number of an entry already, or a later one."""
+    try:
+        yield
+    except EngineRefusedError as error:
+        if TOO_LOW not in str(error):
+            raise
+        raise ConflictError(conflict) from None
 
 
 def validate_host_name(host: str) -> str:

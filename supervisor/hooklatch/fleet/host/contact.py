@@ -36,28 +36,23 @@ from hooklatch.service.config.state_file import StateFile
 from hooklatch_worker.systems.disks import read_boot_id, read_boot_time
 
 __all__ = [
-    "ClockFloor", "ClockReading", "EngineContact", "FleetContact", "carry_contact", "compute_age",
+    "ClockReading", "EngineContact", "FleetContact", "carry_contact", "compute_age",
     "compute_seconds_left", "compute_time", "read_clocks",
 ]  # fmt: skip
 
 
 class ClockReading(msgspec.Struct, frozen=True):
-    """Now: seconds since the epoch, which boot this is (empty if unknown), and seconds since it, asleep or not."""
+    """A moment: seconds since the epoch, the boot (empty if unknown), and seconds since it, asleep or not.
 
-    at: float
-    boot: str
-    uptime: float
-
-
-class ClockFloor(msgspec.Struct, frozen=True):
-    """It was `at` or later, by a signed moment, when the clock of the boot `boot` was at `uptime`."""
+    As a floor it says that it was `at` or later by a signed moment, when the clock of that boot was at `uptime`.
+    """
 
     at: float
     boot: str
     uptime: float
 
     def advance(self, now: ClockReading) -> float:
-        """Return the time that it must be by now."""
+        """Return the time that it must be by now, after this floor."""
         is_same = self.boot and self.boot == now.boot and self.uptime <= now.uptime
         return self.at + (now.uptime - self.uptime if is_same else 0.0)
 
@@ -76,23 +71,23 @@ class EngineContact(msgspec.Struct, frozen=True):
     is_carried: bool = False
 
     @classmethod
-    def of(cls, stamp: Timestamp, now: ClockReading, floor: ClockFloor | None) -> EngineContact:
+    def of(cls, stamp: Timestamp, now: ClockReading, floor: ClockReading | None) -> EngineContact:
         """Return the contact that a timestamp is at this moment."""
         elapsed = max(0.0, compute_time(now, floor) - stamp.at)
         return cls(stamp.at, now.boot, now.uptime - elapsed, stamp.lasts)
 
 
-def compute_time(now: ClockReading, floor: ClockFloor | None) -> float:
+def compute_time(now: ClockReading, floor: ClockReading | None) -> float:
     """Return the time by the wall clock, which cannot be before the floor."""
     return now.at if floor is None else max(now.at, floor.advance(now))
 
 
-def is_clock_behind(now: ClockReading, floor: ClockFloor | None) -> bool:
+def is_clock_behind(now: ClockReading, floor: ClockReading | None) -> bool:
     """Return whether the wall clock is before a moment that is past: then it says nothing of what was issued when."""
     return floor is not None and now.at < floor.advance(now) - SKEW
 
 
-def compute_age(contact: EngineContact | None, now: ClockReading, floor: ClockFloor | None = None) -> float | None:
+def compute_age(contact: EngineContact | None, now: ClockReading, floor: ClockReading | None = None) -> float | None:
     """Return the seconds since a contact; None if that cannot be known, or there was none."""
     if contact is None:
         return None
@@ -105,7 +100,7 @@ def compute_age(contact: EngineContact | None, now: ClockReading, floor: ClockFl
 
 
 def carry_contact(
-    contact: EngineContact | None, now: ClockReading, floor: ClockFloor | None = None
+    contact: EngineContact | None, now: ClockReading, floor: ClockReading | None = None
 ) -> EngineContact | None:
     """Return an earlier boot's contact in terms of this one, so that no later jump of the wall clock makes it newer."""
     elapsed = compute_age(contact, now, floor)
@@ -117,7 +112,7 @@ def carry_contact(
 
 
 def compute_seconds_left(
-    contact: EngineContact | None, now: ClockReading, max_staleness: float, floor: ClockFloor | None = None
+    contact: EngineContact | None, now: ClockReading, max_staleness: float, floor: ClockReading | None = None
 ) -> float:
     """Return for how many seconds a contact is not stale yet; 0 if it is, or has expired.  (5.4.4: freeze)"""
     elapsed = compute_age(contact, now, floor)
@@ -136,7 +131,7 @@ class KeptContact(msgspec.Struct, frozen=True):
     fleet: str
     contact: EngineContact | None = None
     seen: Timestamp | None = None
-    floor: ClockFloor | None = None
+    floor: ClockReading | None = None
     has_answered: bool = False
 
 
@@ -336,7 +331,7 @@ class FleetContact:
         seen, floor = self._now.seen, self._now.floor
         moments = ([seen.at] if seen is not None else []) + ([floor.advance(now)] if floor is not None else [])
         if moments:
-            self._now = msgspec.structs.replace(self._now, floor=ClockFloor(max(moments), now.boot, now.uptime))
+            self._now = msgspec.structs.replace(self._now, floor=ClockReading(max(moments), now.boot, now.uptime))
 
     def _find_difference(self, head: PolicyHead) -> str | None:
         """Return how the engine contradicts the newest timestamp, of a host that has read all that it shows."""

@@ -20,7 +20,7 @@ import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import msgspec
 import trio
@@ -58,6 +58,7 @@ from hooklatch.fleet.manifests import (
     FleetError,
     Manifest,
     PolicyHead,
+    PolicyVersions,
     read_envelope,
     read_payload,
 )
@@ -71,29 +72,12 @@ from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.threads import in_thread
 
-if TYPE_CHECKING:
-    from hooklatch.core.status_answers import PolicyStatus
-
-__all__ = ["FleetLayer", "PolicyVersions"]
+__all__ = ["FleetLayer"]
 
 logger = logging.getLogger("hooklatch.fleet")
 RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
 Note = Callable[[str, dict[str, Any]], None]
 FindDenial = Callable[[], str | None]  # why a host denies every gate, if it does
-
-
-class PolicyVersions(NamedTuple):
-    """The version of a policy that a host should have, and the active one."""
-
-    wanted: BundleVersion | None
-    applied: BundleVersion | None
-
-    def describe(self) -> PolicyStatus:
-        """Return them as answers report them."""
-        return {
-            "wanted": self.wanted.describe() if self.wanted is not None else None,
-            "applied": self.applied.describe() if self.applied is not None else None,
-        }
 
 
 class FleetLayer:
@@ -179,7 +163,7 @@ class FleetLayer:
         bundles = self._active_files.bundles if self._active_files is not None else ()
         unsound = {bundle.policy for bundle in bundles if not bundle.is_sound}
         found: dict[str, PolicyVersions] = {}
-        for name, kept in sorted(self._followed().policies.items()):
+        for name, kept in sorted(self.followed.policies.items()):
             is_active = self._fault is None and name not in unsound
             found[name] = PolicyVersions(
                 find_applied_version(kept.wanted), find_applied_version(kept.applied) if is_active else None
@@ -197,7 +181,7 @@ class FleetLayer:
 
         False if no version was read, or not all up to the floor: an engine that lost some says nothing of the policy.
         """
-        is_whole = self.head.version >= max(self.floor.version, 1)
+        is_whole = self.followed.head.version >= max(self.followed.floor.version, 1)
         return is_whole and all(of.wanted in (None, of.applied) for of in self.versions.values())
 
     @property
@@ -208,22 +192,12 @@ class FleetLayer:
     @property
     def has_missing_policy(self) -> bool:
         """Return whether a policy is meant for this host of which it never had a version."""
-        return any(kept.wanted is not None and kept.applied is None for kept in self._followed().policies.values())
-
-    @property
-    def head(self) -> PolicyHead:
-        """Return the newest version that was read."""
-        return self._followed().head
-
-    @property
-    def floor(self) -> PolicyHead:
-        """Return the newest version that was ever active here."""
-        return self._followed().floor
+        return any(kept.wanted is not None and kept.applied is None for kept in self.followed.policies.values())
 
     @property
     def problems(self) -> list[str]:
         """Return all problems of the policy, with their remedies."""
-        lost = (self._fault or self.policy.lost, describe_lost_floor(self._followed()))
+        lost = (self._fault or self.policy.lost, describe_lost_floor(self.followed))
         foreign = list_foreign_policies(self.settings, self.policy)
         return [text for text in (*lost, *self._refused.values(), *foreign) if text]
 
@@ -241,8 +215,8 @@ class FleetLayer:
             PolicyRejectedError: they do not follow it, or no listed key has signed them; the head stays the same.
         """
         async with self._lock:
-            with self._refusing("manifests", "", {"head": self.head.version}):
-                settings, policy = self._configured(), self._followed()
+            with self._refusing("manifests", "", {"head": self.followed.head.version}):
+                settings, policy = self._configured(), self.followed
                 policy = await in_thread(advance_policy, settings, policy, texts)
                 if policy != self.policy:
                     await in_thread(keep_versions, self.folder, map(read_envelope, map(str.encode, texts)))
@@ -264,7 +238,9 @@ class FleetLayer:
         self._refused.pop(subject, None)
         self._report()
 
-    def _followed(self) -> PolicyFile:
+    @property
+    def followed(self) -> PolicyFile:
+        """Return what was read, is wanted and is active of the fleet that is followed now."""
         return read_followed_policy(self.settings, self.policy)
 
     def _configured(self) -> FleetSettings:
@@ -291,7 +267,7 @@ class FleetLayer:
     async def _apply(
         self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
     ) -> BundleVersion:
-        settings, policy = self._configured(), self._followed()
+        settings, policy = self._configured(), self.followed
         wants = {read_version(kept.wanted): kept.wanted for kept in policy.policies.values()}
         envelope = wants.get(version)
         if envelope is None:
@@ -337,7 +313,7 @@ class FleetLayer:
         async with self._lock:
             if self._fault is not None:  # it is unknown which of them was active
                 return
-            envelopes = [*self.policy.envelopes(), *self._followed().envelopes()]
+            envelopes = [*self.policy.envelopes(), *self.followed.envelopes()]
             needed = {read_payload(envelope).bundle for envelope in envelopes}
             await in_thread(clean_bundles, self.folder, needed, is_used)
 

@@ -32,21 +32,16 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.settings import FleetSettings
-from hooklatch.fleet.signing import NoLibraryError, PublicKey
+from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
 from hooklatch.service.loading.see import BundleFiles
 
 __all__ = [
-    "list_bundle_files", "index_trusted_keys", "prove_envelope", "read_proven_files", "advance_policy",
+    "list_bundle_files", "prove_envelope", "read_proven_files", "advance_policy",
     "describe_lost_floor", "find_applied_policy", "find_applied_version", "list_anew", "list_foreign_policies",
     "read_followed_policy", "read_version",
 ]  # fmt: skip
-
-
-def index_trusted_keys(settings: FleetSettings) -> dict[str, PublicKey]:
-    """Return the keys that may sign versions, by id: those of the fleet's key set, or without one those listed."""
-    return settings.key_set.index_policy_keys() if settings.key_set is not None else index_keys(settings.keys)
 
 
 def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) -> tuple[Manifest, str]:
@@ -131,7 +126,9 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
         known.append(head)
     if len(envelopes) > head.version > 0 and read_payload(envelopes[0]).version == 1:
         head, policies = START, list_anew(settings, policy)
-    walked = verify_manifests(settings.name, head, envelopes, index_trusted_keys(settings), known)
+    # Those of the fleet's key set may sign versions, or without one those listed.
+    keys = settings.key_set.index_policy_keys() if settings.key_set is not None else index_keys(settings.keys)
+    walked = verify_manifests(settings.name, head, envelopes, keys, known)
     for name, newest in select_newest(walked.manifests, settings.host, settings.labels).items():
         kept = policies.get(name, KeptPolicy())
         if newest.version > (read_version(kept.applied) if is_own(settings, kept) else 0):

@@ -22,7 +22,7 @@ from hooklatch.core.text import suggest_name
 from hooklatch.errors import locate_error
 from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
-from hooklatch.fleet.host.fleet_layer import FleetLayer, PolicyVersions
+from hooklatch.fleet.host.fleet_layer import FleetLayer
 from hooklatch.fleet.host.trust import FleetTrust
 from hooklatch.fleet.manifests import START, BundleVersion, FleetError
 from hooklatch.fleet.reports import EngineFault
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         FleetReportAnswer,
         FleetStatus,
         FleetVersions,
-        KeySetFacts,
     )
     from hooklatch.service.parts import DaemonComponents
 
@@ -97,7 +96,7 @@ class FleetHost(PolicyContribution):
         self.contact = FleetContact(
             daemon.state, self._note, daemon.files.deny, self._find_lack, find_end=lambda: self.trust.ends
         )
-        self.layer = FleetLayer(daemon.state, self._note, self._faults, self._find_denial)
+        self.layer = FleetLayer(daemon.state, self._note, self._faults, lambda: self.contact.denial)
         self.layer.load()
 
     @property
@@ -162,15 +161,12 @@ class FleetHost(PolicyContribution):
         if layer.has_policy and (self.contact.has_answered or not layer.has_missing_policy):
             return None
         # That no version is meant for this host counts only once all that the engine has was read.
-        if self.contact.has_answered and layer.head.version > 0 and not layer.has_missing_policy:
+        if self.contact.has_answered and layer.followed.head.version > 0 and not layer.has_missing_policy:
             return None
         return (
             f"no policy of the fleet {settings.name!r}, which may hold guards, has been proven on this host; make sure"
             ' that `hooklatch link` runs and reaches the engine, or set when_none = "serve" in [fleet]'
         )
-
-    def _find_denial(self) -> str | None:
-        return self.contact.denial
 
     # -- the report ---------------------------------------------------------------------------------------------------
 
@@ -194,15 +190,15 @@ class FleetHost(PolicyContribution):
         settings, contact = self.layer.settings, self.contact
         if settings is None and not self.layer.policy.applied:
             return None
-        connections = self._daemon.bus.connections.values()
+        connections, keys = self._daemon.bus.connections.values(), self.trust.key_set
         return {
             "name": settings.name if settings is not None else None,
             "host": settings.host if settings is not None else None,
             "labels": settings.labels if settings is not None else (),
             **self._describe_versions(),
             "contact_at": contact.at,
-            "timestamp": msgspec.to_builtins(contact.newest) if contact.newest is not None else None,
-            "key_set": self._describe_key_set(),
+            "timestamp": msgspec.to_builtins(contact.newest),
+            "key_set": {"version": keys.version, "expires": format_moment(keys.ends)} if keys is not None else None,
             "is_stale": contact.is_stale,
             "max_staleness_s": settings.max_staleness if settings is not None else None,
             "when_stale": settings.when_stale if settings is not None else None,
@@ -213,23 +209,16 @@ class FleetHost(PolicyContribution):
             "problems": self.problems,
         }
 
-    def _describe_key_set(self) -> KeySetFacts | None:
-        keys = self.trust.key_set
-        return {"version": keys.version, "expires": format_moment(keys.ends)} if keys is not None else None
-
     def _describe_versions(self) -> FleetVersions:
         """Return which versions this host has read, should have and has, and the seconds since its last contact."""
-        head, age, versions = self.layer.head, self.contact.age, self.layer.versions
-        floor, engine = self.layer.floor, self._engine
-        newest = PolicyVersions(
-            find_newest(of.wanted for of in versions.values()), find_newest(of.applied for of in versions.values())
-        )
+        age, versions, followed = self.contact.age, self.layer.versions, self.layer.followed
         return {
-            "head": {"version": head.version, "digest": head.digest},
-            "floor": {"version": floor.version, "digest": floor.digest},
-            "engine": {"kind": engine.kind, "text": engine.text} if engine is not None else None,
-            **newest.describe(),
-            "policies": {name: of.describe() for name, of in versions.items()},
+            "head": msgspec.to_builtins(followed.head),
+            "floor": msgspec.to_builtins(followed.floor),
+            "engine": msgspec.to_builtins(self._engine),
+            "wanted": msgspec.to_builtins(find_newest(of.wanted for of in versions.values())),
+            "applied": msgspec.to_builtins(find_newest(of.applied for of in versions.values())),
+            "policies": msgspec.to_builtins(versions),
             "stale_s": round(age, 1) if age is not None else None,
         }
 
@@ -326,7 +315,7 @@ class FleetHost(PolicyContribution):
             await self.contact.record_answer(
                 params.timestamp,
                 self.trust.timestamp_role,
-                head=self.layer.head,
+                head=self.layer.followed.head,
                 is_current=self.layer.is_current,
                 is_end=not params.manifests,
             )
@@ -344,7 +333,7 @@ class FleetHost(PolicyContribution):
         self._faults.report("image")  # it is needed no more
         # In the background: fires that began under the old version may run its workers for a while yet.
         self._daemon.dispatcher.background.spawn("fleet clean-up", self.clean)
-        return {"applied": applied.describe(), "revision": self._daemon.registries.view.revision}
+        return {"applied": msgspec.to_builtins(applied), "revision": self._daemon.registries.view.revision}
 
     async def _reset(self, connection: Connection, params: ResetParams) -> FleetReportAnswer:
         """Forget which versions were read; the active policy stays."""

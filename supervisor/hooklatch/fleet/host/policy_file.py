@@ -23,7 +23,7 @@ import msgspec
 from hooklatch.directories import replace_file, sync_folder
 from hooklatch.errors import explain_error
 from hooklatch.files import create_anew
-from hooklatch.fleet.manifests import DEFAULT_POLICY, START, FleetError, PolicyHead, SignedManifest, read_payload
+from hooklatch.fleet.manifests import START, FleetError, PolicyHead, SignedManifest, read_payload
 from hooklatch.fleet.version_copies import COPIES
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
@@ -100,7 +100,7 @@ def read_policy(folder: str) -> PolicyFile | None:
     if isinstance(entry, PathFault):
         raise UnreadablePolicyError(entry.reason, is_passing=entry.is_passing)
     try:
-        policy = decode_policy(read_safely(path))
+        policy = msgspec.json.decode(read_safely(path), type=PolicyFile)
         for name, kept in policy.policies.items():
             for envelope in filter(None, (kept.wanted, kept.applied)):
                 # Also to see that it can be read: later code reads it without a handler.
@@ -109,22 +109,6 @@ def read_policy(folder: str) -> PolicyFile | None:
         return policy
     except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeError, RecursionError, FleetError) as error:
         raise UnreadablePolicyError(f"{path}: {explain_error(error)}", is_passing=is_passing(error)) from None
-
-
-def decode_policy(data: bytes) -> PolicyFile:
-    """Return the content of policy.json.
-
-    In its form 1 there was one policy, whose fields stood beside the others, and its active version is the floor.
-    """
-    fields = msgspec.json.decode(data, type=dict[str, object])
-    if fields.get("version") != 1:
-        return msgspec.convert(fields, PolicyFile)
-    kept = {name: fields.pop(name) for name in KeptPolicy.__struct_fields__ if name in fields}
-    fields.pop("may_go_back", None)
-    policy = msgspec.convert({**fields, "version": 2, "policies": {DEFAULT_POLICY: kept}}, PolicyFile)
-    applied = ((read_payload(envelope), envelope.digest) for envelope in policy.applied)
-    heads = [PolicyHead(read.version, digest) for read, digest in applied if read.fleet == policy.fleet]
-    return msgspec.structs.replace(policy, floor=heads[0]) if heads else policy
 
 
 def write_policy(folder: str, policy: PolicyFile) -> None:

@@ -18,11 +18,11 @@ import trio
 from hooklatch.client.trio_admin import TIMEOUT, AdminConnector, TrioAdminConnection
 from hooklatch.errors import HooklatchError, RequestFailedError
 from hooklatch.files import open_regular
-from hooklatch.fleet.manifests import START, BundleVersion, PolicyHead
+from hooklatch.fleet.manifests import START, BundleVersion, PolicyHead, PolicyVersions
 from hooklatch.fleet.reports import EngineFault
 from hooklatch.paths import FLEET_TOKEN
 
-__all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "FollowedPolicy", "DaemonSocket"]
+__all__ = ["DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "DaemonSocket"]
 
 
 class DaemonAbsentError(Exception):
@@ -33,14 +33,7 @@ class DaemonRefusedError(Exception):
     """The daemon refuses a request; it has applied nothing of it."""
 
 
-class FollowedPolicy(msgspec.Struct, frozen=True):
-    """The version of a policy that the daemon should have, and the one that it has applied."""
-
-    wanted: BundleVersion | None = None
-    applied: BundleVersion | None = None
-
-
-class FollowAnswer(msgspec.Struct, frozen=True):
+class FollowAnswer(PolicyVersions, frozen=True, kw_only=True):
     """The state of the daemon: the versions that it has read, should have and has applied, and why they differ.
 
     `policies` are those of each policy; `wanted` and `applied` the newest of all.
@@ -49,8 +42,6 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     """
 
     head: PolicyHead = START
-    wanted: BundleVersion | None = None
-    applied: BundleVersion | None = None
     problem: str | None = None
     host: str | None = None
     labels: tuple[str, ...] = ()
@@ -59,7 +50,7 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     stale_s: float | None = None
     engine: EngineFault | None = None
     floor: PolicyHead = START
-    policies: dict[str, FollowedPolicy] = {}
+    policies: dict[str, PolicyVersions] = msgspec.field(default_factory=dict[str, PolicyVersions])
     key_set: int = 0
 
     @property

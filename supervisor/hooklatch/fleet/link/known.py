@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from hooklatch.fleet.link.daemon import FollowAnswer
+from hooklatch.fleet.manifests import PolicyVersions
 from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, RecordHead, ReportedPolicy
 from hooklatch.record.storage.chain import ChainLink
 
@@ -126,21 +127,15 @@ class LinkState:
         if self.left_at is not None:
             problem = None  # that no daemon takes the link any more is as it should be
         not_shipping = [text for part in (SHIPPING, RECORD) if (text := self._faults.get(part)) is not None]
+        newest = describe_policy(answer)
         return HostReport(
             host=self._host,
             labels=answer.labels or self._labels,
             head=answer.head,
-            wanted=answer.wanted.version if answer.wanted is not None else None,
-            applied=answer.applied.version if answer.applied is not None else None,
-            bundle=answer.applied.bundle if answer.applied is not None else "",
-            policies={
-                name: ReportedPolicy(
-                    of.wanted.version if of.wanted is not None else None,
-                    of.applied.version if of.applied is not None else None,
-                    of.applied.bundle if of.applied is not None else "",
-                )
-                for name, of in answer.policies.items()
-            },
+            wanted=newest.wanted,
+            applied=newest.applied,
+            bundle=newest.bundle,
+            policies={name: describe_policy(of) for name, of in answer.policies.items()},
             problem=problem[:MAX_TEXT] if problem is not None else None,
             health=LEFT if self.left_at is not None else answer.health if is_there else "unreachable",
             revision=answer.revision,
@@ -155,6 +150,12 @@ class LinkState:
             link=self._version,
             clock=int(clock * 1000),
         )
+
+
+def describe_policy(of: PolicyVersions) -> ReportedPolicy:
+    """Return the versions of a policy as they are reported."""
+    applied = (of.applied.version, of.applied.bundle) if of.applied is not None else (None, "")
+    return ReportedPolicy(of.wanted.version if of.wanted is not None else None, *applied)
 
 
 def summarize_answer(answer: FollowAnswer) -> tuple[object, ...]:

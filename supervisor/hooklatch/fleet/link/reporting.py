@@ -250,6 +250,19 @@ MAX_NAME = 40  # characters of a cause
 MAX_CAUSES = 32  # in a report; there are fewer, but a newer daemon may have more
 
 
+class Observation(msgspec.Struct, frozen=True):
+    """The fields of a call's outcome that say whether a hook which only observes would have denied."""
+
+    observed: bool = False
+    verdict: str | None = None
+    cause: str | None = None
+
+    @property
+    def is_denial(self) -> bool:
+        """Return whether it would have: by its answer, or because it has none."""
+        return self.observed and (self.verdict == "deny" or self.cause not in (None, "policy"))
+
+
 class DecisionLine(msgspec.Struct, frozen=True):
     """The fields of an entry that the counter reads."""
 
@@ -258,6 +271,7 @@ class DecisionLine(msgspec.Struct, frozen=True):
     gate: bool = False
     verdict: str | None = None
     cause: str | None = None
+    outcomes: list[Observation] = []
 
 
 LINES = msgspec.json.Decoder(DecisionLine)
@@ -270,6 +284,7 @@ class GateCounter:
         self.since = since
         self._decided = 0
         self._denied: dict[str, int] = {}
+        self._would_deny = 0
 
     def take(self, lines: Iterable[bytes]) -> None:
         """Count the decisions of gates among the next lines of the record."""
@@ -284,6 +299,8 @@ class GateCounter:
                 self._decided += 1
                 if decision.verdict == "deny":
                     self._count((decision.cause or "unknown")[:MAX_NAME])
+                else:
+                    self._would_deny += any(outcome.is_denial for outcome in decision.outcomes)
 
     def _count(self, cause: str) -> None:
         if cause not in self._denied and len(self._denied) >= MAX_CAUSES:
@@ -292,4 +309,4 @@ class GateCounter:
 
     @property
     def gates(self) -> GateCounts:
-        return GateCounts(self.since, self._decided, dict(self._denied))
+        return GateCounts(self.since, self._decided, dict(self._denied), self._would_deny)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from hooklatch.errors import explain_error
-from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_hash
+from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_place
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LostError, RecordBatch
 from hooklatch.fleet.identity import HostIdentity
 from hooklatch.fleet.link.known import RECORD, SHIPPING, LinkState
@@ -206,7 +206,7 @@ class RecordShipper:
         if not batch.data:
             return ShippedHead(epoch, batch.last, ""), None
         try:
-            return ShippedHead(epoch, batch.last, find_newest_hash(batch.data, batch.last)), None
+            return ShippedHead(epoch, batch.last, find_newest_place(batch.data, batch.last).hash), None
         except BatchError as error:
             subject = (
                 f"the engine's newest batch of this host, up to record {batch.last} in epoch {epoch}, is not valid"
@@ -235,7 +235,7 @@ class RecordShipper:
             if batch is None:
                 continue
             try:
-                shipped = ShippedHead(epoch, batch.last, find_newest_hash(batch.data, batch.last))
+                shipped = ShippedHead(epoch, batch.last, find_newest_place(batch.data, batch.last).hash)
             except BatchError:
                 continue
             resume = await in_thread(self._reader.compare, shipped)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.fleet.batches import BatchError, find_newest_hash
+from hooklatch.fleet.batches import BatchError, find_newest_place
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
-from hooklatch.fleet.enrolment import encode_event, read_events
+from hooklatch.fleet.enrolment import read_events
+from hooklatch.fleet.logs.reading import FleetScan
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError, read_envelope, read_payload
 from hooklatch.fleet.publishing.versions import HistoryError
@@ -33,7 +33,7 @@ ArchivedHosts: TypeAlias = list[ArchivedHost]
 
 
 async def archive_fleet(
-    engine: Engine, archive: ArchiveWriter, hosts: Collection[str]
+    engine: Engine, archive: ArchiveWriter, scan: FleetScan
 ) -> tuple[list[ArchivedHost], list[str]]:
     """Copy versions, bundles, and the logs and reports of these hosts.
 
@@ -47,15 +47,14 @@ async def archive_fleet(
     findings: list[str] = []
     await copy_versions(engine, archive, findings)
     archived: list[ArchivedHost] = []
-    for host, epoch in sorted([log async for log in engine.logs() if log[0] in hosts]):
+    for host, epoch in scan.logs:
         try:
             archived.append(await copy_log(engine, archive, host, epoch, findings))
         except (EngineRefusedError, FleetError) as error:
             findings.append(f"{host}: {error}")
-    async for report in engine.reports():
-        if report.host in hosts:
-            archive.put_current(report, "reports", f"{report.host}.json")
-    archive.put_current([encode_event(event).decode() for event in await read_events(engine)], "events.json")
+    for report in scan.reports:
+        archive.put_current(report, "reports", f"{report.host}.json")
+    archive.put_current([msgspec.json.encode(event).decode() for event in await read_events(engine)], "events.json")
     archive.put_current(await engine.facts(), "facts.json")  # last: without it there is no archive to read
     return archived, findings
 
@@ -105,7 +104,7 @@ async def copy_log(engine: Engine, archive: ArchiveWriter, host: str, epoch: int
     head = None
     for batch in await archive.batches_before(host, epoch, after + 1, limit=1):
         try:
-            head = f"{batch.last}:{find_newest_hash(batch.data, batch.last)}"
+            head = f"{batch.last}:{find_newest_place(batch.data, batch.last).hash}"
         except BatchError as error:
             findings.append(f"{host}: the batch up to record {batch.last} of epoch {epoch} cannot be read: {error}")
     return ArchivedHost(host, epoch, added, head)

@@ -8,7 +8,6 @@ cannot send in time.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from hooklatch.directories import replace_file
+from hooklatch.directories import LockedError, lock_directory, replace_file
 from hooklatch.errors import explain_error, format_install_command
-from hooklatch.files import open_regular, open_regular_file
+from hooklatch.files import open_regular_file
 from hooklatch.fleet.logs.logs import ReceivedBatch
 from hooklatch.fleet.logs.reading import LogKey
 from hooklatch.fleet.logs.telemetry import OtelLogRecord, describe_resource, encode_finding, encode_log_record
@@ -40,13 +39,18 @@ class ExportError(Exception):
 
 
 class OtlpExporter:
-    """A connection to a receiver.  `exported` counts log records, `refused` those that it took and threw away."""
+    """A connection to a receiver.
+
+    `exported` counts log records, `refused` those that it took and threw away, and `findings` those that say what is
+    wrong with a log.
+    """
 
     def __init__(self, exporter: OTLPLogExporter, fleet: str, endpoint: str | None) -> None:
         self._exporter = exporter
         self._fleet = fleet
         self._endpoint = endpoint or "the endpoint of OTEL_EXPORTER_OTLP_ENDPOINT"
         self.exported = 0
+        self.findings = 0
         self.refused = 0
         self.why_refused = ""
 
@@ -61,6 +65,7 @@ class OtlpExporter:
         for request in split_requests(telemetry):
             self._send([make_otlp_record(self._fleet, arrival.host, log_record) for log_record in request])
         self.exported += len(telemetry)
+        self.findings += len(arrival.findings)
 
     def _send(self, records: Sequence[ReadableLogRecord]) -> None:
         from opentelemetry.sdk._logs.export import LogRecordExportResult
@@ -209,13 +214,12 @@ def open_cursor(path: str, fleet: str) -> Generator[ExportCursor]:
         CursorError: it cannot be read or written, is another fleet's, or in use.
     """
     try:
-        fd = open_regular(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        fd = lock_directory(os.path.dirname(path), f"{os.path.basename(path)}.lock")
+    except LockedError:
+        raise CursorError(f"another export uses the cursor {path}; end that one, or name another file") from None
     except OSError as error:
         raise CursorError(f"the cursor {path} cannot be locked: {error.strerror}") from None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield ExportCursor(path, fleet)
-    except BlockingIOError:
-        raise CursorError(f"another export uses the cursor {path}; end that one, or name another file") from None
     finally:
         os.close(fd)

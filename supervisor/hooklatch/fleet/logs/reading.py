@@ -15,10 +15,23 @@ from operator import itemgetter
 import msgspec
 import trio
 
+from hooklatch.core.text import suggest_name
+from hooklatch.fleet.batches import BatchError, find_newest_place
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch, StoredReport
 from hooklatch.fleet.logs.logs import HostLog, LogFinding, ReceivedBatch
+from hooklatch.fleet.manifests import FleetError
+from hooklatch.record.storage.chain import format_timestamp
 
-__all__ = ["MAX_BYTES", "FleetReader", "LogKey", "describe_rest", "limit_epochs", "list_logs", "list_reports"]
+__all__ = [
+    "MAX_BYTES",
+    "FleetReader",
+    "FleetScan",
+    "LogKey",
+    "NoHostError",
+    "describe_rest",
+    "limit_epochs",
+    "scan_fleet",
+]
 
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
@@ -27,6 +40,10 @@ LogKey = tuple[str, int]  # a host and an epoch
 # Of each host, where it was not named: one host must not cost the readers of all hosts more than this.
 MAX_EPOCHS = 64
 MAX_BYTES = 4 * 2**30  # unpacked: some weeks of a busy host
+
+
+class NoHostError(FleetError):
+    """A host that was named has no log and no report."""
 
 
 async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> list[LogKey]:
@@ -42,14 +59,40 @@ async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> lis
         return sorted([(host, epoch) for host in hosts for epoch in await engine.epochs(host)])
 
 
-async def list_reports(engine: Engine, hosts: Collection[str] | None = None) -> list[StoredReport]:
-    """Return the last reports of all hosts, or of some; a host sees its own."""
+class FleetScan(msgspec.Struct, frozen=True):
+    """The last reports and the logs of all hosts, or of those that were named."""
+
+    reports: list[StoredReport]
+    logs: list[LogKey]
+
+    @property
+    def hosts(self) -> set[str]:
+        """Return the hosts that have a log or a report."""
+        return {report.host for report in self.reports} | {host for host, _ in self.logs}
+
+
+async def scan_fleet(engine: Engine, names: Collection[str] = ()) -> FleetScan:
+    """Return what the engine has of all hosts, or of those with these names; a host sees what is its own.
+
+    Reports first: a host reports a batch only after the engine took it, so a log that is listed later has it.
+
+    Raises:
+        NoHostError: a name is of no host.
+    """
     try:
-        return [report async for report in engine.reports() if hosts is None or report.host in hosts]
+        scan = FleetScan([report async for report in engine.reports()], await list_logs(engine))
     except EngineRefusedError:
-        if hosts is None:
+        if not names:
             raise
-        return [report for host in hosts if (report := await engine.newest_report(host)) is not None]
+        own = [await engine.newest_report(name) for name in names]
+        return FleetScan([report for report in own if report is not None], await list_logs(engine, names))
+    for name in names:
+        if name not in scan.hosts:
+            raise NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, scan.hosts)}")
+    if not names:
+        return scan
+    reports = [report for report in scan.reports if report.host in names]
+    return FleetScan(reports, [key for key in scan.logs if key[0] in names])
 
 
 def limit_epochs(logs: Iterable[LogKey]) -> tuple[list[LogKey], list[LogFinding]]:
@@ -126,16 +169,20 @@ class FleetReader:
         now = int((await self._engine.facts())["clock"])
         return ReceivedBatch(finding.host, finding.epoch or 0, RecordBatch(0, 0, b"", now), (), (finding,))
 
-    def forwards(self) -> AsyncGenerator[ReceivedBatch]:
-        """Yield all batches, oldest first."""
-        return self._merge(None, {}, is_backward=False)
+    def forwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the batches that arrived at a moment or later, in ms by the engine's clock, oldest first.
 
-    def backwards(self) -> AsyncGenerator[ReceivedBatch]:
-        """Yield all batches, newest first; the records in each are in order all the same."""
-        return self._merge(None, {}, is_backward=True)
+        What is older is not read, but for one batch at each step of a search.  No time is believed alone: a batch is
+        older if it arrived before, and its last record was made before.
+        """
+        return self._merge(None, {}, is_backward=False, oldest=oldest)
+
+    def backwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the same batches, newest first, and a few that are older; the records in each are in order."""
+        return self._merge(None, {}, is_backward=True, oldest=oldest)
 
     async def _merge(
-        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], *, is_backward: bool
+        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], *, is_backward: bool, oldest: int = 0
     ) -> AsyncGenerator[ReceivedBatch]:
         """Yield the batches of some logs, or of all, each from its position on."""
         keys = await list_logs(self._engine, self._hosts) if keys is None else keys
@@ -151,7 +198,7 @@ class FleetReader:
         for number, (host, logs) in enumerate(logs_by_host.items()):
             starts = [(epoch, AFTER_ALL if is_backward else positions.get((host, epoch), 0)) for _, epoch in logs]
             limit = max(1, AT_ONCE // len(logs_by_host))
-            cursor = LogCursor(self._engine, host, starts, limit=limit, is_backward=is_backward)
+            cursor = LogCursor(self._engine, host, starts, limit=limit, is_backward=is_backward, oldest=oldest)
             if await cursor.advance():
                 heap.append((cursor.rank, number, cursor))
         heapq.heapify(heap)
@@ -175,10 +222,13 @@ class FleetReader:
 
 
 class LogCursor:
-    """A cursor in one host's log; its `batch`, of `epoch`, is the next to take, in the order of `rank`."""
+    """A cursor in one host's log; its `batch`, of `epoch`, is the next to take, in the order of `rank`.
+
+    Batches that arrived before `oldest` are passed over as far as that costs less than to read them.
+    """
 
     def __init__(
-        self, engine: Engine, host: str, starts: list[tuple[int, int]], *, limit: int, is_backward: bool
+        self, engine: Engine, host: str, starts: list[tuple[int, int]], *, limit: int, is_backward: bool, oldest: int
     ) -> None:
         self.host = host
         self.epoch = 0
@@ -188,6 +238,7 @@ class LogCursor:
         self._starts = starts[::-1]  # epochs to come, each with where to begin
         self._limit = limit  # batches to read at once
         self._is_backward = is_backward
+        self._oldest = oldest
         self._ready: list[RecordBatch] = []
         self._position = 0
         self._is_open = False
@@ -201,6 +252,8 @@ class LogCursor:
             elif self._starts:
                 self.epoch, self._position = self._starts.pop()
                 self._is_open = True
+                if self._oldest and not self._is_backward:
+                    self._position = await self._find_start()
             else:
                 return False
         self.batch = self._ready.pop()
@@ -217,4 +270,26 @@ class LogCursor:
             for number in range(len(batches) - 1, -1, -1):  # no batch arrived before the one that it follows
                 latest = max(latest, batches[number].at)
                 batches[number] = msgspec.structs.replace(batches[number], at=latest)
-        return batches
+        return [] if self._is_backward and all(map(self._is_older, batches)) else batches
+
+    def _is_older(self, batch: RecordBatch) -> bool:
+        """Return whether a batch is older than what is looked for; one that cannot be read is not."""
+        if batch.at >= self._oldest:
+            return False
+        try:
+            return find_newest_place(batch.data, batch.last).at < format_timestamp(self._oldest / 1000)
+        except BatchError:
+            return False
+
+    async def _find_start(self) -> int:
+        """Return the number after which all batches of the epoch arrived at `oldest` or later, by halving."""
+        facts = await self._engine.log_facts(self.host, self.epoch)
+        start, end = self._position, facts.last if facts is not None else 0
+        while start < end:
+            middle = (start + end) // 2
+            following = await self._engine.batches(self.host, self.epoch, middle, limit=1)
+            if following and self._is_older(following[0]):
+                start = following[0].last
+            else:
+                end = middle
+        return start

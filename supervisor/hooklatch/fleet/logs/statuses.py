@@ -13,6 +13,7 @@ from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
 from hooklatch.fleet.reports import (
     LEFT,
     LONGEST,
+    GateCounts,
     HostReport,
     RecordHead,
     ReportedPolicy,
@@ -25,6 +26,11 @@ __all__ = ["FleetHosts", "HostStatus", "list_host_statuses"]
 
 MISSED = 3  # reports that have not come, after which a host is silent
 EVERY = 60.0  # seconds between two reports of a host whose last one cannot be read
+# Fields of a report that are shown as the host has told them.
+AS_TOLD = (
+    "host", "labels", "wanted", "applied", "bundle", "health", "record", "shipped", "unshipped", "lost", "link",
+    "gates",
+)  # fmt: skip
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +39,7 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     `seen_s` is the age of its report, None if it has none, or one from the future.  `stale_s` are the seconds since the
     host was last at the engine's head.  `policies` has the versions of each policy; `wanted` and `applied` are the
     newest.  `behind` is how many versions it has not read.  `proven`: the host was enrolled, and its key has signed its
-    report.
+    report.  `gates` counts its decisions since its active bundles took effect.
     """
 
     host: str
@@ -57,12 +63,14 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     link: str = ""
     wrong: tuple[str, ...] = ()
     proven: bool = False
+    gates: GateCounts = GateCounts()
 
 
 class FleetHosts(msgspec.Struct, frozen=True):
     """`fleet status`: hosts that are silent first, then those with something wrong; `ok` if there is none.
 
-    `retired` are the hosts that were retired and have not reported since, which do not count.
+    `retired` are the hosts that were retired and have not reported since, which do not count.  `fullness` is the share
+    of the engine's memory that is taken, null if it has no limit, or it may not be known.
     """
 
     fleet: str
@@ -71,6 +79,7 @@ class FleetHosts(msgspec.Struct, frozen=True):
     ok: bool
     hosts: list[HostStatus]
     retired: list[str] = []
+    fullness: float | None = None
 
 
 def list_host_statuses(
@@ -113,55 +122,41 @@ def list_host_statuses(
 def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, silent_after: float | None) -> HostStatus:
     false_time = describe_false_time(report.at, now)
     seconds_ago = max(0.0, (now - report.at) / 1000) if false_time is None else None
-    bound = MISSED * find_interval(report) if silent_after is None else silent_after
+    host_report: HostReport | None = None
+    unreadable = list[str]()
+    try:
+        host_report = read_report(report.data, report.host)
+    except FleetError as error:
+        unreadable.append(str(error))
+    every = host_report.every_s if host_report is not None else EVERY
+    bound = MISSED * every if silent_after is None else silent_after
     is_silent = seconds_ago is None or seconds_ago > bound
     problems = [false_time] if false_time is not None else []
     if seconds_ago is not None and is_silent:
         problems = [f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"]
-    try:
-        host_report = read_report(report.data, report.host)
-    except FleetError as error:
+    if host_report is None:
         return HostStatus(
             host=report.host, is_silent=is_silent, seen_s=seconds_ago, behind=newest, epoch=epoch,
-            wrong=(*problems, str(error)),
+            wrong=(*problems, *unreadable),
         )  # fmt: skip
     if host_report.health == LEFT and false_time is None:
         is_silent, problems = False, []  # it said why
-    stale_s = host_report.stale_s
+    skew = (host_report.clock - min(report.at, now)) / 1000 if host_report.clock else 0.0
+    stale_s = None
+    if host_report.stale_s is not None and seconds_ago is not None:
+        stale_s = min(max(0.0, host_report.stale_s), LONGEST) + seconds_ago
     return HostStatus(
-        host=report.host,
-        labels=host_report.labels,
+        **{name: getattr(host_report, name) for name in AS_TOLD},
         is_silent=is_silent,
         seen_s=seconds_ago,
         head=host_report.head.version,
-        wanted=host_report.wanted,
-        applied=host_report.applied,
-        bundle=host_report.bundle,
         policies=host_report.by_policy,
         behind=max(0, newest - host_report.head.version),
-        stale_s=min(max(0.0, stale_s), LONGEST) + seconds_ago
-        if stale_s is not None and seconds_ago is not None
-        else None,
-        health=host_report.health,
-        record=host_report.record,
+        stale_s=stale_s,
         epoch=max(epoch, host_report.epoch),
-        shipped=host_report.shipped,
-        unshipped=host_report.unshipped,
-        lost=host_report.lost,
-        skew_s=max(-LONGEST, min((host_report.clock - min(report.at, now)) / 1000, LONGEST))
-        if host_report.clock
-        else 0.0,
-        link=host_report.link,
+        skew_s=max(-LONGEST, min(skew, LONGEST)),
         wrong=(*problems, *list_report_problems(host_report, newest, epoch)),
     )
-
-
-def find_interval(report: StoredReport) -> float:
-    """Return the seconds between two of a host's reports."""
-    try:
-        return read_report(report.data, report.host).every_s
-    except FleetError:
-        return EVERY
 
 
 def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterable[str]:

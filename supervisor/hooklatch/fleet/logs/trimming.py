@@ -7,7 +7,7 @@ ships to always stays: the link continues from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, TypeAlias
 
@@ -17,7 +17,7 @@ from msgspec import Meta
 from hooklatch.fleet.batches import BatchError, ShippedRecord, unpack_batch
 from hooklatch.fleet.engine.engine import Engine, RecordBatch
 from hooklatch.fleet.logs.logs import LogFinding
-from hooklatch.fleet.logs.reading import limit_epochs, list_logs
+from hooklatch.fleet.logs.reading import FleetScan, limit_epochs
 from hooklatch.fleet.manifests import FleetError, Sha256, decode_document
 from hooklatch.fleet.reports import read_report
 
@@ -85,21 +85,21 @@ def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
 
 
 async def trim_hosts(
-    engine: Engine, hosts: Iterable[str], *, older: float, by: str, reason: str, is_dry: bool = False,
+    engine: Engine, scan: FleetScan, *, older: float, by: str, reason: str, is_dry: bool = False,
     are_named: bool = True,
 ) -> tuple[list[TrimmedHost], list[str]]:  # fmt: skip
-    """Remove batches that arrived more than `older` seconds ago, by the engine's clock.
+    """Remove batches of these hosts that arrived more than `older` seconds ago, by the engine's clock.
 
     Without `are_named`, one host with very many epochs must not stop the trimming of the others.
 
     Return the notes and a text for each log that was kept though it is old enough.
     """
     now = int((await engine.facts())["clock"])
-    chosen_hosts = set(hosts)
-    logs, excess = await list_logs(engine, chosen_hosts), list[LogFinding]()
-    if not are_named:
-        logs, excess = limit_epochs(logs)
-    ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await list_reported_epochs(engine)
+    logs, excess = (scan.logs, list[LogFinding]()) if are_named else limit_epochs(scan.logs)
+    ships_to = set(dict(logs).items())
+    for report in scan.reports:
+        with suppress(FleetError):  # the newest epoch counts then
+            ships_to.add((report.host, read_report(report.data, report.host).epoch))
     written_notes: list[TrimmedHost] = []
     kept_texts = [finding.text for finding in excess]
     for host, epoch in logs:
@@ -131,14 +131,6 @@ def count_in_note(note: TrimNote, batches: Sequence[RecordBatch], before: TrimNo
         return before
     noted, through = (before.batches, before.seq) if before is not None else (0, 0)
     return msgspec.structs.replace(note, batches=noted + sum(batch.last > through for batch in batches))
-
-
-async def list_reported_epochs(engine: Engine) -> set[tuple[str, int]]:
-    epochs = set[tuple[str, int]]()
-    async for report in engine.reports():
-        with suppress(FleetError):  # the newest epoch counts then
-            epochs.add((report.host, read_report(report.data, report.host).epoch))
-    return epochs
 
 
 async def list_bare_batches(engine: Engine, host: str, epoch: int) -> list[RecordBatch]:

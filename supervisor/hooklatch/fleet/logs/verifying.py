@@ -10,7 +10,7 @@ from hooklatch.fleet.enrolment import Enrolments, describe_retirement, read_enro
 from hooklatch.fleet.identity import is_batch_signed
 from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison, ShippedByHost
 from hooklatch.fleet.logs.logs import LogFinding
-from hooklatch.fleet.logs.reading import MAX_BYTES, describe_rest, limit_epochs, list_logs, list_reports
+from hooklatch.fleet.logs.reading import MAX_BYTES, describe_rest, limit_epochs, scan_fleet
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.reports import HostReport, describe_false_time, read_report
@@ -24,7 +24,7 @@ AT_ONCE = 8  # batches in memory
 
 async def verify_hosts(
     engine: Engine,
-    hosts: Collection[str] | None = None,
+    hosts: Collection[str] = (),
     *,
     fleet: str = "",
     local: tuple[str, str] | None = None,
@@ -36,15 +36,14 @@ async def verify_hosts(
 
     Raises:
         EngineError: the engine cannot be read.
+        NoHostError: a name is of no host.
         NoRecordError: there is no record in the folder.
     """
-    # Reports first: a host reports a batch only after the engine took it, so a log that is read later has it.
-    reports = {report.host: report for report in await list_reports(engine, hosts)}
-    logs, excess = await list_logs(engine, hosts), list[LogFinding]()
-    if hosts is None:
-        logs, excess = limit_epochs(logs)
+    scan = await scan_fleet(engine, hosts)
+    reports = {report.host: report for report in scan.reports}
+    logs, excess = (scan.logs, list[LogFinding]()) if hosts else limit_epochs(scan.logs)
     enrolments = await read_enrolments(engine)
-    checks = {host: HostCheck(host) for host in sorted({*reports, *(host for host, _ in logs)})}
+    checks = {host: HostCheck(host) for host in sorted(scan.hosts)}
     epochs: dict[str, list[int]] = {host: [] for host in checks}
     for host, epoch in logs:
         epochs[host].append(epoch)
@@ -54,7 +53,7 @@ async def verify_hosts(
     return [
         await verify_host(
             engine, check, epochs[host], reports.get(host), shipped, HostSignatures(fleet, host, enrolments),
-            max_bytes=MAX_BYTES if hosts is None else None,
+            max_bytes=None if hosts else MAX_BYTES,
             folder=local[1] if local is not None and local[0] == host else None, witnesses=witnesses,
         )
         for host, check in checks.items()

@@ -51,7 +51,6 @@ from hooklatch.fleet.version_copies import keep_bundle, keep_key_sets, keep_vers
 
 __all__ = [
     "AGREEING", "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
-    "read_history",
 ]  # fmt: skip
 
 MAX_FILE = 4096  # bytes of the file
@@ -203,7 +202,7 @@ class Publisher:
         self.history = VersionHistory(fleet)
         self.notes: list[str] = []
         self.key_set: KeySet | None = None
-        self._keys = keys
+        self.keys = keys
         self._trusted = dict(trusted)
         self._anchors = keys if anchors is None else anchors
         self._memory = memory
@@ -215,7 +214,7 @@ class Publisher:
         if hosts is None:  # before the history: the engine had every version that a host reports to have read
             hosts = await self.hosts() if self._heeds_hosts else {}
         await self.read_key_sets()
-        history = await read_history(self.engine, self.history, self._keys, self._trusted)
+        history = await read_history(self.engine, self.history, self.keys, self._trusted)
         memory = self._memory
         seen = memory.read_head() if memory is not None else START
         reports = [received.report for received in hosts.values()]
@@ -238,9 +237,7 @@ class Publisher:
         """Read the key sets that are new; with one it says whose versions are believed, as on the hosts."""
         while texts := await self.engine.key_sets(self.key_set.version if self.key_set is not None else 0):
             for data in texts:
-                self.key_set = follow_key_set(data, self.fleet, self.key_set, self._anchors.values())
-                self._trusted |= self._keys  # the history is read past what earlier keys have signed
-                self._keys = self.key_set.index_policy_keys()
+                self._believe(follow_key_set(data, self.fleet, self.key_set, self._anchors.values()))
             if self._memory is not None:
                 self._memory.keep_key_sets(texts)
         newest = self.key_set.version if self.key_set is not None else 0
@@ -251,6 +248,10 @@ class Publisher:
                 " or withholds them; put them back with: hooklatch fleet restore"
             )
 
+    def _believe(self, key_set: KeySet) -> None:
+        self._trusted |= self.keys  # the history is read past what earlier keys have signed
+        self.key_set, self.keys = key_set, key_set.index_policy_keys()
+
     async def put_key_set(self, data: bytes) -> KeySet:
         """Append a key set, which must follow the newest one.
 
@@ -259,7 +260,7 @@ class Publisher:
         """
         key_set = follow_key_set(data, self.fleet, self.key_set, self._anchors.values())
         await self.engine.put_key_set(key_set.version, data)
-        self.key_set, self._keys = key_set, key_set.index_policy_keys()
+        self._believe(key_set)
         if self._memory is not None:
             self._memory.keep_key_sets([data])
         return key_set
@@ -390,7 +391,7 @@ class Publisher:
         if stored is None:
             return now
         try:
-            keys = self.key_set.timestamp.open() if self.key_set is not None else Role(tuple(self._keys.values()))
+            keys = self.key_set.timestamp.open() if self.key_set is not None else Role(tuple(self.keys.values()))
             before = read_timestamp(stored[1], self.fleet, keys, None, now)
         except FleetError:  # no host takes it either
             return now

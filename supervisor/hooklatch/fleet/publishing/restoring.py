@@ -14,9 +14,9 @@ import msgspec
 from hooklatch.errors import explain_error
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, SignedManifest, read_payload
-from hooklatch.fleet.publishing.publisher import Publisher, read_history
+from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.versions import VersionHistory, encode_envelope
-from hooklatch.fleet.roles import KeySet, follow_key_set, read_key_set
+from hooklatch.fleet.roles import read_key_set
 from hooklatch.fleet.signing import PublicKey
 from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
 
@@ -46,13 +46,12 @@ async def restore_versions(
     signed.
     """
     kept = read_copies(fleet, folders)
-    key_sets, key_sets_added, findings = await restore_key_sets(engine, fleet, anchors, folders)
-    believed = key_sets[-1].index_policy_keys() if key_sets else keys
-    known = {name: key for key_set in key_sets for name, key in key_set.index_policy_keys().items()}
-    before = await read_history(engine, VersionHistory(fleet), {**keys, **known}, {})
-    history = continue_history(before, kept, believed)
+    publisher = Publisher(engine, fleet, keys, anchors=anchors, heeds_hosts=False)
+    await publisher.read_key_sets()
+    key_sets_added, findings = await restore_key_sets(publisher, folders)
+    before = await publisher.read()
+    history = continue_history(before, kept, publisher.keys)
     count, missing = await restore_bundles(engine, history, folders)
-    publisher = Publisher(engine, fleet, believed)
     added = history.entries[before.head.version :]
     for entry in added:
         await publisher.write(entry.manifest.version, encode_envelope(entry.envelope))
@@ -61,26 +60,18 @@ async def restore_versions(
     return RestoreReport(history.head.version, versions, count, key_sets_added, findings)
 
 
-async def restore_key_sets(
-    engine: Engine, fleet: str, anchors: Mapping[str, PublicKey], folders: Sequence[str]
-) -> tuple[list[KeySet], list[int], list[str]]:
-    """Put back the key sets that follow the engine's; return all, the numbers of these, and what contradicts."""
-    found, stored = list[KeySet](), set[bytes]()
-    while texts := await engine.key_sets(len(found)):
-        for data in texts:
-            found.append(follow_key_set(data, fleet, found[-1] if found else None, anchors.values()))
-            stored.add(data)
-    before, findings = len(found), list[str]()
+async def restore_key_sets(publisher: Publisher, folders: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Put back the key sets that follow the engine's; return the numbers of these, and what contradicts."""
+    added, findings, stored = list[int](), list[str](), set[bytes]()
+    while texts := await publisher.engine.key_sets(len(stored)):
+        stored.update(texts)
     kept = {data for folder in folders for data in read_kept_key_sets(folder)} - stored
-    for number, data in sorted((read_number(data, fleet), data) for data in kept):
+    for number, data in sorted((read_number(data, publisher.fleet), data) for data in kept):
         try:
-            key_set = follow_key_set(data, fleet, found[-1] if found else None, anchors.values())
+            added.append((await publisher.put_key_set(data)).version)
         except FleetError as error:
             findings.append(f"the key set {number} of the copies is not put back: {error}")
-            continue
-        await engine.put_key_set(key_set.version, data)
-        found.append(key_set)
-    return found, [key_set.version for key_set in found[before:]], findings
+    return added, findings
 
 
 def read_number(data: bytes, fleet: str) -> int:
