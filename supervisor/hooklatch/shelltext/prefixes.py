@@ -24,6 +24,8 @@ WRITING: Final = ("tee ", "of=")
 SIGNS_OF_INPUT: Final = (
     "sh", "su", "at", "batch", "crontab", "doas", "awk", "make", "sql", "maria", "duckdb", "ed", "ex",
 )  # fmt: skip
+# Run programs whose names need not stand in the text: of what they read, match or connect to, or by names of their own.
+UNNAMING: Final = ("xargs", "parallel", "sed", "socat", "nc", "netcat", "cmake")
 READ_FILES: Final = SHELLS | {"source", "."}
 OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "fish", "csh", "tcsh"})  # whose text is not read
 
@@ -42,7 +44,7 @@ def show_programs(text: str) -> str | None:
     for quote in QUOTES:
         text = text.replace(quote, "")
     text = text.casefold()
-    if any(program in text for program in ("xargs", "parallel", *OTHER_SHELLS)):
+    if any(program in text for program in (*UNNAMING, *OTHER_SHELLS)):
         return None
     if ">" in NOWHERE.sub("", text) or any(sign in text for sign in WRITING):
         return None  # it may run what it has written

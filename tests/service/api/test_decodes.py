@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from support.warm_commands import PYTHON
 
 COUNTING = r"""
@@ -53,6 +55,7 @@ print(json.dumps([answer.decode(), len(counted)]))
 """
 
 
+@pytest.mark.linux_only("a process into which nothing of ours was imported before it counts")
 def test_a_document_is_decoded_three_times() -> None:
     done = subprocess.run([*PYTHON, "-c", COUNTING], capture_output=True, text=True, check=False)
 
