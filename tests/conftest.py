@@ -48,7 +48,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     parser.addoption("--portable", action="store_true", help="on the modules of systems other than Linux")
     config: Any = pluginmanager.get_plugin("pytestconfig")
     has_option = "--portable" in config.invocation_params.args or getattr(config.option, "portable", False)
-    is_controller = config.known_args_namespace.numprocesses and "PYTEST_XDIST_WORKER" not in os.environ
+    is_controller = (
+        getattr(config.known_args_namespace, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ
+    )
     if has_option and not is_controller:
         from systems.play import begin_run
 

@@ -19,6 +19,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from hooklatch.disks import limit_look
+from hooklatch.errors import explain_error
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, GitSources, SourceCopy, SourceTable
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing
@@ -113,7 +114,8 @@ def find_copy(table: SourceTable, config: str) -> FoundCopy:
     git, folder = table.git or "", os.path.dirname(config)
     beside = os.path.dirname(folder) if os.path.basename(folder) == "hooks.d" else folder
     name = re.sub(r"[^A-Za-z0-9]+", "-", git)[-40:].strip("-")  # for people who look into the folder
-    key = sha256(msgspec.json.encode([git, sorted(table.signers)])).hexdigest()[:16]
+    location = "" if ":" in git else os.path.normpath(os.path.join(folder, git))  # of a path, two files may mean two
+    key = sha256(msgspec.json.encode([git, location, sorted(table.signers)])).hexdigest()[:16]
     root = os.path.join(beside, FOLDER, f"{name}-{key}")
     locked, pins = None, dict[str, str]()
     try:
@@ -133,7 +135,7 @@ def find_copy(table: SourceTable, config: str) -> FoundCopy:
     except (OSError, UnsafeFileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         if is_passing(error):
             raise  # so the last good version of the file stays active, and it is read again
-        locked, fault = None, f"its copy cannot be read ({error}); to write it anew"
+        locked, fault = None, f"its copy cannot be read ({explain_error(error)}); to write it anew"
     if locked is not None and locked.rev == table.rev:
         return FoundCopy(SourceCopy(table, root, pins), locked)
     diagnostic = Diagnostic(config, 0, f"[[source]] {git}: {fault}: {UPDATE}", is_red=not pins)

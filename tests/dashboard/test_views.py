@@ -303,7 +303,7 @@ def test_an_answer_without_what_a_page_needs_is_none(missing: str) -> None:
 def asked(**more: Any) -> str:
     """Return the page on which somebody answers an ask."""
     told = msgspec.json.decode(msgspec.json.encode({"asks": [ask(**more)]}), type=AsksAnswer)["asks"][0]
-    actions = Actions(DashboardSite(AdminConnector("hooklatch dashboard", list), Keys(1), "me"))
+    actions = Actions(DashboardSite(AdminConnector("hooklatch dashboard", list), Keys(1), "me", look_at_fleet=None))
     return html.unescape(bytes(actions._ask_form(told, {}).body).decode())
 
 

@@ -23,7 +23,7 @@ PIECES = [
     "a\\\nfoo", "i\\", "c bar e", "w f", "W y", ":a", "ba", "t;", "q", "q5", "l 3", "=", "n;e", "# e", "#e\n",
     "/x/{s/a/b/;p}", "$!{$!N}", r"s/\//e/", "s/a/\\\n/e", "s/a/b/2", "s/a/b/2e", "s/a/b/Ie", "F", "h;G", "/a/I,/b/Md",
     "s/[[:alpha:]/]/x/e", "y,/,e,", "ae", "1!e", "1 ! p", "/[/]/e ls", "/[/]e/p", "T x", "}e", "s e e e e", "sxaxbxe",
-    "s/a/b/ e", "p e", "{s/a/b/}", "s/a/b", "e\\\nx", ":as/a/b/ e", "s/a/b[/Ie", "\n", ";", " ",
+    "s/a/b/ e", "s/[[:alpha:]/]/g;a /", "s/[^[:space:]e]/x/e", "p e", "{s/a/b/}", "s/a/b", "e\\\nx", ":as/a/b/ e", "s/a/b[/Ie", "\n", ";", " ",
 ]  # fmt: skip
 HAS_GNU = shutil.which("sed") is not None and b"GNU" in subprocess.run(["sed", "--version"], capture_output=True).stdout
 
@@ -57,6 +57,23 @@ def test_no_script_runs_or_writes_what_is_not_seen(tmp_path: Path) -> None:
         (destructive_commands.destructive_commands, "sed --expr='1!e rm -rf /' f", "deny"),
         (destructive_commands.destructive_commands, "sed -i.bak -e p -e '/a/e rm -rf /' f", "deny"),
         (destructive_commands.destructive_commands, "sed -i '' '1e rm -rf /' f", "deny"),
+        # The text of `e` is not what sed's shell gets, where it has a backslash.
+        (destructive_commands.destructive_commands, "sed '1e r\\x6d -rf /' f", "ask"),
+        (destructive_commands.destructive_commands, "sed '1e \"r\\m\" -rf /' f", "ask"),
+        (destructive_commands.destructive_commands, "sed '1e echo \\\n rm -rf /' f", "ask"),
+        # Classes in brackets, what is quoted beside a variable, and flags by a variable.
+        (destructive_commands.destructive_commands, "sed 's/[[:alpha:]/]/g;a /;1e rm -rf /' f", "deny"),
+        (destructive_commands.destructive_commands, "sed 's/a/`/;1e rm -rf ~\ns/b/`/'$x f", "deny"),
+        (destructive_commands.destructive_commands, 'X=e; sed "s/.*/rm -rf ~/$X" f', "ask"),
+        (destructive_commands.destructive_commands, "sed -f <(echo '1e rm -rf /') f", "ask"),
+        (destructive_commands.destructive_commands, "make -f <(printf 'a:\\n\\trm -rf /\\n')", "ask"),
+        (destructive_commands.destructive_commands, "socat - \"EXEC:'rm -rf /'\"", "deny"),
+        (destructive_commands.destructive_commands, "socat -!!SYSTEM:'rm -rf /' -", "deny"),
+        (destructive_commands.destructive_commands, "sftp -b - h <<< '-!rm -rf /'", "deny"),
+        (destructive_commands.destructive_commands, "nc -c localhost 6379", "pass"),
+        (destructive_commands.destructive_commands, "nc -c 'rm -rf /' h 1", "deny"),
+        (destructive_commands.destructive_commands, "sed 's/[^[:alnum:]/_-]/_/g' f", "pass"),
+        (destructive_commands.destructive_commands, "sed -E 's@[[:punct:]@]@x@g' f", "pass"),
         (destructive_commands.destructive_commands, "sed -f /dev/stdin f <<< '1e rm -rf /'", "deny"),
         (destructive_commands.destructive_commands, "cat x | sed -f - f", "ask"),
         (destructive_commands.destructive_commands, "sed '1{e' f", "ask"),

@@ -89,7 +89,11 @@ def hide_folders(kept: str | None = None) -> None:
         mount("tmpfs", "/dev", "tmpfs", options="mode=755")
         fds = {"fd": "proc/self/fd", "stdin": "proc/self/fd/0", "stdout": "proc/self/fd/1", "stderr": "proc/self/fd/2"}
         for name in os.listdir(f"{kept}/dev"):
-            os.symlink(f"{kept}/{fds.get(name, f'dev/{name}')}", f"/dev/{name}")
+            if name == "shm":  # tests may have their folders there, and a link on their way is another case
+                os.mkdir("/dev/shm")
+                mount(f"{kept}/dev/shm", "/dev/shm", flags=MS_REC_BIND)
+            else:
+                os.symlink(f"{kept}/{fds.get(name, f'dev/{name}')}", f"/dev/{name}")
     for folder in ("/proc", "/sys"):
         mount("tmpfs", folder, "tmpfs", options="size=0,mode=555")
 

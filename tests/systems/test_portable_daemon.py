@@ -97,7 +97,8 @@ def serving(files: dict[str, str] | None = None) -> Generator[Daemon]:
     """Run a daemon that is portable; nothing of it is left afterwards."""
     files = files if files is not None else {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": HOOKS}
     with (
-        tempfile.TemporaryDirectory(prefix="hl-") as folder, closing(KernelServer(f"{folder}/kernel")),
+        # Not below /dev, which is another one for the daemon.
+        tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as folder, closing(KernelServer(f"{folder}/kernel")),
         nobody_survives() as word, new_place(files) as place,
     ):  # fmt: skip
         place.environment[COOKIE] = word

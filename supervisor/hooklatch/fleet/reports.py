@@ -31,7 +31,7 @@ FAULTS = frozenset({"crash", "timeout", "load", "protocol", "quarantined"})
 
 SKEW = 60_000  # ms by which the clocks of two engines, one after the other, may differ
 
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class GateCounts(msgspec.Struct, frozen=True):

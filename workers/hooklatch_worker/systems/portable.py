@@ -347,7 +347,12 @@ class PortableSystem(ABC):
         return len(condemned)
 
     def _kill_all(self, roots: Iterable[int]) -> None:
-        for pid in self.freeze_processes(roots):
+        roots = list(roots)
+        try:
+            condemned = self.freeze_processes(roots)
+        except OSError:  # what is below them cannot be listed just now, which is no reason to let them run
+            condemned = set(roots)
+        for pid in condemned:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 

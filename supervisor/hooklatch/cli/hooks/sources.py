@@ -28,6 +28,7 @@ from hooklatch.cli.hooks.shared_guards import check_guards, find_moved, list_new
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.directories import replace_file
+from hooklatch.errors import explain_error
 from hooklatch.git_sources import LOCK, FoundCopy, GuardFiles, GuardLock, find_copy, guard_paths
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceTable
@@ -250,7 +251,9 @@ def write_copy(found: FoundCopy, lock: GuardLock, commit: str, guards: Mapping[s
         except BlockingIOError:
             raise CommandError(Exit.CANNOT_CREATE, f"another process writes {root} just now; run it again") from None
         except OSError as error:
-            raise CommandError(Exit.CANNOT_CREATE, f"{root} cannot be written: {error}; repair that") from None
+            raise CommandError(
+                Exit.CANNOT_CREATE, f"{root} cannot be written: {explain_error(error)}; repair that"
+            ) from None
         with suppress(OSError):
             for name in os.listdir(root):
                 if COMMIT_ID.fullmatch(name) and name not in kept:

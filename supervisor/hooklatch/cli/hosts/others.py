@@ -53,12 +53,10 @@ Layer: TypeAlias = Literal["managed", "user", "project", "plugin"]
 
 # Claude Code's texts that have hooks in their head, which run while the skill, the agent or the command does.
 HEADED: Final = ("skills/*/SKILL.md", "agents/**/*.md", "commands/**/*.md")
-HEAD: Final = re.compile(r"\A\ufeff?---[^\S\n]*\n(.*?)^---", re.DOTALL | re.MULTILINE)
+HEAD: Final = re.compile(r"\A\ufeff?\s*---[^\S\n]*\n(.*?)^---", re.DOTALL | re.MULTILINE)
 # The key, also where its letters are written as numbers, which is how one would hide it.
 ESCAPED: Final = re.compile(r"\\[xuU]")
-HOOKS_IN_HEAD: Final = re.compile(
-    r"""^(?:\?\s*|[{\s]*)['"]?(?:hooks|[^:\n]*\\[xuU][^:\n]*)['"]?\s*(?::|$)""", re.MULTILINE
-)
+HOOKS_IN_HEAD: Final = re.compile(r"""(?<![\w-])hooks['"]?\s*:|\?\s[^\n]*\bhooks\b|\\[xuU]|<<\s*:|\*\w+\s*:""")
 # Where each host reads hooks besides the machine's files: {base} is the user's folder, {here} the project.
 PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
     {
@@ -221,7 +219,7 @@ def read_document(layer: Layer, path: str) -> Document:
         if path.endswith(CODE) or is_hook_script(path):
             return Document(layer, path, {"code": text})
         if path.endswith(TEXT):
-            head = HEAD.match(text)
+            head = HEAD.match(text.replace("\r\n", "\n").replace("\r", "\n"))
             return Document(layer, path, {"head": head[1]} if head and HOOKS_IN_HEAD.search(head[1]) else {})
         root = parse_jsonc(text)
     except (FileError, JsoncError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -269,7 +267,9 @@ def list_plugin_files(folder: str) -> Iterator[str]:
         if isinstance(name, str):
             yield os.path.normpath(os.path.join(os.path.expanduser(folder), name))
     for where in HEADED:
-        yield from sorted(glob.glob(f"{glob.escape(os.path.expanduser(folder))}/{where}", recursive=True))
+        yield from sorted(
+            glob.glob(f"{glob.escape(os.path.expanduser(folder))}/{where}", recursive=True, include_hidden=True)
+        )
 
 
 def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHook]:
@@ -332,7 +332,7 @@ def list_other_plugins(documents: list[Document]) -> Iterator[OtherHook]:
         for name in cast("list[object]", named) if isinstance(named, list) else ():
             folder = os.path.expanduser(f"~/.cache/opencode/node_modules/{str(name).rpartition('@')[0] or name}")
             files = [unquote(str(name).removeprefix("file://"))] if str(name).startswith(("file://", "/")) else sorted(
-                glob.glob(f"{glob.escape(folder)}/**/*.[jt]s", recursive=True))  # fmt: skip
+                glob.glob(f"{glob.escape(folder)}/**/*.[jt]s", recursive=True, include_hidden=True))  # fmt: skip
             texts = [str(read_document("plugin", path).value.get("code", "")) for path in files if os.path.isfile(path)]
             is_asked = not texts or any(PLUGIN_EVENT in text for text in texts)  # what cannot be read may be
             if is_asked and not any(is_plugin(text.encode()) for text in texts):

@@ -260,7 +260,7 @@ class Observation(msgspec.Struct, frozen=True):
     @property
     def is_denial(self) -> bool:
         """Return whether it would have: by its answer, or because it has none."""
-        return self.observed and (self.verdict == "deny" or self.cause not in (None, "policy"))
+        return self.observed and (self.verdict in ("deny", "halt") or self.cause not in (None, "policy"))
 
 
 class DecisionLine(msgspec.Struct, frozen=True):

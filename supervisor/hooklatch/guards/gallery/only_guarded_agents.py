@@ -206,7 +206,8 @@ SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "tee", "s
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
 COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
 HEAD = re.compile(r"\s*---[^\n]*\n(.*?)\n---", re.DOTALL)
-HOOKS_IN_HEAD = re.compile(r"(?m)^[ \t{]*['\"]?hooks['\"]?\s*:")
+HOOKS_IN_HEAD = re.compile(r"(?<![\w-])hooks['\"]?\s*:|\?\s[^\n]*\bhooks\b|\\[xuU]|<<\s*:|\*\w+\s*:")
+HOOKS_IN_PART = re.compile(r"(?m)^[ \t{+]*['\"]?hooks['\"]?\s*:|\Ahooks\Z")
 HOOKS_IN_TEXT = re.compile(r"(?:(?<![\w-])|\\n)hooks['\"]?\s*:")
 NAMING = {"cp", "ln", "mv", "install"}  # give a program another name
 STARTUP = re.compile(
@@ -449,8 +450,19 @@ def judge_places(
 
 def has_hooks_in_head(tool_input: Any) -> bool:
     """Return whether a text that is written has hooks in its head, or is a part of one that has."""
-    for text in cast("dict[str, object]", tool_input or {}).values():
-        head = HEAD.match(text) if isinstance(text, str) else None
-        if isinstance(text, str) and HOOKS_IN_HEAD.search(head[1] if head is not None else text) is not None:
+    for text in list_texts(tool_input):
+        head = HEAD.match(text)
+        if (HOOKS_IN_PART.search(text) if head is None else HOOKS_IN_HEAD.search(head[1])) is not None:
             return True
     return False
+
+
+def list_texts(value: object) -> Iterator[str]:
+    """Yield the texts in a tool's input, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in (
+            cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
+        ):
+            yield from list_texts(part)

@@ -168,7 +168,8 @@ SCRIPTED: Final[Mapping[str, RunnerOptions]] = {
         script="--to-command -I --use-compress-program --checkpoint-action --rsh-command -F --info-script"
     ),
     "rsync": make_wrapper(script="-e --rsh"),
-    **{name: make_wrapper(script="-e --exec -c --sh-exec") for name in ("nc", "ncat", "netcat")},
+    "ncat": make_wrapper(script="-e --exec -c --sh-exec"),
+    **{name: make_wrapper(script="-e") for name in ("nc", "netcat")},
     "trap": make_wrapper(),
     "alias": make_wrapper(),
 }

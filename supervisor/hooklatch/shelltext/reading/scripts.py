@@ -46,7 +46,9 @@ RUN_BY_GIT = (
     ".process", ".driver", ".helper", "gitproxy", "packobjectshook",
 )  # fmt: skip
 OF_SSH = re.compile(r"(?i)\s*(?:proxy|local|knownhosts)command[\s=]+")  # settings of ssh that are commands
-OF_SOCAT = re.compile(r"(?is)(?:exec|system|shell):([^,]+)")  # an address that is a command, and its options
+OF_SOCAT = re.compile(
+    r"(?is)(?:\A|!!)\s*(?:exec|system|shell):\s*['\"]?([^,'\"]+)"
+)  # an address that is a command, and its options
 CRON = re.compile(
     r"(?m)^[ \t]*(?:@\w+|(?:[^\s#=]+[ \t]+){4}[^\s#=]+)[ \t]+(.+)$"
 )  # a line of a crontab: times, and the command
@@ -64,7 +66,7 @@ A_FILE = re.compile(r"(?s)[^-].*/[\w.@+-]+")  # with a known name at its end
 ESCAPES = {
     **dict.fromkeys(("psql", "ed", "ex"), re.compile(r"(?m)(?:^|[;\\og| ])\s*\\?!\s*(.+)$")),
     **dict.fromkeys(("mysql", "mariadb"), re.compile(r"(?m)(?:^|;)\s*(?:\\!|system\s)\s*(.+)$")),
-    **dict.fromkeys(("ftp", "sftp", "lftp", "dc"), re.compile(r"(?m)^\s*!\s*(.+)$")),
+    **dict.fromkeys(("ftp", "sftp", "lftp", "dc"), re.compile(r"(?m)^[-@\s]*!\s*(.+)$")),
     **dict.fromkeys(("sqlite3", "duckdb"), re.compile(r"(?m)^\s*\.(?:shell|system)\s+(.+)$")),
 }
 MADE_OF = frozenset({"-f", "--file", "--makefile"})
@@ -134,12 +136,17 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
     if name in FOR_FILES:
         values = list_option_values(words, FOR_FILES[name])
         yield from (Word(f'{value.text} "$file"', value.is_known) for value in values)
+    if name in ("nc", "netcat"):  # of which some have another `-c`, without a value
+        values = list_option_values(words, frozenset({"-c"}))
+        yield from (value for value in values if " " in value.text or name_of(value) in SHELLS)
     if name == "socat":
-        yield from (Word(address[1], word.is_known) for word in words if (address := OF_SOCAT.match(word.text)))
+        yield from (Word(text, word.is_known) for word in words for text in OF_SOCAT.findall(word.text))
     if name in SEDS:
         yield from list_sed_scripts(words)
     if name in MAKES or name in AWKS or name in SEDS:
-        is_told = any(map(is_stdin, list_option_values(words, MADE_OF)))
+        files = list(list_option_values(words, MADE_OF))
+        yield from (Word(file.text, False) for file in files if file.text.startswith("<("))
+        is_told = any(map(is_stdin, files))
         if (is_told or (not words and name not in SEDS)) and fed_by:
             yield from [make_input_word(flow)] if given is None or not given.is_known else run_in(name, given.text)
         elif name in AWKS:

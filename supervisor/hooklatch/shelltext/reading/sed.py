@@ -1,7 +1,7 @@
 """The shell texts that scripts of sed run (`e`), and the files that they write (`w`).
 
-A script is read as GNU sed reads it, which has more than the others.  What it says by a variable is taken as a number,
-so a script that is nothing but one is not read.
+A script is read as GNU sed reads it, which has more than the others.  What it says by a variable is taken as a number
+that is not known, so a script that is nothing but one is not read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hooklatch.shelltext.words import Word
 __all__ = ["SEDS", "is_stdin", "list_sed_files", "list_sed_scripts", "read_sed"]
 
 SEDS: Final = frozenset({"sed", "gsed", "ssed"})
+VARIED: Final = "\ue0ff"  # stands for what a variable says
 EXPANSION: Final = re.compile(r"\$\{[^}]*\}|\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`|\$\w+|\$[@*#?!-]")
 LINE: Final = re.compile(r"(?:[^\\\n]|\\.)*\\?", re.DOTALL)  # a line that the next one continues after a backslash
 BLANKS: Final = re.compile(r"[\s;]*")
@@ -26,11 +27,13 @@ COMMA: Final = re.compile(r"\s*,\s*")
 BEFORE_COMMAND: Final = re.compile(r"[\s!]*")
 REST: Final = re.compile(r".*")
 # An address, and after a comma what only a second one may be.
-NUMBER: Final = re.compile(r"[0-9]+(?:~[0-9]+)?|\$|[+~][0-9]+")
+NUMBER: Final = re.compile(rf"[0-9{VARIED}]+(?:~[0-9{VARIED}]+)?|\$|[+~][0-9{VARIED}]+")
 FLAGS_OF_ADDRESS: Final = re.compile(r"[IM]*")
-FLAGS_OF_S: Final = re.compile(r"[gpiImMe0-9]*")
+FLAGS_OF_S: Final = re.compile(rf"[gpiImMe0-9{VARIED}]*")
 ENDING: Final = re.compile(r"[ \t]*(?:[;\n]|(?=[#}])|\Z)")  # what may follow a command
-COUNTED: Final = re.compile(r"[ \t]*[0-9]*")
+COUNTED: Final = re.compile(rf"[ \t]*[0-9{VARIED}]*")
+# In a pattern some versions let brackets hide a delimiter, with classes in them or without.
+BRACKETS: Final = ("", r"\[\^?\]?[^\]\n]*\]|", r"\[\^?\]?(?:\[([:.=]).*?\1\]|[^\]\n])*\]|")
 LABEL: Final = re.compile(r"[ \t]*[^\s;]*")
 ALONE: Final = frozenset("=dDgGhHnNpPxzF")
 TEXTS: Final = frozenset("aic")
@@ -46,11 +49,11 @@ class SedScript(NamedTuple):
 
 
 class SedReader:
-    """A reader of one script.  In a pattern brackets hide a delimiter from some versions, and not from others."""
+    """A reader of one script, by one of `BRACKETS`."""
 
-    def __init__(self, text: str, *, is_hidden_by_brackets: bool) -> None:
+    def __init__(self, text: str, brackets: str) -> None:
         self._text, self._at = text, 0
-        self._is_hidden_by_brackets = is_hidden_by_brackets
+        self._brackets = brackets
         self.runs: list[Word] = []
         self.files: list[Word] = []
 
@@ -73,7 +76,7 @@ class SedReader:
     def _take_part(self, delimiter: str, *, is_pattern: bool = True) -> bool:
         """Take the text up to a delimiter, and that."""
         last = re.escape(delimiter)
-        brackets = r"\[\^?\]?[^\]\n]*\]|" if is_pattern and self._is_hidden_by_brackets else ""
+        brackets = self._brackets if is_pattern else ""
         # Possessive, since a text without the delimiter would be tried in all ways else.
         return self._take(re.compile(rf"(?:{brackets}\\.|[^\\{last}])*+{last}", re.DOTALL)) is not None
 
@@ -102,7 +105,10 @@ class SedReader:
             return self._read_replacement(name)
         elif name == "e":
             command = (self._take(LINE) or "").strip()
-            self.runs.append(Word(command) if command else MATCHED)
+            if "\\" not in command and command:
+                self.runs.append(Word(command))
+            else:  # sed gives its shell another text than the one with the backslash
+                self.runs += [Word(command, False), MATCHED]
         elif name in FILES:
             self._read_file(is_written=name in "wW")
         elif name in TEXTS:
@@ -124,7 +130,7 @@ class SedReader:
         if not self._take_part(delimiter, is_pattern=False):
             return False
         if name == "s":
-            if "e" in (self._take(FLAGS_OF_S) or ""):
+            if not {"e", VARIED}.isdisjoint(self._take(FLAGS_OF_S) or ""):
                 self.runs.append(MATCHED)
             if self._text[self._at : self._at + 1] == "w":
                 self._at += 1
@@ -139,8 +145,8 @@ class SedReader:
 
 @functools.lru_cache(maxsize=16)  # several guards ask about one command, and each in several ways
 def read_sed(text: str) -> SedScript:
-    """Return what a script runs and writes by either reading; one that is not a script may run anything."""
-    readers = [SedReader(text, is_hidden_by_brackets=is_hidden) for is_hidden in (True, False)]
+    """Return what a script runs and writes by any reading; one that is not a script may run anything."""
+    readers = [SedReader(text, brackets) for brackets in BRACKETS]
     read = [reader for reader in readers if reader.read()]
     runs = [word for reader in read for word in reader.runs] if read else [Word(text, False)]
     return SedScript(tuple(dict.fromkeys(runs)), tuple(dict.fromkeys(word for reader in read for word in reader.files)))
@@ -157,9 +163,16 @@ def list_told(words: Sequence[Word]) -> list[SedScript]:
         texts = [word for word in found.operands if word.text][:1]
         if not texts and found.has("--help", "--version"):
             return []
-    replaced = [EXPANSION.subn("1", word.text) if not word.is_known else (word.text, 1) for word in texts]
-    is_told = all(count for _, count in replaced) and bool(replaced or found.has("-f", "--file"))  # else by xargs
-    return [read_sed("\n".join(text for text, _ in replaced)) if is_told else SedScript((MATCHED,), ())]
+    replaced = [EXPANSION.subn(VARIED, word.text) if not word.is_known else (word.text, 1) for word in texts]
+    if not all(count for _, count in replaced) or not (replaced or found.has("-f", "--file")):
+        return [SedScript((MATCHED,), ())]  # xargs says it
+    scripts = [read_sed("\n".join(text for text, _ in replaced))]
+    if not all(word.is_known for word in texts):
+        # What looks like a variable may be quoted, which the words do not tell.
+        as_it_is = SedReader("\n".join(word.text for word in texts), BRACKETS[-1])
+        as_it_is.read()
+        scripts.append(SedScript(tuple(as_it_is.runs), tuple(as_it_is.files)))
+    return scripts
 
 
 def list_sed_scripts(words: Sequence[Word]) -> Iterator[Word]:
