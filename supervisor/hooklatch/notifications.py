@@ -238,7 +238,7 @@ class NotifyChannel:
         except TimeoutError:
             dashboard = None
         fault = await self._run_program(self._make_program(asks, dashboard))
-        for ask in asks if fault is None else ():  # else other settings may tell of them, until they end
+        for ask in asks if fault is None else ():  # else a notifier with other settings may report them
             self._telling.pop(ask["id"], None)
         self._failures = self._failures + 1 if fault is not None else 0
         self.fault = None

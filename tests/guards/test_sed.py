@@ -23,7 +23,8 @@ PIECES = [
     "a\\\nfoo", "i\\", "c bar e", "w f", "W y", ":a", "ba", "t;", "q", "q5", "l 3", "=", "n;e", "# e", "#e\n",
     "/x/{s/a/b/;p}", "$!{$!N}", r"s/\//e/", "s/a/\\\n/e", "s/a/b/2", "s/a/b/2e", "s/a/b/Ie", "F", "h;G", "/a/I,/b/Md",
     "s/[[:alpha:]/]/x/e", "y,/,e,", "ae", "1!e", "1 ! p", "/[/]/e ls", "/[/]e/p", "T x", "}e", "s e e e e", "sxaxbxe",
-    "s/a/b/ e", "s/[[:alpha:]/]/g;a /", "s/[^[:space:]e]/x/e", "p e", "{s/a/b/}", "s/a/b", "e\\\nx", ":as/a/b/ e", "s/a/b[/Ie", "\n", ";", " ",
+    "s/a/b/ e", "s/[[:alpha:]/]/g;a /", "s/[^[:space:]e]/x/e", "p e", "{s/a/b/}", "s/a/b",
+    "e\\\nx", ":as/a/b/ e", "s/a/b[/Ie", "\n", ";", " ",
 ]  # fmt: skip
 HAS_GNU = shutil.which("sed") is not None and b"GNU" in subprocess.run(["sed", "--version"], capture_output=True).stdout
 

@@ -350,7 +350,7 @@ class PortableSystem(ABC):
         roots = list(roots)
         try:
             condemned = self.freeze_processes(roots)
-        except OSError:  # what is below them cannot be listed just now, which is no reason to let them run
+        except OSError:  # what is below them cannot be listed: at least they end
             condemned = set(roots)
         for pid in condemned:
             with suppress(ProcessLookupError, PermissionError):
