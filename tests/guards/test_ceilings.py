@@ -126,6 +126,33 @@ async def test_the_tokens_of_claude_codes_sub_agents_count_for_them_and_for_the_
     assert came == ["pass", "pass", "deny", "pass", "pass", "deny"]
 
 
+async def test_a_transcript_with_what_is_not_a_count_denies_until_it_is_repaired(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    lines = [
+        json.dumps({"message": {"id": f"m{number}", "usage": {"output_tokens": tokens}}})
+        for number, tokens in enumerate(["many", 900])
+    ]
+
+    async def ask(daemon: Daemon, *written: str) -> str:
+        file.write_text("".join(f"{line}\n" for line in written))
+        payload = {"tool_name": "Read", "tool_input": {"file_path": "a"}, "transcript_path": str(file)}
+        client = daemon.connect()
+        envelope = {"session_id": "s", "host": "claude-code"}
+        decision = await client.call("fire", event="pre_tool_use", payload=payload, envelope=envelope)
+        await client.aclose()
+        return str(decision["verdict"])
+
+    async with running_daemon(tmp_path, guard(TOKENS=1000)) as daemon:
+        came = [
+            await ask(daemon, lines[0]),
+            await ask(daemon, *lines),
+            await ask(daemon, lines[1]),
+            await ask(daemon, lines[1], lines[1].replace("m1", "m2")),
+        ]
+
+    assert came == ["deny", "deny", "pass", "deny"]
+
+
 async def test_the_tokens_of_codex_count_once_and_outlive_the_daemon(tmp_path: Path) -> None:
     files = guard(TOKENS=2500)
 

@@ -172,7 +172,13 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
 def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
     """Return the [fleet] table of this machine's file of hooks; None if it has none."""
     config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
-    return read_fleet(config) if os.path.lexists(config) else None
+    try:
+        os.lstat(config)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        pass  # reading it says what is wrong
+    return read_fleet(config)
 
 
 def read_private_key(name: str) -> PrivateKey:

@@ -85,7 +85,7 @@ async def scan_fleet(engine: Engine, names: Collection[str] = ()) -> FleetScan:
         if not names:
             raise
         own = [await engine.newest_report(name) for name in names]
-        return FleetScan([report for report in own if report is not None], await list_logs(engine, names))
+        scan = FleetScan([report for report in own if report is not None], await list_logs(engine, names))
     for name in names:
         if name not in scan.hosts:
             raise NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, scan.hosts)}")

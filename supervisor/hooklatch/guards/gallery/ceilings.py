@@ -11,7 +11,6 @@ This file is yours: change the numbers.  None means that there is no ceiling.  M
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
@@ -80,7 +79,7 @@ def prompts(event: Any) -> Any:
 @hook("model_response", description="counts tokens and money")
 def count_response(event: Any) -> None:
     try:
-        count_usage(event, event.usage or {}, event.model_id, event.agent_id)
+        count_usage(event, read_counts(event.usage or {}), event.model_id, event.agent_id)
     except ValueError as error:  # this event cannot be refused: the next call is
         event.state.session.set("unreadable", str(error))
 
@@ -139,12 +138,26 @@ def count_repeats(event: Any) -> int:
     return int(event.state.session.increment(key, ttl=REPEAT_MINUTES * 60.0, once=True))
 
 
-def count_usage(event: Any, usage: dict[str, Any], model: object, agent: object) -> None:
+def read_counts(usage: object) -> list[int]:
+    """Return the tokens of one response of a model, by `KINDS`.
+
+    Raises:
+        ValueError: these are not counts.
+    """
+    if usage is None:
+        return [0] * len(KINDS)
+    if not isinstance(usage, dict):
+        raise ValueError(f"{usage!r} is not a table of counts")
+    given = cast("dict[str, object]", usage)
+    counts = [read_count(given.get(kind)) for kind in KINDS]
+    if not any(counts) and "totalTokenCount" in given:  # Gemini's words
+        prompt = read_count(given.get("promptTokenCount"))
+        counts = [prompt, max(read_count(given["totalTokenCount"]) - prompt, 0), 0, 0]
+    return counts
+
+
+def count_usage(event: Any, counts: list[int], model: object, agent: object) -> None:
     """Count the tokens and money of one response of a model to an agent, or to the session itself (None)."""
-    counts = [read_count(usage.get(kind)) for kind in KINDS]
-    if not any(counts) and "totalTokenCount" in usage:  # Gemini's words
-        prompt = read_count(usage.get("promptTokenCount"))
-        counts = [prompt, max(read_count(usage["totalTokenCount"]) - prompt, 0), 0, 0]
     price = next((row for pattern, row in PRICES.items() if fnmatchcase(str(model).lower(), pattern)), PRICES["*"])
     millionths = round(sum(count * rate for count, rate in zip(counts, price, strict=True)))
     for scope, mark, whose, _ in list_scopes(event, agent):
@@ -178,9 +191,17 @@ def read_transcripts(event: Any) -> None:
         return
     read_transcript(event, path, "")
     if event.agent_id:
-        folder, name = glob.escape(path.removesuffix(".jsonl")), glob.escape(event.agent_id)
-        for file in glob.glob(f"{folder}/subagents/**/agent-{name}.jsonl", recursive=True):
+        # A folder that is not there yet has nothing to count; one that cannot be listed denies.
+        for folder, _, names in os.walk(f"{path.removesuffix('.jsonl')}/subagents", onerror=raise_unless_absent):
+            if (name := f"agent-{event.agent_id}.jsonl") not in names:
+                continue
+            file = os.path.join(folder, name)
             read_transcript(event, file, f" {hashlib.sha256(file.encode()).hexdigest()[:32]}")
+
+
+def raise_unless_absent(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def read_transcript(event: Any, path: str, mark: str) -> None:
@@ -202,20 +223,20 @@ def read_transcript(event: Any, path: str, mark: str) -> None:
         if len(data) == MAX_READ:
             raise ValueError(f"a line of {path} is longer than {MAX_READ} bytes")
         return
-    usages: dict[object, tuple[dict[str, Any], object, object]] = {}
+    usages: dict[object, tuple[list[int], object, object]] = {}
     for line in data[:end].splitlines():
         entry: dict[str, Any] = json.loads(line)
         message: Any = entry.get("message")
         if isinstance(message, dict) and "usage" in message:
             response = cast("dict[str, Any]", message)
-            spent = response["usage"], response.get("model"), entry.get("agentId")
+            spent = read_counts(response["usage"]), response.get("model"), entry.get("agentId")
             usages[response.get("id")] = spent  # a response may take several lines
     # Of calls at the same time only one counts these lines: the one that moves the offset.
     if not state.compare_and_set(f"read{mark}", offset or None, begin + end):
         return
     last = state.get(f"last{mark}")
-    for key, (usage, model, agent) in usages.items():
+    for key, (counts, model, agent) in usages.items():
         if key != last:
-            count_usage(event, usage, model, agent)
+            count_usage(event, counts, model, agent)
     if usages:
         state.set(f"last{mark}", list(usages)[-1])
