@@ -125,7 +125,7 @@ def test_what_was_changed_in_an_archive_is_found(
     assert offline(empty, kept, "verify").returncode == 1
 
 
-@pytest.mark.parametrize("name", ["*/logs/a/1.json", "*/facts.json", "*/reports/a.json"])
+@pytest.mark.parametrize("name", ["*/logs/a/1.json", "*/facts.json", "*/reports/a.json", "*/events.json"])
 def test_a_document_that_cannot_be_read_is_an_error(empty: FleetCommands, kept: Path, name: str) -> None:
     (path,) = kept.glob(name)
     path.write_text("{")

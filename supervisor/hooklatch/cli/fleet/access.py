@@ -51,7 +51,8 @@ EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
 # By the name of an error's class, or of the nearest class that it is derived from; every other one is BAD_DATA.
 CODES = {
     "BehindError": Exit.BAD_DATA, "MissingFileError": Exit.NO_INPUT, "NotInstalledError": Exit.UNAVAILABLE,
-    "EngineRefusedError": Exit.NOT_PERMITTED, "EngineError": Exit.UNAVAILABLE, "ConflictError": Exit.CONFLICT,
+    "EngineRefusedError": Exit.NOT_PERMITTED, "DamagedArchiveError": Exit.NOT_PERMITTED,
+    "EngineError": Exit.UNAVAILABLE, "ConflictError": Exit.CONFLICT,
     "LostRaceError": Exit.CONFLICT, "UnknownOutcomeError": Exit.UNAVAILABLE, "StoppedError": Exit.FINDINGS,
     "MissingFolderError": Exit.NO_INPUT, "NoVersionError": Exit.NO_INPUT, "NoLibraryError": Exit.UNAVAILABLE,
     "NoCopyError": Exit.NO_INPUT, "NoHostError": Exit.NO_INPUT,

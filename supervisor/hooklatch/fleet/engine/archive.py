@@ -35,6 +35,7 @@ from hooklatch.fleet.engine.engine import (
     Address,
     BehindError,
     Engine,
+    EngineError,
     EngineRefusedError,
     LogFacts,
     RecordBatch,
@@ -72,6 +73,10 @@ class BatchPlace(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.last:020d}-{self.first:020d}-{self.at}"
+
+
+class DamagedArchiveError(EngineError):
+    """A file of an archive cannot be read, which is not a missing right: nobody goes on without it."""
 
 
 class ArchiveEngine(Engine):
@@ -146,7 +151,7 @@ class ArchiveEngine(Engine):
         """Return what the archive must have of an epoch.
 
         Raises:
-            EngineRefusedError: that cannot be read.
+            DamagedArchiveError: that cannot be read.
         """
         return self._read_json(ArchivedLog, "logs", host, f"{epoch}.json")
 
@@ -160,8 +165,7 @@ class ArchiveEngine(Engine):
         return next(iter([report async for report in self.reports() if report.host == host]), None)
 
     async def events(self) -> Sequence[bytes]:
-        has_events = "events.json" in self._list()
-        return [text.encode() for text in self._read_json(list[str], "events.json")] if has_events else []
+        return [text.encode() for text in self._read_json(list[str], "events.json")]
 
     async def registered_key(self, host: str, slot: str) -> str:
         return ""  # the events have it
@@ -211,9 +215,9 @@ class ArchiveEngine(Engine):
         except OSError as error:
             raise self._make_error(os.path.join(*parts), error) from None
 
-    def _make_error(self, name: str, error: Exception) -> EngineRefusedError:
+    def _make_error(self, name: str, error: Exception) -> DamagedArchiveError:
         reason = explain_error(error) if isinstance(error, OSError) else error
-        return EngineRefusedError(f"{self.folder}/{name} of the archive cannot be read: {reason}")
+        return DamagedArchiveError(f"{self.folder}/{name} of the archive cannot be read: {reason}")
 
 
 class ArchiveWriter(ArchiveEngine):
@@ -270,7 +274,7 @@ async def opens_archive(address: Address, fleet: str) -> AsyncGenerator[Engine]:
     """Open the archive of a fleet.
 
     Raises:
-        EngineRefusedError: there is none.
+        DamagedArchiveError: there is none.
     """
     archive = ArchiveEngine(address.path, fleet)
     await archive.facts()

@@ -209,6 +209,7 @@ HEAD = re.compile(r"\s*---[^\n]*\n(.*?)\n---", re.DOTALL)
 HOOKS_IN_HEAD = re.compile(r"(?<![\w-])hooks['\"]?\s*:|\?\s[^\n]*\bhooks\b|\\[xuU]|<<\s*:|\*\w+\s*:")
 HOOKS_IN_PART = re.compile(r"(?m)^[ \t{+]*['\"]?hooks['\"]?\s*:|\Ahooks\Z")
 HOOKS_IN_TEXT = re.compile(r"(?:(?<![\w-])|\\n)hooks['\"]?\s*:")
+TEXTLESS = {"rm", "rmdir", "unlink", "touch", "mkdir", "chmod", "chown", "truncate", "mv", "git"}
 NAMING = {"cp", "ln", "mv", "install"}  # give a program another name
 STARTUP = re.compile(
     r"(?:.*/)?(?:\.(?:bash|zsh|k?sh)\w*|\.(?:bash_|z)?profile|\.zshenv|\.env(?:rc|\.\w+)?|environment|config\.fish)"
@@ -263,7 +264,12 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
         for word in paths_written(command):
             places = paths.changed(word, command)
             is_whole = is_copied or command.program == "rm"
-            answers.append(judge_places(places, word.text, is_whole=is_whole, is_copied=is_copied, has_hooks=has_hooks))
+            answers.append(
+                judge_places(
+                    places, word.text, is_whole=is_whole, is_copied=is_copied, has_hooks=has_hooks,
+                    is_unseen=not shows_what_it_writes(command),
+                )
+            )  # fmt: skip
     return strictest(answers)
 
 
@@ -432,7 +438,13 @@ def judge_code(code: str, begin: str) -> Any:
 
 
 def judge_places(
-    places: Iterable[PlacedPath], text: str, *, is_whole: bool = False, is_copied: bool = False, has_hooks: bool = False
+    places: Iterable[PlacedPath],
+    text: str,
+    *,
+    is_whole: bool = False,
+    is_copied: bool = False,
+    has_hooks: bool = False,
+    is_unseen: bool = False,
 ) -> Any:
     """Judge a path that is written: whether an agent takes settings, hooks or plugins from there."""
     for place in places:
@@ -442,10 +454,22 @@ def judge_places(
             patterns = (*agent.folders, *(agent.copied if is_copied else ()))
             if any(is_match(parts, pattern.lower(), is_whole=is_whole) for pattern in patterns):
                 return deny(f"{text} is where {name} takes hooks, plugins or settings from; a person changes it")
-            if (has_hooks or is_copied) and any(is_match(parts, glob, is_whole=False) for glob in agent.headed):
+            if (has_hooks or is_copied or is_unseen) and any(
+                is_match(parts, glob, is_whole=False) for glob in agent.headed
+            ):
                 answer = deny if has_hooks else ask
                 return answer(f"{name} runs hooks in the head of {text}; a person adds them")
     return None
+
+
+def shows_what_it_writes(command: Command) -> bool:
+    """Return whether the text that a command writes, if any, stands in the command."""
+    if command.program in TEXTLESS:
+        return True
+    if command.program in ("echo", "printf"):
+        return command.is_known
+    is_given = command.given is not None and command.given.is_known
+    return is_given and (command.program == "tee" or (command.program == "cat" and not command.operands))
 
 
 def has_hooks_in_head(tool_input: Any) -> bool:
