@@ -76,7 +76,7 @@ class BatchPlace(NamedTuple):
 
 
 class DamagedArchiveError(EngineError):
-    """A file of an archive cannot be read, which is not a missing right: nobody goes on without it."""
+    """A file of an archive cannot be read.  It is not a missing right, so no command goes on without it."""
 
 
 class ArchiveEngine(Engine):
