@@ -105,4 +105,8 @@ else
   )
 end
 
-ExUnit.start(exclude: if(daemon, do: [], else: [:daemon]), capture_log: true)
+ExUnit.start(
+  exclude: if(daemon, do: [], else: [:daemon]),
+  capture_log: true,
+  assert_receive_timeout: 10_000
+)
