@@ -1,6 +1,6 @@
 """The product of sources in git: the files that stand for a `[[source]]` with `git`, and the lock that names them.
 
-    git-sources/NAME-DIGEST/            beside hooks.toml; the digest is of the address and the signers
+    git-sources/NAME-DIGEST/            beside hooks.toml; the digest is of the address, or the path, and the signers
         shared-guards.lock              the one commit that counts, with the digest of each file
         COMMIT/                         its guards, and their cases as in hooks.d
 

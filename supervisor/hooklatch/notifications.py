@@ -253,11 +253,7 @@ class NotifyChannel:
         """Run a program to its end; return what went wrong."""
         try:
             ended = await run_program(
-                program.command,
-                self._environ,
-                folder="/",
-                timeout=self._timeout,
-                stdin=program.data,
+                program.command, self._environ, folder="/", timeout=self._timeout, stdin=program.data
             )
         except OSError as error:
             return f"it cannot be started: {describe_error(error)}"

@@ -40,15 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks", "find_user_name", "format_resolution"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
-OURS = (
-    "ask",
-    "asks",
-    "instead",
-    "folder",
-    "payload",
-    "changed",
-    "warning",
-)  # our own labels: a field of that name is quoted
+# Our own labels: a field of that name is quoted.
+OURS = ("ask", "asks", "instead", "folder", "payload", "changed", "warning")
 PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 MARKS = ("", '"', "{", "[")  # a text that begins with one is shown as JSON, or it could be taken for another value
 WORDS = {"a": "allow", "allow": "allow", "y": "allow", "d": "deny", "deny": "deny"}

@@ -32,6 +32,7 @@ from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.cli.hosts.text_forms import is_script
 from hooklatch.core.light_json import as_object
+from hooklatch.guards.gallery.only_guarded_agents import HOOKS_IN_HEAD
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import Host
 from hooklatch.hosts.own_entries import is_entry_alone
@@ -56,7 +57,6 @@ HEADED: Final = ("skills/*/SKILL.md", "agents/**/*.md", "commands/**/*.md")
 HEAD: Final = re.compile(r"\A\ufeff?\s*---[^\S\n]*\n(.*?)^---", re.DOTALL | re.MULTILINE)
 # The key, also where its letters are written as numbers, which is how one would hide it.
 ESCAPED: Final = re.compile(r"\\[xuU]")
-HOOKS_IN_HEAD: Final = re.compile(r"""(?<![\w-])hooks['"]?\s*:|\?\s[^\n]*\bhooks\b|\\[xuU]|<<\s*:|\*\w+\s*:""")
 # Where each host reads hooks besides the machine's files: {base} is the user's folder, {here} the project.
 PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
     {

@@ -234,9 +234,9 @@ def only_guarded_agents(event: Any) -> Any:
     call = call_of(event, HARMLESS_TOOLS)
     if call.fault is not None:
         return deny(call.fault)
+    has_hooks = bool(call.paths) and has_hooks_in_head(event.tool_input)
     for path in call.paths:
         places = PathResolver(call.begin).of_text(path)
-        has_hooks = has_hooks_in_head(event.tool_input)
         if (answer := judge_places(places, path, is_whole=call.is_losing, has_hooks=has_hooks)) is not None:
             return answer
     return strictest(
