@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.call import EventEnvelope
+from hooklatch.core.call_ledger import digest_inputs
 from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.record.redaction import UNREADABLE, WINDOW, Redactor, excerpt_fields, replace_secrets
@@ -61,12 +62,17 @@ class FireFacts(msgspec.Struct, gc=False):
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):
-    """The patch of a decision: the payload fields that hooks replaced."""
+    """The patch of a decision: the payload fields that hooks replaced.
+
+    `inputs` has the digests of what may run of a tool's input that hooks replaced: a later daemon compares with them
+    what has run.
+    """
 
     sha256: str
     bytes: int
     excerpt: msgspec.Raw | None = None
     excerpt_cut: str | None = None
+    inputs: list[str] = []
 
 
 class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
@@ -136,7 +142,7 @@ def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Re
             decision.decision_id, decision.event, facts.is_gate, decision.verdict, decision.cause, reason,
             decision.layer, decision.hook, decision.name, session, facts.run, call_id, host, cwd, decision.revision,
             decision.payload_digest, len(facts.payload.data), facts.excerpt, facts.excerpt_cut,
-            build_patch_entry(decision.patch, facts.limit, redactor) if decision.patch else None,
+            build_patch_entry(decision.patch, facts, redactor) if decision.patch else None,
             outputs, outcomes, outcomes_omitted, warnings, warnings_omitted, decision.duration_ms,
             facts.payload_kept, facts.payload_unkept, facts.claimed_session, instead,
         ))  # fmt: skip
@@ -158,11 +164,13 @@ def encode_abandoned_entry(event: str, decision_id: str, revision: int | None, f
     ))  # fmt: skip
 
 
-def build_patch_entry(patch: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> PatchEntry:
+def build_patch_entry(patch: Mapping[str, msgspec.Raw], facts: FireFacts, redactor: Redactor) -> PatchEntry:
     data = ENCODER.encode(patch)
     entry = PatchEntry(sha256(data).hexdigest(), len(data))
-    if limit > 0:
-        entry.excerpt, entry.excerpt_cut = excerpt_fields(patch, limit, redactor)
+    if facts.limit > 0:
+        entry.excerpt, entry.excerpt_cut = excerpt_fields(patch, facts.limit, redactor)
+    if "tool_input" in patch:
+        entry.inputs = digest_inputs(facts.payload.fields.get("tool_input"), patch)
     return entry
 
 
