@@ -197,6 +197,34 @@ def test_hooks_in_the_head_of_a_text_are_named_and_off_beside_managed_ones(name:
         assert seen(it) == (["altered"] if layer == "--user" else [])
 
 
+RUNNING = """---
+name: running
+description: does it
+allowed-tools: Bash(touch:*)
+---
+Made: !`touch PLACE/HARMLESS.ran`, and !`touch PLACE/FORBIDDEN.ran`
+"""
+
+
+@pytest.mark.parametrize("name", ["skills/running/SKILL.md", "commands/running.md"])
+def test_shell_commands_in_the_text_of_a_skill_are_judged_and_run_as_judged(name: str, stage: Stage) -> None:
+    host = ClaudeCode()
+    skip_without(host)
+    for text, ran in (
+        (RUNNING, set[str]()),
+        (RUNNING.replace(", and !`touch PLACE/FORBIDDEN.ran`", ""), {"HARMLESS.ran"}),
+    ):
+        with guarded(host, stage, GUARD) as it, serving(it.ground):
+            it.place.add(".claude/settings.json", permissions={"allow": ["Bash", "Skill"]})
+            it.place.write(f".claude/{name}", text.replace("PLACE", str(it.place.folder)))
+            outcome = it.play([Call("Skill", {"skill": "running"})])
+
+            assert left(it) - {"HARMLESS.ran"} == set()
+            assert left(it) >= ran
+            assert seen(it) == []
+            assert ran or "not-that" in outcome.everything
+
+
 @pytest.mark.parametrize("mod", list(MODS))
 @pytest.mark.parametrize("layer", ["--user", "--managed"])
 def test_a_mod_leaves_a_user_install_out_and_not_a_managed_one(mod: str, layer: str, stage: Stage) -> None:

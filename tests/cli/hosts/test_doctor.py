@@ -117,6 +117,23 @@ def test_a_call_that_only_claude_code_itself_blocks_did_not_go_through() -> None
     assert "went through" not in whats(said)
 
 
+def test_entries_that_are_older_than_their_program_are_a_problem_where_it_has_another_way_to_run_commands() -> None:
+    with new_place() as place, serving(place):
+        path = place.folder / "programs" / "claude"
+        path.parent.mkdir()
+        place.environment["PATH"] = f"{path.parent}:{place.environment['PATH']}"
+        said: dict[str, str] = {}
+        for version in ("2.1.330", "2.1.332"):
+            path.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
+            path.chmod(0o755)
+            if not said:
+                place.run("install", "claude-code")
+            said[version] = whats(found(place))
+
+    assert "PreSkillShellCommand" not in said["2.1.330"]
+    assert "has no entry for PreSkillShellCommand: such calls are not guarded" in said["2.1.332"]
+
+
 @table(
     ("damage", "what"),
     [

@@ -332,7 +332,15 @@ def check_entries(
         and event not in check.events and event != layout.gate
     ]  # fmt: skip
     if missing:
-        check.add_finding(f"{check.file} has no entry for {', '.join(missing)}", again, is_problem=False)
+        program = find_program(layout, None, os.environ)
+        version = read_program_version(program, os.environ)[0] if program is not None else None
+        missing = [event for event in missing if layout.knows(event, version)]
+        # The program may be newer than its entries, and run commands at a moment that it did not have then.
+        calls = [event for event in missing if version is not None and host.events[event].event == "pre_tool_use"]
+        if calls:
+            check.add_finding(f"{check.file} has no entry for {', '.join(calls)}: such calls are not guarded", again)
+        if others := [event for event in missing if event not in calls]:
+            check.add_finding(f"{check.file} has no entry for {', '.join(others)}", again, is_problem=False)
 
 
 def is_gone(word: str, words: tuple[str, ...]) -> bool:
