@@ -20,7 +20,10 @@ from hooklatch.core.light_json import as_object
 from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent, list_flags
 from hooklatch.hosts.host import Host
 
-__all__ = ["EffectiveSettings", "LayerFinding", "judge_layers", "list_running_agents"]
+__all__ = ["SERVICE", "EffectiveSettings", "LayerFinding", "judge_layers", "list_running_agents"]
+
+# What no file shows: hooks are off in Auggie until its service says otherwise.
+SERVICE: Final = "Augment's service, which has hooks on for some accounts only (where Auggie has no /hooks, none runs)"
 
 # What can leave the entries of a user's or a project's settings out, by host.
 LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
@@ -36,7 +39,7 @@ LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
         "grok": "/hooks, which turns one off, GROK_HOME",
         "letta": "hooks.disabled in other settings, HOME",
         "cline": "--config, which names another folder",
-        "auggie": "--augment-cache-dir, HOME",
+        "auggie": f"{SERVICE}, --augment-cache-dir, HOME",
         "droid": "hooks.json beside that file, hooksDisabled in other settings, FACTORY_HOME_OVERRIDE",
         "goose": "`goose plugin disable`, HOME",
     }
@@ -45,6 +48,7 @@ LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
 MANAGED_LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH in the environment of an agent, which names another file",
+        "auggie": SERVICE,
         "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH in the environment of an agent, which names another file",
         "opencode": "--pure, and OPENCODE_TEST_MANAGED_CONFIG_DIR in the environment of an agent",
     }
