@@ -122,16 +122,18 @@ def test_entries_that_are_older_than_their_program_are_a_problem_where_it_has_an
         path = place.folder / "programs" / "claude"
         path.parent.mkdir()
         place.environment["PATH"] = f"{path.parent}:{place.environment['PATH']}"
-        said: dict[str, str] = {}
+        said: dict[str, dict[str, Any]] = {}
         for version in ("2.1.330", "2.1.332"):
             path.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
             path.chmod(0o755)
             if not said:
                 place.run("install", "claude-code")
-            said[version] = whats(found(place))
+            said[version] = found(place)
 
-    assert "PreSkillShellCommand" not in said["2.1.330"]
-    assert "has no entry for PreSkillShellCommand: such calls are not guarded" in said["2.1.332"]
+    hints = [one["what"] for one in said["2.1.330"]["hints"]]
+    assert "PreSkillShellCommand" not in whats(said["2.1.330"])
+    assert "Claude Code: its version is too old for PreSkillShellCommand: such calls are not guarded" in hints
+    assert "has no entry for PreSkillShellCommand: such calls are not guarded" in whats(said["2.1.332"])
 
 
 @table(
