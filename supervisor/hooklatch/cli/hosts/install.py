@@ -93,7 +93,9 @@ def add_install(parser: Parser) -> None:
         help="accept another hook that may change what was judged, as it is now, and change nothing else",
     )  # fmt: skip
     parser.add_argument(
-        "--trust", action="store_true", help="for codex: also write that you trust these hooks, as its /hooks would"
+        "--trust",
+        action="store_true",
+        help="for codex: also write that you trust these hooks, as /hooks would, and turn its model's terminals off",
     )
 
 
