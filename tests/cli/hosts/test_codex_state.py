@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from hooklatch.cli.hosts.codex_trust import TERMINALS_LINE, CodexConfigError, add_trust, remove_trust
+from hooklatch.cli.hosts.codex_trust import TERMINALS_LINE, CodexConfigError, add_trust, remove_trust, renew_trust
 
 HASHES = {"/h/hooks.json:pre_tool_use:0:0": "sha256:aa", '/h "x"/hooks.json:stop:0:0': "sha256:bb"}
 TEXTS = [
@@ -56,6 +56,14 @@ def test_terminals_are_turned_off_and_on_again(text: str) -> None:
     assert features["unified_exec_tty"] is False
     assert {**tomllib.loads(text.replace("\r\n", "\n")).get("features", {}), **features} == features
     assert remove_trust(after).strip() == text.strip()
+
+
+def test_the_trust_in_another_file_of_entries_stays() -> None:
+    keys = [*HASHES]
+
+    after = renew_trust(add_trust("", {keys[0]: "sha256:aa", keys[1]: "sha256:old"}), {keys[1]: "sha256:bb"})
+
+    assert {key: table["trusted_hash"] for key, table in tomllib.loads(after)["hooks"]["state"].items()} == HASHES
 
 
 @pytest.mark.parametrize("text", ["[features]\nunified_exec_tty = true\n", "features = {hooks = true}\n"])

@@ -29,7 +29,7 @@ from hooklatch_worker.sandbox import children
 
 __all__ = [
     "CodexConfigError", "CodexUnansweredError", "FILE", "TERMINALS", "TERMINALS_LINE", "add_trust", "list_codex_hooks",
-    "list_untrusted", "plan_untrust", "remove_trust", "settle_codex_trust",
+    "list_untrusted", "plan_untrust", "remove_trust", "renew_trust", "settle_codex_trust",
 ]  # fmt: skip
 
 BEGIN: Final = "# hooklatch: its own entries, trusted with `hooklatch install codex --trust`"
@@ -77,6 +77,13 @@ def add_trust(text: str, hashes: Mapping[str, str]) -> str:
             "nothing can be added to the form of its [hooks.state]; trust the hooks in Codex: /hooks"
         )
     return turn_terminals_off(text)
+
+
+def renew_trust(text: str, hashes: Mapping[str, str]) -> str:
+    """Return the text with these hashes beside those that were written before, such as of another file of entries."""
+    tables = [read_codex_state(block["tables"]) for block in BLOCK.finditer(text)]
+    kept = {key: str(table.get("trusted_hash")) for each in tables for key, table in each.items()}
+    return add_trust(remove_trust(text), {**kept, **hashes})
 
 
 def remove_trust(text: str) -> str:
@@ -158,7 +165,7 @@ def has_terminals(path: str, environ: Mapping[str, str]) -> bool:
 
 def trust_entries(path: str, program: str, hashes: Mapping[str, str]) -> list[str]:
     config = codex_config_path(path, os.environ)
-    change = plan_edit(config, lambda text: add_trust(remove_trust(text), hashes), remove_trust, os.environ)
+    change = plan_edit(config, lambda text: renew_trust(text, hashes), remove_trust, os.environ)
     backup = apply_edit(change, "codex", os.environ)
     # Asked once more: the form of what was written is Codex's own affair, and may change.
     remaining = list_untrusted(list_codex_hooks(program, path, os.environ))
