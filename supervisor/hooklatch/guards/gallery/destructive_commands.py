@@ -230,7 +230,7 @@ def is_a_bomb(command: Command, text: str) -> bool:
     return (
         name == command.fed_by
         and "(" in text
-        and re.search(rf"(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
+        and re.search(rf"(?i)(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
     )
 
 
