@@ -25,7 +25,7 @@ WRITES_ALL: Final = frozenset({
     "fallocate", "mkfifo", "mknod", "setfacl", "chattr", "ed", "ex", "trash",
 })  # fmt: skip
 WRITES_LAST: Final = frozenset({
-    "cp", "install", "rsync", "ln", "scp", "ffmpeg", "magick", "convert", "sox", "pdfunite", "asciinema",
+    "cp", "install", "rsync", "ln", "scp", "ffmpeg", "magick", "convert", "sox", "pdfunite", "asciinema", "mount",
 })  # fmt: skip
 WRITES_FIRST: Final = frozenset({"script", "zip"})
 WRITES_SECOND: Final = frozenset({"split", "uniq", "xxd", "pdftotext", "wkhtmltopdf", "unzip"})

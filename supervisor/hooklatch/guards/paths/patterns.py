@@ -49,7 +49,7 @@ def is_start(first: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def may_be(pattern: str, name: str) -> bool:
-    """Return whether a part of a path, as a pattern of the shell, may stand for this name: as a word in capitals too."""
+    """Return whether a part of a path, as a pattern of the shell, may stand for this name, a word in capitals too."""
     if pattern == name or pattern.casefold() == name.casefold():
         return True
     is_shown = not name.startswith(".") or pattern.startswith(".")  # what is hidden has to be named
