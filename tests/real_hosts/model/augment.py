@@ -19,13 +19,14 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 def read(body: dict[str, Any]) -> Conversation:
     """Return the conversation that a request carries."""
-    exchanges = body.get("chat_history") or []
-    nodes = [node for each in exchanges for node in each.get("request_nodes") or ()] + (body.get("nodes") or [])
-    said = [node for each in exchanges for node in each.get("response_nodes") or ()]
-    texts = [node["text_node"]["content"] for node in nodes if node.get("text_node")]
-    ids = [node["tool_use"]["tool_use_id"] for node in said if node.get("tool_use")]
-    results = [node["tool_result_node"] for node in nodes if node.get("tool_result_node")]
-    told = {result["tool_use_id"]: str(result["content"]) for result in results}
+    exchanges: list[dict[str, Any]] = body.get("chat_history") or []
+    nodes: list[dict[str, Any]] = [node for each in exchanges for node in each.get("request_nodes") or ()]
+    nodes += body.get("nodes") or []
+    said: list[dict[str, Any]] = [node for each in exchanges for node in each.get("response_nodes") or ()]
+    texts: list[str] = [node["text_node"]["content"] for node in nodes if node.get("text_node")]
+    ids: list[str] = [node["tool_use"]["tool_use_id"] for node in said if node.get("tool_use")]
+    results: list[dict[str, Any]] = [node["tool_result_node"] for node in nodes if node.get("tool_result_node")]
+    told: dict[str, str] = {result["tool_use_id"]: str(result["content"]) for result in results}
     return Conversation(play_in(texts), turns_of([*ids, *told]), bool(body.get("tool_definitions")), told)
 
 

@@ -94,13 +94,14 @@ def remove_trust(text: str) -> str:
 
 def turn_terminals_off(text: str) -> str:
     """Return the text with the feature off, unless the user has set it, or in a form to which nothing can be added."""
-    features = tomllib.loads(text.replace("\r\n", "\n")).get("features", {})
+    found: object = tomllib.loads(text.replace("\r\n", "\n")).get("features", {})
+    features = cast("dict[str, object]", found) if isinstance(found, dict) else None
     header, end = FEATURES.search(text), "\r\n" if "\r\n" in text else "\n"
-    if TERMINALS in features or (features and header is None):
+    if features is None or TERMINALS in features or (features and header is None):
         return text
-    if header is not None:
-        return f"{text[: header.end()]}{TERMINALS_LINE}{end}{text[header.end() :]}"
-    return f"{text}{end if text else ''}[features]{end}{TERMINALS_LINE}{end}"
+    if header is None:
+        return f"{text}{end if text else ''}[features]{end}{TERMINALS_LINE}{end}"
+    return f"{text[: header.end()]}{TERMINALS_LINE}{end}{text[header.end() :]}"
 
 
 def replace_value(text: str, key: str, value: str) -> str:
