@@ -1,7 +1,6 @@
 """The content of a decision's entry.
 
-Any bytes of a hook or a client must have an entry: texts are cut, lists are bounded, and values that cannot be encoded
-are left out.
+Any bytes of a hook or a client must have an entry: texts and lists are cut, what cannot be encoded is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.call import EventEnvelope
-from hooklatch.core.call_ledger import digest_inputs
 from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.record.redaction import UNREADABLE, WINDOW, Redactor, excerpt_fields, replace_secrets
@@ -34,12 +32,10 @@ class FireFacts(msgspec.Struct, gc=False):
     `session` may be an id that a one-shot client only claims, or that is reused.  `run` identifies one live session.
     `claimed_session` is the id that hooks received, if the host claimed another one than the session's.
 
-    The excerpt depends on the payload and the settings alone, so it may be chosen while the hooks run: as JSON if it
-    fits into `limit` bytes, otherwise the beginning of that as text.  `redactor` is the one that has chosen it; without
-    one nothing is chosen yet.
+    The excerpt depends on the payload and the settings alone, so it may be chosen while the hooks run: as JSON if it fits
+    into `limit` bytes, else the beginning as text.  `redactor` has chosen it; without one nothing is chosen yet.
 
-    Where payloads are kept whole, `line` is the line to keep, or the reason why there is none.  The digest of the line,
-    or that reason, is recorded.
+    Where payloads are kept whole, `line` is the line to keep, or why there is none; its digest, or that, is recorded.
     """
 
     payload: Payload
@@ -62,11 +58,7 @@ class FireFacts(msgspec.Struct, gc=False):
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):
-    """The patch of a decision: the payload fields that hooks replaced.
-
-    `inputs` has the digests of what may run of a tool's input that hooks replaced: a later daemon compares with them
-    what has run.
-    """
+    """The patch of a decision: what hooks replaced in a payload, and digests of the inputs of a tool that may run."""
 
     sha256: str
     bytes: int
@@ -112,8 +104,7 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
 
 def hide_payload(facts: FireFacts) -> None:
     """Record no part of a payload, nor of its patch."""
-    facts.limit, facts.excerpt, facts.excerpt_cut = 0, None, None
-    facts.line = None
+    facts.limit, facts.excerpt, facts.excerpt_cut, facts.line = 0, None, None, None
 
 
 def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Redactor) -> bytes:
@@ -170,6 +161,8 @@ def build_patch_entry(patch: Mapping[str, msgspec.Raw], facts: FireFacts, redact
     if facts.limit > 0:
         entry.excerpt, entry.excerpt_cut = excerpt_fields(patch, facts.limit, redactor)
     if "tool_input" in patch:
+        from hooklatch.core.call_ledger import digest_inputs  # imported here: few daemons see a changed input
+
         entry.inputs = digest_inputs(facts.payload.fields.get("tool_input"), patch)
     return entry
 

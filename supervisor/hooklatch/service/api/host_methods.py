@@ -1,8 +1,7 @@
 """The method `host`: the document of a host's event in, the output of its hook process out.
 
-An error on a gate ends as a refusal in the form that the host honours: an ambiguous document, an unknown event, a fire
-that is refused, a bug of the adapter.  On any other event it ends in silence.  No error is hidden: the log and `status`
-report it, and the record has it where the event is known.
+An error on a gate ends as a refusal in the form that the host honours, on any other event in silence.  No error is
+hidden: the log and `status` report it, and the record has it where the event is known.
 """
 
 from __future__ import annotations
@@ -100,11 +99,8 @@ class HostMethods:
             request = msgspec.structs.replace(request, params=params)
             return await self._fire_result(host, native, request, session, report)
         request = msgspec.structs.replace(request, params=NO_PARAMS, payload=NO_PAYLOAD)
-        if spec.event == "post_tool_batch" and (held := self._held_results) is not None and held.lines:
-            from hooklatch.service.dispatch.results import end_unread
-
-            if tool := held.find_given_back(host.name, native.decode_value("tool_calls")):
-                adapt = end_unread(adapt, tool)
+        if spec.event == "post_tool_batch" and self._held_results is not None:
+            adapt = self._held_results.adapt(host, native, adapt)
         if spec.event == "session_start":  # a person reads what the host shows then
             warnings = await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
         try:

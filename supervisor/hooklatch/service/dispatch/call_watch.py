@@ -101,8 +101,7 @@ class CallWatch:
         """Report a call that was not asked about, unless the record shows that one was asked."""
         from hooklatch.record.storage.reading import find_asked_verdict
 
-        # An id of ours is of the input, which hooks may have changed.
-        changed = digest_input(read_call(fire)[1]) if key.id is None else None
+        changed = digest_input(read_call(fire)[1]) if key.id is None else None  # an id of ours is of the first input
         finding = partial(find_asked_verdict, changed_input=changed)
         verdict = await in_thread(finding, self._record.folder, str(fire.params.call_id), key.session)
         if verdict is None:

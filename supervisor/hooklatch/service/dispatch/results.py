@@ -44,6 +44,12 @@ class HeldResults:
         if len(self.lines) > MAX_HELD:
             del self.lines[next(iter(self.lines))]
 
+    def adapt(self, host: Host, native: HostEvent, adapt: DecisionAdapter) -> DecisionAdapter:
+        """Return the adapter of what a model is about to read: the run ends where a result has lines again."""
+        calls = native.decode_value("tool_calls") if self.lines else None
+        tool = self.find_given_back(host.name, calls)
+        return end_unread(adapt, tool) if tool else adapt
+
     def find_given_back(self, host: str, calls: object) -> str:
         """Return the tool whose result has again what was taken out of it, "" if there is none."""
         for call in cast("list[object]", calls) if isinstance(calls, list) else ():
