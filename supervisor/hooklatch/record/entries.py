@@ -32,8 +32,8 @@ class FireFacts(msgspec.Struct, gc=False):
     `session` may be an id that a one-shot client only claims, or that is reused.  `run` identifies one live session.
     `claimed_session` is the id that hooks received, if the host claimed another one than the session's.
 
-    The excerpt depends on the payload and the settings alone, so it may be chosen while the hooks run: as JSON if it fits
-    into `limit` bytes, else the beginning as text.  `redactor` has chosen it; without one nothing is chosen yet.
+    The excerpt depends on the payload and the settings alone, so it may be chosen while the hooks run: as JSON if it
+    fits `limit` bytes, else the beginning as text.  `redactor` has chosen it; without one nothing is chosen yet.
 
     Where payloads are kept whole, `line` is the line to keep, or why there is none; its digest, or that, is recorded.
     """
