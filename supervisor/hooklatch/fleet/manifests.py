@@ -15,15 +15,17 @@ import base64
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from hooklatch.fleet.signing import KeyFormatError, PublicKey, Purpose, read_public
 
 __all__ = [
-    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "RESTORE", "REWRITTEN", "START", "SignedManifest",
+    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "Moment", "RESTORE", "REWRITTEN", "START",
+    "SignedManifest",
     "FleetError", "PolicyHead", "PolicyVersions", "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket",
     "select_newest", "decode_document", "decode_signature", "encode_signed_text", "read_envelope", "read_payload",
     "read_manifest", "find_signer", "index_keys", "verify_manifests",
@@ -45,6 +47,7 @@ REWRITTEN = (
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z")]
+Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class FleetError(Exception):
@@ -69,10 +72,11 @@ class BundleVersion(msgspec.Struct, frozen=True):
 
 
 class PolicyVersions(msgspec.Struct, frozen=True):
-    """The version of a policy that a host should have, and the active one."""
+    """The version of a policy that a host should have, and the active one; this only observes until `observes`."""
 
     wanted: BundleVersion | None = None
     applied: BundleVersion | None = None
+    observes: str = ""
 
 
 class RolloutTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +97,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     bundle's bytes and `size` how many they are.  `created` is a moment in UTC, for people.  `same_as` is the version
     whose bundle this is, if it is not a new one: a rollback, or a wider rollout.  `gives_up` is the head of a history
     that was lost.  Numbers are never used again, so all versions that take the place of lost ones say so, and the one
-    after them: from that one on, hosts accept a history without the lost versions.
+    after them: from that one on, hosts accept a history without the lost versions.  Until `observe_until` hosts only
+    observe: hooks run, and nothing that they say is enforced.
     """
 
     fleet: Name
@@ -108,6 +113,19 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     same_as: int | None = None
     policy: Name = DEFAULT_POLICY
     gives_up: PolicyHead | None = None
+    observe_until: Moment | UnsetType = (
+        UNSET  # left out where unset: hosts of before refuse a field that they do not know
+    )
+
+    @property
+    def observe_end(self) -> float:
+        """Return when the hooks begin to be enforced, in seconds since the epoch; 0: from the first moment."""
+        return self.observe_until.timestamp() if isinstance(self.observe_until, datetime) else 0.0
+
+    @property
+    def content(self) -> tuple[str, float]:
+        """Return what hosts of this version have: two versions with the same differ in nothing that a host does."""
+        return self.bundle, self.observe_end
 
     def releases(self, known: PolicyHead, newest: int) -> bool:
         """Return whether a history with this version, and up to `newest`, may lack a version that is known."""

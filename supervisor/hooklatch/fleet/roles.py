@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.manifests import NAME, FleetError, Name, decode_document, decode_signature
+from hooklatch.fleet.manifests import NAME, FleetError, Moment, Name, decode_document, decode_signature
 from hooklatch.fleet.signing import KeyFormatError, PrivateKey, PublicKey, Purpose, read_public
 
 __all__ = [
-    "BIG", "KeySet", "MAX_DOCUMENT", "Moment", "OTHERS", "Role", "RoleKeys", "SignedDocument", "follow_key_set",
+    "BIG", "KeySet", "MAX_DOCUMENT", "OTHERS", "Role", "RoleKeys", "SignedDocument", "follow_key_set",
     "read_key_set", "read_signed", "sign_document",
 ]  # fmt: skip
 
@@ -30,7 +29,6 @@ MAX_KEYS = 64
 MAX_POLICIES = 200
 BIG = 2**53  # versions are below, so that what a thief fast-forwards can be passed
 OTHERS = "*"  # stands for the policies that a key set does not name
-Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class _OfFleet(Protocol):

@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.manifests import FleetError, Name, PolicyHead, Sha256
-from hooklatch.fleet.roles import BIG, Moment, Role, read_signed, sign_document
+from hooklatch.fleet.manifests import FleetError, Moment, Name, PolicyHead, Sha256
+from hooklatch.fleet.roles import BIG, Role, read_signed, sign_document
 from hooklatch.fleet.signing import PrivateKey, Purpose
 
 __all__ = ["LONGEST", "SKEW", "Timestamp", "format_moment", "read_timestamp", "sign_timestamp"]

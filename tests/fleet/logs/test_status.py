@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hooklatch.fleet.engine.engine import Engine, StoredReport
 from hooklatch.fleet.logs.statuses import list_host_statuses
 from hooklatch.fleet.manifests import PolicyHead
-from hooklatch.fleet.reports import GateCounts, HostReport, encode_report
+from hooklatch.fleet.reports import GateCounts, HostReport, ReportedPolicy, encode_report
 from hooklatch.fleet.signing import make_key
 from support.records import lines
 from support.redis_server import needs_redis
@@ -153,6 +153,24 @@ def test_what_would_have_been_denied_is_summed(empty: FleetCommands) -> None:
     assert "7 of 100 gates would have been denied too, by hooks that only observe" in empty.run("status").stdout
     assert [one["gates"]["would_deny"] for one in empty.json("status")["hosts"]] == [3, 4]
     assert f'gates_would_deny{{fleet="{empty.name}",host="b"}} 4.0' in empty.run("status", "--prometheus").stdout
+
+
+def test_a_policy_that_only_observes_is_wrong_wherever_it_is_shown(empty: FleetCommands) -> None:
+    policies = {"ci": ReportedPolicy(1, 1, "c" * 64, "2030-01-01T00:00:00Z")}
+    empty.do(lambda engine: tell(engine, "a", policies=policies, gates=GateCounts(1, 9, {}, 1, 2)))
+
+    done = empty.run("status")
+
+    assert done.returncode == 1
+    assert (
+        "a: its policy ci only observes until 2030-01-01T00:00:00Z: nothing that it says is enforced there"
+        in done.stdout
+    )
+    assert "nothing is enforced of the policies ci until 2030-01-01T00:00:00Z" in done.stdout
+    assert "1 of 9 gates would have been denied too, and 2 asked about, by hooks that only observe" in done.stdout
+    metrics = empty.run("status", "--prometheus").stdout
+    assert f'host_observing{{fleet="{empty.name}",host="a"}} 1.0' in metrics
+    assert f'host_gates_would_ask{{fleet="{empty.name}",host="a"}} 2.0' in metrics
 
 
 def test_a_host_without_a_report_has_infinite_times(empty: FleetCommands) -> None:

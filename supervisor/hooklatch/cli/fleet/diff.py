@@ -15,7 +15,7 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.fleet.bundles import Bundle
 from hooklatch.fleet.publishing.folder import read_folder
 from hooklatch.fleet.publishing.publisher import Publisher
-from hooklatch.fleet.publishing.versions import VersionHistory, describe_unbelieved
+from hooklatch.fleet.publishing.versions import VersionHistory, describe_unbelieved, format_observing
 
 __all__ = [
     "BundleDifference",
@@ -113,11 +113,15 @@ def add_diff(parser: Parser) -> None:
 
 
 class DiffSide(msgspec.Struct, frozen=True):
-    """One side of a comparison: its name, its bundle, and of which unbelieved key that is, so that nothing runs it."""
+    """One side of a comparison: its name, its bundle, and of which unbelieved key that is, so that nothing runs it.
+
+    `observes` says until when hosts only observe it.
+    """
 
     name: str
     bundle: Bundle
     doubt: str | None = None
+    observes: str = ""
 
 
 def run_fleet_diff(arguments: argparse.Namespace) -> int:
@@ -133,7 +137,10 @@ def run_fleet_diff(arguments: argparse.Namespace) -> int:
     files = list(list_file_changes(old.bundle.files, new.bundle.files))
     hooks, notes = [], list[str]()
     notes += [f"no hook of {side.name} is built: {side.doubt}" for side in (old, new) if side.doubt is not None]
-    if not arguments.files and files and not notes:
+    is_doubted = bool(notes)
+    if old.observes != new.observes:
+        notes += [f"hosts of {side.name}{side.observes or ' enforce it'}" for side in (old, new)]
+    if not arguments.files and files and not is_doubted:
         before, after = build_side_hooks(old, notes), build_side_hooks(new, notes)
         hooks = list(list_hook_changes(before, after))
     suspendable = old.bundle.suspendable != new.bundle.suspendable
@@ -190,7 +197,8 @@ async def read_side(publisher: Publisher, word: str) -> DiffSide:
         return DiffSide(NOTHING, Bundle({}))
     entry = publisher.history.find_read(int(word))
     doubt = None if entry.is_believed else describe_unbelieved([entry])
-    return DiffSide(f"version {int(word)}", await publisher.bundle(entry.manifest), doubt)
+    observes = format_observing(entry.manifest)
+    return DiffSide(f"version {int(word)}", await publisher.bundle(entry.manifest), doubt, observes)
 
 
 def build_side_hooks(side: DiffSide, notes: list[str]) -> dict[str, dict[str, Any]]:

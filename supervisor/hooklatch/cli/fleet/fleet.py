@@ -12,6 +12,7 @@ BELOW = (
     ("push", "fleet.push", "check and test a folder of hooks, and make it the newest version"),
     ("rollout", "fleet.rollout", "give a version to more hosts, at once or in steps that hold"),
     ("rollback", "fleet.rollout", "make an earlier bundle the newest version again"),
+    ("observe", "fleet.rollout", "have hosts only observe a policy for a while, or enforce it again"),
     ("restore", "fleet.history", "put back what the engine has lost, from what this machine keeps; no key is needed"),
     ("timestamp", "fleet.keys", "sign that the newest version still is, from a timer between pushes"),
     ("diff", "fleet.diff", "show what two versions differ in, or a version and a folder"),

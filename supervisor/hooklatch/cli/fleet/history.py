@@ -14,7 +14,7 @@ from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.publishing.publisher import AGREEING, LastSeenHead, Publisher
 from hooklatch.fleet.publishing.restoring import RestoreReport, restore_versions
-from hooklatch.fleet.publishing.versions import LOST, HistoryReport, StoredVersion
+from hooklatch.fleet.publishing.versions import LOST, HistoryReport, StoredVersion, format_observing
 
 __all__ = ["add_history", "add_restore"]
 
@@ -69,6 +69,7 @@ async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> l
 def version_row(entry: StoredVersion) -> tuple[object, ...]:
     manifest = entry.manifest
     hosts = f"{manifest.rollout.percent:g} %" + "".join(f" {label}" for label in manifest.rollout.labels)
+    hosts += format_observing(manifest)
     key = entry.envelope.key if entry.is_believed else f"{entry.envelope.key} (not believed)"
     return (
         manifest.version, manifest.policy, manifest.created, manifest.publisher or None, hosts, manifest.bundle[:12],

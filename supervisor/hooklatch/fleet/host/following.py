@@ -93,7 +93,8 @@ def prove_new_files(
 def list_bundle_files(folder: str, manifest: Manifest, bundle: Bundle) -> BundleFiles:
     """Return the pins of a bundle's files, before any of them is read."""
     pins = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(bundle.files.items())}
-    return BundleFiles(manifest.policy, policy_root(folder, manifest.bundle), pins, bundle.suspendable)
+    root, until = policy_root(folder, manifest.bundle), manifest.observe_end
+    return BundleFiles(manifest.policy, root, pins, bundle.suspendable, observe_until=until)
 
 
 def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> PolicyFile:

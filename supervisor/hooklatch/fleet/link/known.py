@@ -155,7 +155,7 @@ class LinkState:
 def describe_policy(of: PolicyVersions) -> ReportedPolicy:
     """Return the versions of a policy as they are reported."""
     applied = (of.applied.version, of.applied.bundle) if of.applied is not None else (None, "")
-    return ReportedPolicy(of.wanted.version if of.wanted is not None else None, *applied)
+    return ReportedPolicy(of.wanted.version if of.wanted is not None else None, *applied, of.observes)
 
 
 def summarize_answer(answer: FollowAnswer) -> tuple[object, ...]:

@@ -175,6 +175,8 @@ def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterabl
         if of.wanted != of.applied:
             of_policy = f" of the policy {name}" if name != DEFAULT_POLICY else ""
             yield f"version {of.wanted}{of_policy} should be active there, and {of.applied or 'none'} is"
+        if of.observes:
+            yield f"its policy {name} only observes until {of.observes}: nothing that it says is enforced there"
     if report.health != "ready":
         yield f"its daemon is {report.health}"
     if report.lost:

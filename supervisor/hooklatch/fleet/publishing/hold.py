@@ -97,7 +97,7 @@ def compare_hosts(
             continue
         if is_included and report.health == "unreachable":
             unreachable.append(host)
-        if report.bundles.get(manifest.policy) == manifest.bundle:
+        if has_content(report, manifest):
             canary[host] = count_gates_since(before.get(host), report)
         elif is_included and (problem := find_new_problem(before.get(host), report, manifest)) is not None:
             refusing.append((host, problem))
@@ -117,6 +117,13 @@ def compare_hosts(
         unreachable=tuple(unreachable),
         broken=tuple((host, gates) for host, gates in canary.items() if is_broken(gates, before.get(host))),
     )
+
+
+def has_content(report: HostReport, manifest: Manifest) -> bool:
+    """Return whether a host has the bundle of a version, and enforces it unless the version only observes."""
+    of = report.by_policy.get(manifest.policy)
+    is_there = of is not None and of.applied is not None and of.bundle == manifest.bundle
+    return is_there and (manifest.observe_end > 0 or not of.observes)
 
 
 def is_broken(gates: GateCounts, before: HostReport | None) -> bool:

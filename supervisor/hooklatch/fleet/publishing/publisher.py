@@ -173,6 +173,7 @@ class PushOutput(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
     suspendable: bool
     cases: int
+    observe_until: datetime | None
 
 
 class Publisher:
@@ -327,11 +328,7 @@ class Publisher:
             manifest, envelope = sign_version(
                 self.history, plan, key, created=created, publisher=publisher, message=message
             )
-            if self.key_set is not None and not self.key_set.may_sign(key.public.text, manifest.policy):
-                raise FleetError(
-                    f"your key {key.public.id} may not sign the policy {manifest.policy!r} by the fleet's key set"
-                    f" {self.key_set.version}; see: hooklatch fleet keys show"
-                )
+            self.check_key(key, manifest.policy)
             await self.write(manifest.version, encode_envelope(envelope))
             entries = (*self.history.entries, StoredVersion(manifest, envelope, is_read=True, is_believed=True))
             self.history = VersionHistory(self.fleet, entries, lost)
@@ -350,6 +347,14 @@ class Publisher:
             self.notes.append(str(error))  # the version is out all the same
         await self.try_to_stamp(key)
         return manifest
+
+    def check_key(self, key: PrivateKey, policy: str) -> None:
+        """Raise FleetError if the fleet's key set does not let a key sign a policy."""
+        if self.key_set is not None and not self.key_set.may_sign(key.public.text, policy):
+            raise FleetError(
+                f"your key {key.public.id} may not sign the policy {policy!r} by the fleet's key set"
+                f" {self.key_set.version}; see: hooklatch fleet keys show"
+            )
 
     async def try_to_stamp(self, key: PrivateKey) -> None:
         """Sign a timestamp with a publisher's key; without one what was published is out all the same."""
