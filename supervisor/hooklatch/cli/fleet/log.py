@@ -20,7 +20,7 @@ from hooklatch.cli.terminal.records import (
 )
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.logs import FleetLogEntry, ReceivedBatch
-from hooklatch.fleet.logs.reading import FleetReader, scan_fleet
+from hooklatch.fleet.logs.reading import FleetReader, find_leads, list_hosts
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.reading import Filters, list_entry_values, matches_filters
 
@@ -47,6 +47,10 @@ def run_fleet_log(arguments: argparse.Namespace) -> int:
     return Exit.FINDINGS if shown_log.findings else Exit.OK
 
 
+def to_milliseconds(moment: str) -> int:
+    return int(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
 class ShownLog:
     """One run of `fleet log`: its filters, and the number of findings in what it read."""
 
@@ -56,7 +60,9 @@ class ShownLog:
         self._filters = filters
         self._timeless = filters.but(since=None, until=None)
         # A record arrives after it was made, so what arrived before is older too: it need not be read.
-        self._oldest = int(datetime.fromisoformat(filters.since).timestamp() * 1000) if filters.since is not None else 0
+        self._oldest = to_milliseconds(filters.since) if filters.since is not None else 0
+        self._newest = to_milliseconds(filters.until) if filters.until is not None else None
+        self._leads: dict[str, int] = {}  # of hosts' clocks, in ms
         self._number: int = arguments.number
         self._hosts: list[str] = arguments.host
         self._follows: bool = arguments.follow
@@ -65,13 +71,15 @@ class ShownLog:
         self._printed = 0  # records
 
     async def show(self, engine: Engine) -> None:
-        hosts = {*(await scan_fleet(engine, self._hosts)).hosts, *self._hosts}
+        hosts = {*await list_hosts(engine, self._hosts), *self._hosts}
         self._width = max((len(host) for host in hosts), default=0)
-        reader = FleetReader(engine, set(self._hosts) or None)
+        if self._newest is not None:
+            self._leads = await find_leads(engine, self._hosts)
+        reader = FleetReader(engine, set(self._hosts) or None, leads=self._leads)
         if self._follows:
             await reader.mark_end()
         if self._number == 0:
-            await self._print_matching(reader.forwards(self._oldest))
+            await self._print_matching(reader.forwards(self._oldest, self._newest))
         else:
             for entry in await self._read_newest(reader):
                 self._print(entry)
@@ -93,7 +101,7 @@ class ShownLog:
 
     async def _read_newest(self, reader: FleetReader) -> list[FleetLogEntry]:
         entries: list[FleetLogEntry] = []
-        async with aclosing(reader.backwards(self._oldest)) as arrivals:
+        async with aclosing(reader.backwards(self._oldest, self._newest)) as arrivals:
             async for arrival in arrivals:
                 entries += reversed(list(self._select(arrival)))
                 if len(entries) >= self._number:
@@ -109,13 +117,15 @@ class ShownLog:
     def _matches(self, entry: FleetLogEntry) -> bool:
         """Return whether an entry passes the filters, by the time of the record or of its arrival.
 
-        So a host whose clock is wrong does not hide a record by it.
+        So a host whose clock is wrong does not hide a record by it, nor one whose clock is ahead and that ships late.
         """
         if not matches_filters(entry.record.document, self._timeless):
             return False
-        moments = (entry.record.at, format_timestamp(entry.at / 1000))
-        since, until = self._filters.since, self._filters.until
-        return (since is None or max(moments) >= since) and (until is None or min(moments) <= until)
+        since, newest, at = self._filters.since, self._newest, entry.record.at
+        if since is not None and max(at, format_timestamp(entry.at / 1000)) < since:
+            return False
+        lead = self._leads.get(entry.host, 0)
+        return newest is None or entry.at <= newest or at <= format_timestamp((newest + lead) / 1000)
 
     def _print(self, entry: FleetLogEntry) -> None:
         self._printed += 1

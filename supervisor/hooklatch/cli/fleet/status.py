@@ -9,12 +9,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import format_install_command
-from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError
+from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, read_url
 from hooklatch.fleet.enrolment import read_enrolments
 from hooklatch.fleet.logs.reading import scan_fleet
 from hooklatch.fleet.logs.statuses import FleetHosts, HostStatus, list_host_statuses
@@ -58,7 +60,8 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
         try:
             fleet_access = access.read_engine_access(each)
             work = partial(look_at_hosts, fleet=fleet_access.fleet, names=arguments.host, silent=arguments.silent)
-            fleets.append(access.run_with_engine(fleet_access, work))
+            url = str(msgspec.structs.replace(read_url(fleet_access.url), user=None))
+            fleets.append(msgspec.structs.replace(access.run_with_engine(fleet_access, work), url=url))
         except CommandError as error:  # an engine that is away hides no other fleet
             if not arguments.also:
                 raise
@@ -228,20 +231,21 @@ def format_fleet_metrics(fleets: Sequence[FleetHosts]) -> str:
     registry = CollectorRegistry()
 
     def gauge(name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"hooklatch_fleet_{name}", text, ("fleet", *labels), registry=registry)
+        return Gauge(f"hooklatch_fleet_{name}", text, ("engine", "fleet", *labels), registry=registry)
 
     newest = gauge("newest_version", "The newest version of the policy; 0: none.")
     fullness = gauge("engine_fullness", "Share of the engine's memory that is taken.")
     of_hosts = {name: gauge(f"host_{name}", text, "host") for name, (text, _) in OF_HOSTS.items()}
     versions = gauge("host_policy_version", "A version of a policy there: wanted, applied.", "host", "policy", "which")
     for fleet in fleets:
-        newest.labels(fleet.fleet).set(fleet.newest)
+        whose = (fleet.url, fleet.fleet)  # two engines may have fleets of one name
+        newest.labels(*whose).set(fleet.newest)
         if fleet.fullness is not None:
-            fullness.labels(fleet.fleet).set(fleet.fullness)
+            fullness.labels(*whose).set(fleet.fullness)
         for host in fleet.hosts:
             for name, (_, measure) in OF_HOSTS.items():
-                of_hosts[name].labels(fleet.fleet, host.host).set(measure(host))
+                of_hosts[name].labels(*whose, host.host).set(measure(host))
             for policy, of_policy in host.policies.items():
-                versions.labels(fleet.fleet, host.host, policy, "wanted").set(of_policy.wanted or 0)
-                versions.labels(fleet.fleet, host.host, policy, "applied").set(of_policy.applied or 0)
+                versions.labels(*whose, host.host, policy, "wanted").set(of_policy.wanted or 0)
+                versions.labels(*whose, host.host, policy, "applied").set(of_policy.applied or 0)
     return generate_latest(registry).decode()

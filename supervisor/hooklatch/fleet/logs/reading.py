@@ -7,8 +7,8 @@ cannot miss a batch: each look asks every log for the batches after the number t
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from contextlib import aclosing, suppress
 from itertools import groupby
 from operator import itemgetter
 
@@ -16,10 +16,11 @@ import msgspec
 import trio
 
 from hooklatch.core.text import suggest_name
-from hooklatch.fleet.batches import BatchError, find_newest_place
+from hooklatch.fleet.batches import BatchError, find_newest_place, find_oldest_place
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch, StoredReport
 from hooklatch.fleet.logs.logs import HostLog, LogFinding, ReceivedBatch
 from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.reports import read_report
 from hooklatch.record.storage.chain import format_timestamp
 
 __all__ = [
@@ -29,7 +30,9 @@ __all__ = [
     "LogKey",
     "NoHostError",
     "describe_rest",
+    "find_leads",
     "limit_epochs",
+    "list_hosts",
     "scan_fleet",
 ]
 
@@ -57,6 +60,41 @@ async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> lis
         if hosts is None:
             raise
         return sorted([(host, epoch) for host in hosts for epoch in await engine.epochs(host)])
+
+
+async def list_hosts(engine: Engine, names: Collection[str]) -> set[str]:
+    """Return the hosts that have a log, or those with these names; of no other host anything is read.
+
+    Raises:
+        NoHostError: a name is of no host.
+    """
+    hosts = {host for host, _ in await list_logs(engine, names or None)}
+    for name in sorted(set(names) - hosts):
+        if await engine.newest_report(name) is None:
+            known = {host for host, _ in await list_logs(engine)}
+            raise make_unknown_host_error(name, known)
+    return hosts
+
+
+def make_unknown_host_error(name: str, known: Collection[str]) -> NoHostError:
+    return NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}")
+
+
+LEAD = 60_000  # ms by which a host's clock must be ahead for that to matter, and of the delay of a report
+
+
+async def find_leads(engine: Engine, names: Collection[str]) -> dict[str, int]:
+    """Return by how many ms the clocks of hosts are ahead of the engine's, of those that are, by their reports.
+
+    Without that, the records of such a host would be found at times that are yet to come, however late they arrive.
+    """
+    own = [await engine.newest_report(name) for name in names]
+    leads: dict[str, int] = {}
+    for stored in filter(None, own) if names else [report async for report in engine.reports()]:
+        with suppress(FleetError):
+            lead = read_report(stored.data, stored.host).clock - stored.at
+            leads |= {stored.host: lead + LEAD} if lead > LEAD else {}
+    return leads
 
 
 class FleetScan(msgspec.Struct, frozen=True):
@@ -88,7 +126,7 @@ async def scan_fleet(engine: Engine, names: Collection[str] = ()) -> FleetScan:
         scan = FleetScan([report for report in own if report is not None], await list_logs(engine, names))
     for name in names:
         if name not in scan.hosts:
-            raise NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, scan.hosts)}")
+            raise make_unknown_host_error(name, scan.hosts)
     if not names:
         return scan
     reports = [report for report in scan.reports if report.host in names]
@@ -115,11 +153,15 @@ def describe_rest(host: str) -> str:
 
 
 class FleetReader:
-    """A reader of the chosen hosts' logs.  Each entry comes once, over all of its methods."""
+    """A reader of the chosen hosts' logs.  Each entry comes once, over all of its methods.
 
-    def __init__(self, engine: Engine, hosts: Collection[str] | None = None) -> None:
+    `leads` says by how many ms the clocks of some hosts are ahead of the engine's.
+    """
+
+    def __init__(self, engine: Engine, hosts: Collection[str] | None = None, *, leads: Mapping[str, int] = {}) -> None:
         self._engine = engine
         self._hosts = hosts
+        self._leads = leads
         self._logs: dict[str, HostLog] = {}
         self._positions: dict[LogKey, int] = {}
         self._listed: list[LogKey] = []
@@ -144,7 +186,7 @@ class FleetReader:
             for key in self._listed:
                 if (finding := await self._restart_shortened_log(*key)) is not None:
                     yield finding
-        async with aclosing(self._merge(self._listed, self._positions, is_backward=False)) as arrivals:
+        async with aclosing(self._merge(self._listed, self._positions, Period(), is_backward=False)) as arrivals:
             async for arrival in arrivals:
                 yield arrival
 
@@ -169,20 +211,21 @@ class FleetReader:
         now = int((await self._engine.facts())["clock"])
         return ReceivedBatch(finding.host, finding.epoch or 0, RecordBatch(0, 0, b"", now), (), (finding,))
 
-    def forwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
-        """Yield the batches that arrived at a moment or later, in ms by the engine's clock, oldest first.
+    def forwards(self, oldest: int = 0, newest: int | None = None) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the batches of a time, in ms by the engine's clock, oldest first.
 
-        What is older is not read, but for one batch at each step of a search.  No time is believed alone: a batch is
-        older if it arrived before, and its last record was made before.
+        What is older or newer is not read, but for one batch at each step of a search.  No time is believed alone: a
+        batch is older if it arrived before, and its last record was made before; it is newer if it arrived after, and
+        its first record was made after, by a clock that is ahead by the host's lead.
         """
-        return self._merge(None, {}, is_backward=False, oldest=oldest)
+        return self._merge(None, {}, Period(oldest, newest), is_backward=False)
 
-    def backwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
-        """Yield the same batches, newest first, and a few that are older; the records in each are in order."""
-        return self._merge(None, {}, is_backward=True, oldest=oldest)
+    def backwards(self, oldest: int = 0, newest: int | None = None) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the same batches, newest first, and a few more; the records in each are in order."""
+        return self._merge(None, {}, Period(oldest, newest), is_backward=True)
 
     async def _merge(
-        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], *, is_backward: bool, oldest: int = 0
+        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], period: Period, *, is_backward: bool
     ) -> AsyncGenerator[ReceivedBatch]:
         """Yield the batches of some logs, or of all, each from its position on."""
         keys = await list_logs(self._engine, self._hosts) if keys is None else keys
@@ -198,7 +241,8 @@ class FleetReader:
         for number, (host, logs) in enumerate(logs_by_host.items()):
             starts = [(epoch, AFTER_ALL if is_backward else positions.get((host, epoch), 0)) for _, epoch in logs]
             limit = max(1, AT_ONCE // len(logs_by_host))
-            cursor = LogCursor(self._engine, host, starts, limit=limit, is_backward=is_backward, oldest=oldest)
+            of_host = period.shift_end(self._leads.get(host, 0))
+            cursor = LogCursor(self._engine, host, starts, of_host, limit=limit, is_backward=is_backward)
             if await cursor.advance():
                 heap.append((cursor.rank, number, cursor))
         heapq.heapify(heap)
@@ -221,15 +265,46 @@ class FleetReader:
                 heapq.heappop(heap)
 
 
+class Period(msgspec.Struct, frozen=True):
+    """A time of which batches are looked for, in ms by the engine's clock; `lead` is that of a host's own clock."""
+
+    oldest: int = 0
+    newest: int | None = None
+    lead: int = 0
+
+    def shift_end(self, lead: int) -> Period:
+        """Return the same time for a host whose clock is ahead."""
+        return Period(self.oldest, self.newest, lead)
+
+    def is_before(self, batch: RecordBatch) -> bool:
+        """Return whether a batch is older than what is looked for; one that cannot be read is not."""
+        if batch.at >= self.oldest:
+            return False
+        try:
+            return find_newest_place(batch.data, batch.last).at < format_timestamp(self.oldest / 1000)
+        except BatchError:
+            return False
+
+    def is_after(self, batch: RecordBatch) -> bool:
+        """Return whether a batch is newer; one that cannot be read is not."""
+        if self.newest is None or batch.at <= self.newest:
+            return False
+        try:
+            return find_oldest_place(batch.data).at > format_timestamp((self.newest + self.lead) / 1000)
+        except BatchError:
+            return False
+
+
 class LogCursor:
     """A cursor in one host's log; its `batch`, of `epoch`, is the next to take, in the order of `rank`.
 
-    Batches that arrived before `oldest` are passed over as far as that costs less than to read them.
+    Batches of another time than `period` are passed over as far as that costs less than to read them.
     """
 
     def __init__(
-        self, engine: Engine, host: str, starts: list[tuple[int, int]], *, limit: int, is_backward: bool, oldest: int
-    ) -> None:
+        self, engine: Engine, host: str, starts: list[tuple[int, int]], period: Period, *, limit: int,
+        is_backward: bool,
+    ) -> None:  # fmt: skip
         self.host = host
         self.epoch = 0
         self.batch: RecordBatch = RecordBatch(0, 0, b"")
@@ -238,7 +313,7 @@ class LogCursor:
         self._starts = starts[::-1]  # epochs to come, each with where to begin
         self._limit = limit  # batches to read at once
         self._is_backward = is_backward
-        self._oldest = oldest
+        self._period = period
         self._ready: list[RecordBatch] = []
         self._position = 0
         self._is_open = False
@@ -252,8 +327,10 @@ class LogCursor:
             elif self._starts:
                 self.epoch, self._position = self._starts.pop()
                 self._is_open = True
-                if self._oldest and not self._is_backward:
-                    self._position = await self._find_start()
+                if not self._is_backward and self._period.oldest:
+                    self._position = await self._find_border(self._period.is_before)
+                elif self._is_backward and self._period.newest is not None:
+                    self._position = 1 + await self._find_border(lambda batch: not self._period.is_after(batch))
             else:
                 return False
         self.batch = self._ready.pop()
@@ -270,25 +347,17 @@ class LogCursor:
             for number in range(len(batches) - 1, -1, -1):  # no batch arrived before the one that it follows
                 latest = max(latest, batches[number].at)
                 batches[number] = msgspec.structs.replace(batches[number], at=latest)
-        return [] if self._is_backward and all(map(self._is_older, batches)) else batches
+        is_over = self._period.is_before if self._is_backward else self._period.is_after
+        return [] if all(map(is_over, batches)) else batches
 
-    def _is_older(self, batch: RecordBatch) -> bool:
-        """Return whether a batch is older than what is looked for; one that cannot be read is not."""
-        if batch.at >= self._oldest:
-            return False
-        try:
-            return find_newest_place(batch.data, batch.last).at < format_timestamp(self._oldest / 1000)
-        except BatchError:
-            return False
-
-    async def _find_start(self) -> int:
-        """Return the number after which all batches of the epoch arrived at `oldest` or later, by halving."""
+    async def _find_border(self, is_first: Callable[[RecordBatch], bool]) -> int:
+        """Return the last number of the batches of the epoch that come first, by halving."""
         facts = await self._engine.log_facts(self.host, self.epoch)
-        start, end = self._position, facts.last if facts is not None else 0
+        start, end = 0 if self._is_backward else self._position, facts.last if facts is not None else 0
         while start < end:
             middle = (start + end) // 2
             following = await self._engine.batches(self.host, self.epoch, middle, limit=1)
-            if following and self._is_older(following[0]):
+            if following and is_first(following[0]):
                 start = following[0].last
             else:
                 end = middle

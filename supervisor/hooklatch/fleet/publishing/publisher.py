@@ -203,6 +203,7 @@ class Publisher:
         self.history = VersionHistory(fleet)
         self.notes: list[str] = []
         self.key_set: KeySet | None = None
+        self.stored_key_sets: list[bytes] = []  # that were read, as the engine has them
         self.keys = keys
         self._trusted = dict(trusted)
         self._anchors = keys if anchors is None else anchors
@@ -239,6 +240,7 @@ class Publisher:
         while texts := await self.engine.key_sets(self.key_set.version if self.key_set is not None else 0):
             for data in texts:
                 self._believe(follow_key_set(data, self.fleet, self.key_set, self._anchors.values()))
+                self.stored_key_sets.append(data)
             if self._memory is not None:
                 self._memory.keep_key_sets(texts)
         newest = self.key_set.version if self.key_set is not None else 0
