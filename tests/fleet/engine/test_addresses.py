@@ -7,8 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Address, EngineRefusedError, NotInstalledError, add_user, read_url, redact_url
-from hooklatch.fleet.engine.opening import PASSWORD, open_engine, read_password
+from hooklatch.fleet.engine.engine import (
+    PASSWORD,
+    Address,
+    EngineRefusedError,
+    NotInstalledError,
+    add_user,
+    open_engine,
+    read_password,
+    read_url,
+    redact_url,
+)
 from support.tables import table
 
 SECRET = "hunter2"

@@ -11,8 +11,8 @@ import pytest
 
 from hooklatch.fleet.host.contact import ClockReading
 from hooklatch.fleet.host.host import FleetHost
+from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.signing import make_key
-from hooklatch.fleet.timestamps import format_moment
 from support.daemons import Daemon
 from support.fleet_hosts import NO_POLICY, decided, health, host, notes
 from support.fleets import link_of

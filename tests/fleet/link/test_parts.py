@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from hooklatch.fleet.link.daemon import FollowAnswer
-from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
+from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, Backoff, LinkState
 from hooklatch.fleet.link.reporting import GateCounter
-from hooklatch.fleet.link.waiting import Backoff
 from hooklatch.fleet.manifests import BundleVersion, PolicyHead, PolicyVersions
 from hooklatch.fleet.reports import GateCounts, encode_report, read_report, sum_gates
 from hooklatch.record.storage.chain import ChainLink

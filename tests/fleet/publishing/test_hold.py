@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.fleet.manifests import DEFAULT_POLICY, PolicyHead
-from hooklatch.fleet.publishing.hold import (
+from hooklatch.fleet.publishing.rollout import (
     CanaryComparison,
     RolloutAction,
     StopThreshold,

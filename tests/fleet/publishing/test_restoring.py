@@ -14,13 +14,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.archive import ArchiveWriter
-from hooklatch.fleet.engine.engine import Engine
-from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.logs.archiving import archive_fleet
+from hooklatch.fleet.engine.engine import Engine, open_engine
 from hooklatch.fleet.logs.reading import FleetScan
-from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutTarget, SignedManifest
+from hooklatch.fleet.logs.trimming import archive_fleet
+from hooklatch.fleet.manifests import (
+    Bundle,
+    FleetError,
+    Manifest,
+    PolicyHead,
+    RolloutTarget,
+    SignedManifest,
+    encode_bundle,
+)
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.publishing.restoring import NoCopyError, RestoreReport, restore_versions
 from hooklatch.fleet.publishing.versions import HistoryError, VersionDraft, VersionHistory

@@ -22,7 +22,6 @@ from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import explain_error
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine
-from hooklatch.fleet.logs.archiving import ArchivedHost, archive_fleet
 from hooklatch.fleet.logs.exporting import (
     CursorError,
     ExportCursor,
@@ -32,7 +31,7 @@ from hooklatch.fleet.logs.exporting import (
     open_exporter,
 )
 from hooklatch.fleet.logs.reading import FleetReader, list_hosts, scan_fleet
-from hooklatch.fleet.logs.trimming import TrimmedHost, trim_hosts
+from hooklatch.fleet.logs.trimming import ArchivedHost, TrimmedHost, archive_fleet, trim_hosts
 from hooklatch.threads import in_thread
 
 __all__ = ["add_archive", "add_export", "add_otlp", "add_trim"]
@@ -121,7 +120,7 @@ async def send_records(
 def add_archive(parser: Parser) -> None:
     example = "hooklatch fleet archive /var/lib/fleet-archive"
     parser.runs(run_fleet_archive, example=example, exits=(*access.EXITS, Exit.FINDINGS))
-    parser.prints("fleet.logs.archiving:ArchivedHosts")
+    parser.prints("fleet.logs.trimming:ArchivedHosts")
     parser.add_argument("folder", metavar="DIR", help="what is new is added there; no file in it is ever changed")
     access.add_hosts(parser)
     access.add_access(parser)

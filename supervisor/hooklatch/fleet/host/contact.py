@@ -28,10 +28,9 @@ import msgspec
 import trio
 
 from hooklatch.fleet.manifests import FleetError, PolicyHead
-from hooklatch.fleet.roles import Role
+from hooklatch.fleet.roles import SKEW, Role, Timestamp, format_moment, read_timestamp
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
-from hooklatch.fleet.timestamps import SKEW, Timestamp, format_moment, read_timestamp
 from hooklatch.service.config.state_file import StateFile
 from hooklatch_worker.systems.disks import read_boot_id, read_boot_time
 

@@ -27,8 +27,6 @@ import trio
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
-from hooklatch.fleet.bundles import read_bundle
-from hooklatch.fleet.host.bundle_files import read_bundle_files
 from hooklatch.fleet.host.following import (
     advance_policy,
     describe_lost_floor,
@@ -38,6 +36,7 @@ from hooklatch.fleet.host.following import (
     list_bundle_files,
     list_foreign_policies,
     prove_envelope,
+    read_bundle_files,
     read_followed_policy,
     read_proven_files,
     read_version,
@@ -59,12 +58,13 @@ from hooklatch.fleet.manifests import (
     Manifest,
     PolicyHead,
     PolicyVersions,
+    read_bundle,
     read_envelope,
     read_payload,
 )
+from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
-from hooklatch.fleet.timestamps import format_moment
 from hooklatch.fleet.version_copies import keep_versions
 from hooklatch.service.api.methods import PolicyRejectedError
 from hooklatch.service.config.file_safety import UnsafeFileError

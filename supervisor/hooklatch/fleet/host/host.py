@@ -20,14 +20,13 @@ from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import locate_error
-from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
-from hooklatch.fleet.host.trust import FleetTrust
+from hooklatch.fleet.host.trust import FleetTrust, LinkToken
 from hooklatch.fleet.manifests import START, BundleVersion, FleetError
 from hooklatch.fleet.reports import EngineFault
+from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.settings import describe_open_password, read_settings
-from hooklatch.fleet.timestamps import format_moment
 from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings

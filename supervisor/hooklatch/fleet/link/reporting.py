@@ -15,10 +15,9 @@ import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, StoredReport
-from hooklatch.fleet.identity import HostIdentity
+from hooklatch.fleet.enrolment import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket
-from hooklatch.fleet.link.known import NAME, REPORT, LinkState
-from hooklatch.fleet.link.waiting import Backoff, await_answer
+from hooklatch.fleet.link.known import NAME, REPORT, Backoff, LinkState, await_answer
 from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
 from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, encode_report, read_report
 from hooklatch.record.storage.lines import read_entries_of_kind

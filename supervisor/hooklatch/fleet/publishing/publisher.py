@@ -21,15 +21,16 @@ import trio
 from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
-from hooklatch.fleet.bundles import Bundle, read_bundle
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineError, UnreachableError
 from hooklatch.fleet.manifests import (
     START,
+    Bundle,
     FleetError,
     Manifest,
     PolicyHead,
     RolloutTarget,
     SignedManifest,
+    read_bundle,
     read_envelope,
     read_payload,
 )
@@ -44,9 +45,17 @@ from hooklatch.fleet.publishing.versions import (
     sign_version,
 )
 from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_report
-from hooklatch.fleet.roles import KeySet, Role, follow_key_set, read_key_set
+from hooklatch.fleet.roles import (
+    LONGEST,
+    KeySet,
+    Role,
+    Timestamp,
+    follow_key_set,
+    read_key_set,
+    read_timestamp,
+    sign_timestamp,
+)
 from hooklatch.fleet.signing import PrivateKey, PublicKey
-from hooklatch.fleet.timestamps import LONGEST, Timestamp, read_timestamp, sign_timestamp
 from hooklatch.fleet.version_copies import keep_bundle, keep_key_sets, keep_versions, read_kept_key_sets
 
 __all__ = [

@@ -34,8 +34,8 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.reports import HostReport
+from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.signing import PrivateKey, PublicKey, Purpose
-from hooklatch.fleet.timestamps import format_moment
 
 __all__ = [
     "BelievedVersion", "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError",
