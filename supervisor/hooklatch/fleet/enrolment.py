@@ -1,4 +1,4 @@
-"""Who is a host: its own key, the way in, and the hosts that an operator has enrolled in a fleet or retired from it.
+"""The hosts of a fleet: their own keys, their way in, and those that an operator has enrolled or retired.
 
 The link makes the key at its first start, in the state folder, and no part of it leaves the machine but the public key
 in each report.  A report is signed as the bytes that are stored, a batch by its numbers, its last entry's hash and its

@@ -194,8 +194,10 @@ class LinkState:
 
 def describe_policy(of: PolicyVersions) -> ReportedPolicy:
     """Return the versions of a policy as they are reported."""
-    applied = (of.applied.version, of.applied.bundle) if of.applied is not None else (None, "")
-    return ReportedPolicy(of.wanted.version if of.wanted is not None else None, *applied, of.observes)
+    wanted = of.wanted.version if of.wanted is not None else None
+    if of.applied is None:
+        return ReportedPolicy(wanted)
+    return ReportedPolicy(wanted, of.applied.version, of.applied.bundle, of.observes)
 
 
 def summarize_answer(answer: FollowAnswer) -> tuple[object, ...]:

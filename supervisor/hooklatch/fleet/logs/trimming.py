@@ -1,4 +1,4 @@
-"""What operators do to the engine's logs: trimming, with a note on it, and the copy into an archive.
+"""The trimming of the engine's logs by an operator, with a note on it, and the copy into an archive.
 
 A note is written before anything is removed: the number and hash of the last removed entry, how many batches, when, by
 whom and why.  So a trimmed log can be distinguished from a log with a hole.  The newest batch of the epoch that a host

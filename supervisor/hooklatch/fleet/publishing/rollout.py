@@ -134,8 +134,9 @@ def compare_hosts(
 def has_content(report: HostReport, manifest: Manifest) -> bool:
     """Return whether a host has the bundle of a version, and enforces it unless the version only observes."""
     of = report.by_policy.get(manifest.policy)
-    is_there = of is not None and of.applied is not None and of.bundle == manifest.bundle
-    return is_there and (manifest.observe_end > 0 or not of.observes)
+    if of is None or of.applied is None or of.bundle != manifest.bundle:
+        return False
+    return manifest.observe_end > 0 or not of.observes
 
 
 def is_broken(gates: GateCounts, before: HostReport | None) -> bool:

@@ -362,7 +362,7 @@ def plan_wider_rollout(history: VersionHistory, version: int, percent: float) ->
     return draft_again(standing, RolloutTarget(rollout.labels, percent), standing.manifest.observe_until)
 
 
-LONGEST_OBSERVING = 30 * 24 * 3600.0  # seconds: what nobody remembers must not go on for ever
+LONGEST_OBSERVING = 30 * 24 * 3600.0  # seconds: a mode that its publisher has forgotten must end
 
 
 def find_observe_end(lasts: float | None, now: float) -> datetime | UnsetType:
@@ -373,7 +373,7 @@ def find_observe_end(lasts: float | None, now: float) -> datetime | UnsetType:
 def plan_observing(history: VersionHistory, policy: str, lasts: float, now: float) -> list[VersionDraft]:
     """Return drafts by which hosts only observe a policy for so many seconds, or with 0 enforce it, the oldest first.
 
-    Each host keeps the bundle that it has.  None: that is so already, or nobody has the policy.
+    Each host keeps the bundle that it has.  None: that is so already, or no host has the policy.
     """
     until = find_observe_end(lasts, now)
     in_force, _ = list_in_force(history, policy, RolloutTarget())

@@ -310,7 +310,7 @@ def make_fleet_hooks(
         builder = LayerBuilder(Layer.FLEET, binder, {}, {}, suspendable=bundle.suspendable)
         builder.add_bundle(bundle)
         diagnostics += builder.diagnostics
-        observes = bundle.observes and bundle.is_sound  # what cannot be read denies, whatever the policy says
+        observes = bundle.observes and bundle.is_sound  # what cannot be read denies all the same
         for hook in builder.hooks:
             hook_id = hook.id
             while hook_id in hooks:
