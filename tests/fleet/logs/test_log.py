@@ -22,7 +22,7 @@ from hooklatch.record.storage.reading import read_moment
 from support.commands import Place, new_place, serving
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
-from support.shipped import ALL, FleetCommands, chain, ship, tell, write_record
+from support.shipped import ALL, FleetCommands, chain, ship, ship_lines, tell, write_record
 
 pytestmark = [pytest.mark.slow, needs_redis]
 WHO = ("build-1", "build-2", "laptop")
@@ -206,6 +206,17 @@ def test_a_name_that_no_record_has_is_an_error(fleet: FleetCommands, words: list
 
     assert (done.returncode, done.stdout) == (code, "")
     assert text in done.stderr
+
+
+def test_a_name_that_nothing_has_in_a_time_costs_no_more_than_that_time(empty: FleetCommands) -> None:
+    empty.do(lambda engine: ship_lines(engine, "a", chain(900), at_once=1))
+    before = calls(empty.server, "xrange") + calls(empty.server, "xrevrange")
+
+    done = empty.run("log", "--session", "s9", "--since", "2100-01-01")
+
+    assert done.returncode == 0
+    assert "matches in that time" in done.stderr
+    assert calls(empty.server, "xrange") + calls(empty.server, "xrevrange") - before <= 5
 
 
 def test_nothing_that_matches_is_no_error_if_the_names_are_right(fleet: FleetCommands) -> None:

@@ -94,8 +94,12 @@ class ShownLog:
             if self._printed == self._number and not self._follows:  # to know whether there are more takes a full scan
                 output.print_error(f"these are the newest {self._number}, and there may be more; -n 0 shows all")
         if not self._printed and not self._follows:
-            await self._check_names(engine)
-            output.print_error(f"no record of the fleet {self._access.fleet!r} matches")
+            is_timed = self._newest is not None or self._oldest > 0
+            if not is_timed:  # else that would read what is not of that time
+                await self._check_names(engine)
+            output.print_error(
+                f"no record of the fleet {self._access.fleet!r} matches{' in that time' if is_timed else ''}"
+            )
         if self._follows:
             await self._print_matching(access.follow_fleet_log(reader))
 
