@@ -211,7 +211,7 @@ async def read_side(publisher: Publisher, word: str) -> DiffSide:
 
 def build_side_hooks(side: DiffSide, notes: list[str]) -> dict[str, dict[str, Any]]:
     """Build the hooks of a bundle, and return them; add a note for each that does not build."""
-    from hooklatch.cli.fleet.push import try_out
+    from hooklatch.cli.fleet.trial import try_out
 
     if not side.bundle.files:
         return {}

@@ -2,10 +2,6 @@
 
 read the folder ─▶ clean in git? ─▶ build the hooks, fire the cases ─▶ bundle ─▶ verify the log
     ─▶ does it take hooks away? ─▶ sign ─▶ commit
-
-The trial of a bundle is a daemon of its own in this process and in a temporary folder: it applies the bundle as every
-host will, follows one version that a new key has signed, and refuses a bundle for the same reasons as a host.  The
-bundle is the one in memory: of the folder that is pushed only the cases' payload files are opened again.
 """
 
 from __future__ import annotations
@@ -14,8 +10,7 @@ import argparse
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
@@ -27,13 +22,12 @@ from hooklatch.cli.fleet.rollout import (
     report_interruption,
     roll_out,
 )
+from hooklatch.cli.fleet.trial import try_out
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.testing.cases import Case, read_cases
-from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
-from hooklatch.core.hooks.registry import Hook
+from hooklatch.cli.testing.running import CaseResult
 from hooklatch.core.text import format_count
-from hooklatch.fleet.host.host import FleetHost
 from hooklatch.fleet.manifests import DEFAULT_POLICY, NAME, Bundle, FleetError, Manifest, RolloutTarget, encode_bundle
 from hooklatch.fleet.publishing.folder import PolicyFolder, check_clean, read_folder
 from hooklatch.fleet.publishing.publisher import Publisher, PushOutput
@@ -44,115 +38,16 @@ from hooklatch.fleet.publishing.versions import (
     VersionHistory,
     check_labels,
     describe_unbelieved,
-    encode_envelope,
     find_observe_end,
     format_labels,
     format_policy,
     format_rollout,
     list_in_force,
-    sign_version,
 )
 from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.settings import NEEDS_TIMER
-from hooklatch.fleet.signing import NoLibraryError, PrivateKey, make_key
-from hooklatch.service.api.methods import PolicyRejectedError
-from hooklatch.service.loading.bundle import BundleCandidate, BundleError
-from hooklatch.service.parts import DaemonComponents
-from hooklatch.testing.daemon import make_daemon_options
 
-__all__ = ["add_push", "CaseTrial", "try_out"]
-
-Described = dict[str, Any]
-FLEET = "trial"
-COMPARED = (
-    "priority", "timeout", "observe", "optional", "amends", "only_judges", "enabled", "description",
-)  # fmt: skip
-CONFIG = """\
-[fleet]
-name = "{fleet}"
-host = "trial"
-url = "redis://localhost"
-keys = ["{key}"]
-"""
-
-
-class CaseTrial(CaseRunner):
-    """A runner of cases at a bundle's hooks alone; `hooks` are these by their ids."""
-
-    def __init__(
-        self, bundle: Bundle, key: PrivateKey, cases: list[Case], report: Callable[[CaseResult], None]
-    ) -> None:
-        super().__init__(cases, report)
-        self.hooks: dict[str, Described] = {}
-        self._bundle = bundle
-        self._key = key
-
-    async def fire_each(self, parts: DaemonComponents) -> None:
-        try:
-            await self._apply(parts)
-        except PolicyRejectedError as error:
-            self.diagnostics = self.diagnostics or [str(error)]
-            return
-        await self.load(parts)
-        self.hooks = {
-            hook.id: describe_compared_hook(hook) for hook in parts.registries.view.hooks if hook.layer.label == "fleet"
-        }
-        await super().fire_each(parts)
-
-    async def _apply(self, parts: DaemonComponents) -> None:
-        data = encode_bundle(self._bundle)
-        digest = hashlib.sha256(data).hexdigest()
-        draft = VersionDraft(bundle=digest, size=len(data), rollout=RolloutTarget())
-        _, envelope = sign_version(VersionHistory(FLEET), draft, self._key, created="", publisher="", message="")
-
-        async def swap(candidate: BundleCandidate) -> object:
-            try:
-                return await parts.files.apply(candidate)
-            except BundleError as error:
-                root = f"{candidate.root}/"  # a temporary folder, which the person does not know
-                self.diagnostics = [str(diagnostic).replace(root, "") for diagnostic in error.diagnostics]
-                raise
-
-        host = parts.fleet.use()
-        assert isinstance(host, FleetHost)
-        await host.layer.follow([encode_envelope(envelope).decode()])
-        await host.layer.apply(1, data, swap)
-
-    def check(self) -> None:
-        """Refuse a bundle that does not build, or that fails a case."""
-        if self.diagnostics:
-            for text in self.diagnostics:
-                output.print_error(f"wrong with the hooks: {text}")
-            raise CommandError(
-                Exit.FINDINGS, "the hooks do not load, so nothing was pushed; repair them, and push again"
-            )
-        if self.error is not None:
-            raise self.error
-        if self.failed:
-            failed = f"{format_count(self.failed, 'case')} of {len(self.results)} failed"
-            raise CommandError(Exit.FINDINGS, f"{failed}, so nothing was pushed; repair that, and push again")
-
-
-def try_out(bundle: Bundle, cases: list[Case], report: Callable[[CaseResult], None]) -> CaseTrial:
-    """Build the hooks of a bundle, and fire cases at them."""
-    try:
-        key = make_key()
-    except NoLibraryError as error:
-        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
-    trial = CaseTrial(bundle, key, cases, report)
-    with make_own_folder() as scratch:
-        config = os.path.join(scratch, "hooks.toml")
-        with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(CONFIG.format(fleet=FLEET, key=key.public.text))
-        run_async(trial.fire_all, make_daemon_options(config, scratch))
-    return trial
-
-
-def describe_compared_hook(hook: Hook) -> Described:
-    """Return the fields of a hook that `fleet diff` compares."""
-    matching = {"match": str(hook.matcher), "where": str(hook.where) if hook.where is not None else None}
-    return {"event": hook.event, **matching, **{name: getattr(hook, name) for name in COMPARED}}
-
+__all__ = ["add_push"]
 
 SHOWN = 8  # hosts that a message names
 EXAMPLE = "hooklatch fleet push hooks/ --to rediss://engine.example --fleet acme --key fleet.key --steps 1,10,50,100"
