@@ -20,7 +20,8 @@ import trio
 from fleet_daemons import BODIES, FLEET
 from fleet_engine import RedisServer
 from hooklatch.fleet.batches import pack_batch
-from hooklatch.fleet.engine.engine import RecordBatch, open_engine
+from hooklatch.fleet.engine.engine import RecordBatch
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import (
     START,
     Bundle,

@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from fleet_daemons import FLEET
-from hooklatch.fleet.engine.engine import open_engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link import link
 from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.settings import FleetSettings

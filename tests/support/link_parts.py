@@ -13,7 +13,8 @@ import msgspec
 import trio
 
 from hooklatch.fleet.batches import unpack_batch
-from hooklatch.fleet.engine.engine import Engine, open_engine
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.enrolment import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.fleet.link.link import Link

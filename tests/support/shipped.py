@@ -15,7 +15,8 @@ import trio
 
 from hooklatch.cli.commands import run
 from hooklatch.fleet.batches import pack_batch
-from hooklatch.fleet.engine.engine import Engine, RecordBatch, open_engine
+from hooklatch.fleet.engine.engine import Engine, RecordBatch
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.logs.reading import FleetLogEntry, HostLog
 from hooklatch.fleet.manifests import PolicyHead
 from hooklatch.fleet.reports import HostReport, RecordHead, encode_report

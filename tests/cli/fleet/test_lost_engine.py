@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from hooklatch import paths
-from hooklatch.fleet.engine.engine import open_engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.signing import make_key
 from support.commands import Place, new_place, serving
 from support.redis_server import RedisServer, needs_redis, redis_server

@@ -7,7 +7,7 @@ import shlex
 
 import trio
 
-from hooklatch.fleet.engine.engine import open_engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import START, read_envelope, verify_manifests
 from hooklatch.fleet.signing import make_key
 from support.publishers import Bench

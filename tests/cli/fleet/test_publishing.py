@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import open_engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import MAX_BUNDLE
 from hooklatch.fleet.signing import make_key, read_private, read_public
 from support.commands import PATIENCE, Place
@@ -311,7 +311,7 @@ def test_without_a_key_nothing_is_believed(bench: Bench) -> None:
 
 RACER = """
 import sys, trio
-from hooklatch.fleet.engine.engine import open_engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import RolloutTarget
 from hooklatch.fleet.signing import read_private
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher

@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Engine, open_engine
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
 from support.engines import STORES, Store
 
 Opens = Callable[[], AbstractAsyncContextManager[Engine]]

@@ -7,17 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.engine.engine import (
-    PASSWORD,
-    Address,
-    EngineRefusedError,
-    NotInstalledError,
-    add_user,
-    open_engine,
-    read_password,
-    read_url,
-    redact_url,
-)
+from hooklatch.fleet.engine.engine import Address, EngineRefusedError, NotInstalledError, add_user, read_url, redact_url
+from hooklatch.fleet.engine.opening import PASSWORD, open_engine, read_password
 from support.tables import table
 
 SECRET = "hunter2"

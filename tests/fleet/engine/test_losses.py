@@ -18,8 +18,8 @@ from hooklatch.fleet.engine.engine import (
     LostError,
     RecordBatch,
     UnreachableError,
-    open_engine,
 )
+from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.engines import Store, versions_after
 

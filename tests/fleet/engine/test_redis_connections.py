@@ -13,15 +13,8 @@ import trio
 import trio.testing
 
 from hooklatch.fleet.engine import redis_connections
-from hooklatch.fleet.engine.engine import (
-    POLICY,
-    Engine,
-    EngineError,
-    EngineRefusedError,
-    RecordBatch,
-    UnreachableError,
-    open_engine,
-)
+from hooklatch.fleet.engine.engine import POLICY, Engine, EngineError, EngineRefusedError, RecordBatch, UnreachableError
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import MAX_BUNDLE
 from support.daemons import nothing_left
 from support.redis_server import RedisServer

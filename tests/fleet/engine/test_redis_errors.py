@@ -20,8 +20,8 @@ from hooklatch.fleet.engine.engine import (
     EngineRefusedError,
     RecordBatch,
     UnreachableError,
-    open_engine,
 )
+from hooklatch.fleet.engine.opening import open_engine
 from support.certificates import DAY, Authority
 from support.daemons import nothing_left
 from support.engines import versions_after

@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from hooklatch.cli.fleet.status import look_at_hosts
-from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LogFacts, RecordBatch, open_engine
+from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LogFacts, RecordBatch
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.logs.verifying import verify_hosts
 from hooklatch.fleet.reports import HostReport, encode_report
 from support.engines import versions_after

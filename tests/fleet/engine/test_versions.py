@@ -9,7 +9,8 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, open_engine
+from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError
+from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.engines import Store, versions_after
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Engine, open_engine
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.link_parts import FLEET, MemoryDaemon, Publisher, RunLink, WrittenRecord, linked, settings_of
 from support.redis_server import RedisServer

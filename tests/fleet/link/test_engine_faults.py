@@ -9,7 +9,8 @@ from itertools import groupby
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Engine, open_engine
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
 from support.link_parts import FLEET, MemoryDaemon, Publisher, RunLink, until
 from support.redis_server import RedisServer, needs_redis
 

@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from hooklatch.fleet.engine import redis_connections
-from hooklatch.fleet.engine.engine import Engine, open_engine
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link import link, policy, reporting
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import START

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import Engine, open_engine
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link import shipping
 from hooklatch.fleet.link.daemon import FollowAnswer
 from hooklatch.fleet.link.reporting import find_effective_seq

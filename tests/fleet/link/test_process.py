@@ -19,7 +19,7 @@ import pytest
 import trio
 
 from hooklatch.fleet.batches import unpack_batch
-from hooklatch.fleet.engine.engine import open_engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import PolicyHead, read_envelope
 from hooklatch.fleet.reports import HostReport, read_report
 from support.commands import CONFIG, GUARDS, Place, Started, new_place, serving

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, open_engine, open_engines
+from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
+from hooklatch.fleet.engine.opening import open_engine, open_engines
 from support.link_parts import FLEET, HOST, MemoryDaemon, Publisher, RunLink, WrittenRecord, until, until_shipped
 from support.redis_server import RedisServer, needs_redis, redis_server
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, UnreachableError, open_engine
+from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, UnreachableError
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import Bundle, FleetError, Manifest, PolicyHead, RolloutTarget, encode_bundle
 from hooklatch.fleet.publishing.publisher import (
     LastSeenHead,

@@ -16,7 +16,8 @@ import msgspec
 import pytest
 
 from hooklatch.fleet.engine.archive import ArchiveWriter
-from hooklatch.fleet.engine.engine import Engine, open_engine
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.logs.reading import FleetScan
 from hooklatch.fleet.logs.trimming import archive_fleet
 from hooklatch.fleet.manifests import (

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import Engine, open_engine
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import DEFAULT_POLICY, Manifest, RolloutTarget, select_newest
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher, ReceivedReport
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing

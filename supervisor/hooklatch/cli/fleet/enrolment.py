@@ -17,7 +17,8 @@ from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
-from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, open_engine, read_url
+from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, read_url
+from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.enrolment import (
     EnrolmentEvent,
     JoinToken,
