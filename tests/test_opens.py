@@ -21,7 +21,7 @@ NAMED = {
     "cli/schema.py", "cli/fleet/access.py", "cli/fleet/enrolment.py", "cli/fleet/keys.py",
     "cli/hooks/guard_files.py", "cli/hooks/import_hooks.py",
     "cli/hosts/plugin.py", "cli/terminal/requests.py", "cli/testing/fire.py", "cli/testing/payloads.py",
-    "cli/testing/policy_tests.py", "environments/making.py", "fleet/engine/engine.py",
+    "cli/testing/policy_tests.py", "environments/making.py", "fleet/engine/opening.py",
     "systems/linux.py", "systems/linux_disks.py", "version.py",
 }  # fmt: skip
 
