@@ -31,10 +31,8 @@ class FireFacts(msgspec.Struct, gc=False):
 
     `session` may be an id that a one-shot client only claims, or that is reused.  `run` identifies one live session.
     `claimed_session` is the id that hooks received, if the host claimed another one than the session's.
-
     The excerpt depends on the payload and the settings alone, so it may be chosen while the hooks run: as JSON if it
     fits `limit` bytes, else the beginning as text.  `redactor` has chosen it; without one nothing is chosen yet.
-
     Where payloads are kept whole, `line` is the line to keep, or why there is none; its digest, or that, is recorded.
     """
 
@@ -110,8 +108,7 @@ def hide_payload(facts: FireFacts) -> None:
 def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Redactor) -> bytes:
     """Encode the entry of a decision, with the excerpt of its payload, and at most as much of its patch."""
     reason, outcomes, warnings = decision.reason, decision.outcomes, decision.warnings
-    outcomes_omitted = warnings_omitted = 0
-    session, host, cwd = facts.session, facts.host, facts.cwd
+    session, host, cwd, outcomes_omitted, warnings_omitted = facts.session, facts.host, facts.cwd, 0, 0
     call_id = clip_name(facts.call_id) if isinstance(facts.call_id, int) else facts.call_id
     outputs, instead = list[str](), decision.instead
     try:
