@@ -82,8 +82,10 @@ def test_a_client_that_only_reports_is_not_asked_why() -> None:
 
 def test_another_spelling_is_the_same_input() -> None:
     ledger, key = CallLedger(), CallKey("host", "session", "Bash", "1", True)
-    long = "x" * 1000
+    long, nearly = "x" * 1000, "x" * (call_ledger.SHORT - 14)  # which a space makes too long to be kept as it is
     for before, after in (
+        (f'{{"a":1,"b":"{nearly}"}}', f'{{"b": "{nearly}", "a": 1}}'),
+        (f'{{"b": "{nearly}", "a": 1}}', f'{{"a":1,"b":"{nearly}"}}'),
         ('{"a":1,"b":"\\u00e9"}', '{"b": "é", "a": 1}'),
         (json.dumps({"a": long, "b": 1}), json.dumps({"b": 1, "a": long})),
     ):

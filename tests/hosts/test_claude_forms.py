@@ -32,7 +32,13 @@ def specific(event: str, verdict: str, **rest: Any) -> dict[str, Any]:
 
 
 def test_all_events_of_claude_code_are_known() -> None:
-    assert len(CLAUDE.events) == 33
+    assert len(CLAUDE.events) == 34
+
+
+def test_a_command_of_a_skill_is_a_tool_call_that_is_refused_where_a_hook_changes_it() -> None:
+    assert told("PreSkillShellCommand", "allow").keys() <= {"systemMessage"}
+    for verdict, patch in (("deny", None), ("ask", None), ("pass", PATCH)):
+        assert specific("PreSkillShellCommand", verdict, patch=patch)["permissionDecision"] == "deny"
 
 
 @table("name", CLAUDE.events)

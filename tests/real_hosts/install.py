@@ -6,6 +6,7 @@ Packages of npm run nothing as they are installed (`--ignore-scripts`): the prog
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder, npm_command
 
+INSTEAD = "npm:ws@8.19.0"
 UNPACK = """
 const fs = require("fs"), zlib = require("zlib"), path = process.argv[1];
 fs.writeFileSync(path, zlib.brotliDecompressSync(fs.readFileSync(path + ".br")), {mode: 0o755});
@@ -45,6 +47,9 @@ def install(program: Program, number: int, count: int) -> bool:
     FOLDER.mkdir(exist_ok=True)
     partial = FOLDER / f"{program.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
+    if program.without:  # another package, which is there, has to stand in their place
+        partial.mkdir()
+        (partial / "package.json").write_text(json.dumps({"overrides": dict.fromkeys(program.without, INSTEAD)}))
     done = subprocess.run(
         _command(program, partial), capture_output=True, text=True, check=False,
         env={**os.environ, "PATH": f"{node_folder()}:{os.environ['PATH']}"},

@@ -33,6 +33,7 @@ class Program:
     wheel: str = ""
     needs_node: bool = False
     is_packed: bool = False  # its file comes compressed by brotli, with the ending .br
+    without: tuple[str, ...] = ()  # packages that it names and npm does not have; it starts without them
 
     @property
     def folder(self) -> Path:
@@ -70,12 +71,12 @@ def npm_command() -> list[str]:
 PROGRAMS = {
     program.name: program
     for program in (
-        # The version is that of the package, which has Claude Code 2.1.330 inside.
-        Program("claude-code", "Claude Code", "0.2.187", "claude_agent_sdk/_bundled/claude", wheel="claude-agent-sdk"),
+        # The version is that of the package, which has Claude Code 2.1.332 inside.
+        Program("claude-code", "Claude Code", "0.2.189", "claude_agent_sdk/_bundled/claude", wheel="claude-agent-sdk"),
         Program(
             "codex",
             "Codex",
-            "0.169.0",
+            "0.171.0",
             f"node_modules/@openai/codex-{NPM_SYSTEM}/vendor/{RUST_SYSTEM}/bin/codex",
             npm="@openai/codex",
         ),
@@ -122,6 +123,23 @@ PROGRAMS = {
             "1.52.0",
             f"node_modules/@aaif/goose-binary-{NPM_SYSTEM}/bin/goose",
             npm=f"@aaif/goose-binary-{NPM_SYSTEM}",
+        ),
+        Program(
+            "letta",
+            "Letta Code",
+            "0.32.18",
+            "node_modules/@letta-ai/letta-code/letta.js",
+            npm="@letta-ai/letta-code",
+            needs_node=True,
+            without=("@janhapke/sharp-electron", "@letta-ai/letta-agent-sdk", "@letta-ai/trajectory"),
+        ),
+        Program(
+            "auggie",
+            "Auggie",
+            "0.36.0",
+            "node_modules/@augmentcode/auggie/augment.mjs",
+            npm="@augmentcode/auggie",
+            needs_node=True,
         ),
     )
 }

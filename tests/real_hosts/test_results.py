@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -25,6 +26,33 @@ class TestClaudeCode(ResultCases):
 
     def others(self, it: Guarded) -> Sequence[Call]:
         return [Call("Read", {"file_path": f"{it.place.project}/read.txt"})]
+
+    @pytest.mark.parametrize("row", ["deny", "redact", "raise"])
+    def test_a_result_that_another_hook_gives_back_is_not_read_either(self, stage: Stage, row: str) -> None:
+        with guarded(self.host, stage, "readers.py", is_installed=False) as it, serving(it.ground):
+            given_back = {"stdout": secret(row), "stderr": "", "interrupted": False, "isImage": False}
+            specific = {"hookEventName": "PostToolUse", "updatedToolOutput": given_back}
+            (it.place.folder / "answer.json").write_text(json.dumps({"hookSpecificOutput": specific}))
+            line = f"sleep 3; cat {it.place.folder}/answer.json"  # it answers last
+            handler = {"type": "command", "command": line}
+            it.place.add(".claude/settings.json", hooks={"PostToolUse": [{"hooks": [handler]}]})
+            it.install()
+            outcome = it.play(self.prints(row))
+
+        assert outcome.called
+        assert secret(row) not in str([request["body"] for request in outcome.requests])
+
+    def test_another_hook_that_leaves_the_result_alone_ends_nothing(self, stage: Stage) -> None:
+        with guarded(self.host, stage, "readers.py", is_installed=False) as it, serving(it.ground):
+            context = {"hookEventName": "PostToolUse", "additionalContext": "formatted"}
+            handler = {"type": "command", "command": f"echo '{json.dumps({'hookSpecificOutput': context})}'"}
+            it.place.add(".claude/settings.json", hooks={"PostToolUse": [{"hooks": [handler]}]})
+            it.install()
+            outcome = it.play(self.prints("deny"), self.prints("redact"), self.prints("pass"))
+
+        assert "withheld by deny_reader" in outcome.told_of("main", 0)
+        assert "row-redact-redacted" in outcome.told_of("main", 1)
+        assert secret("pass") in outcome.told_of("main", 2)
 
 
 class TestCodex(ResultCases):

@@ -60,7 +60,7 @@ def claude(event: str, output: HookOutput, document: dict[str, Any], given: Any)
             return Effect("asked", given)
         is_allowed = decision["behavior"] == "allow"
         return Effect("allowed", decision.get("updatedInput", given)) if is_allowed else Effect("blocked")
-    if event in ("PreToolUse", "PreModelSwitch"):
+    if event in ("PreToolUse", "PreModelSwitch", "PreSkillShellCommand"):
         word = specific.get("permissionDecision")
         done = {"deny": "blocked", "ask": "asked", "allow": "allowed", None: "passed"}[word]
         if word == "deny":

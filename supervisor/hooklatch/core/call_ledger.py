@@ -25,7 +25,7 @@ from hooklatch.core.payload import PayloadError, canonicalize_json
 if TYPE_CHECKING:
     from hooklatch.core.answers import CallCounts
 
-__all__ = ["CallKey", "CallLedger", "LedgerMismatch", "SessionCalls"]
+__all__ = ["CallKey", "CallLedger", "LedgerMismatch", "SessionCalls", "digest_input", "digest_inputs"]
 
 MAX_CALLS: Final = 1024  # that are remembered, also after they have run
 MAX_SESSIONS: Final = 1024
@@ -211,18 +211,28 @@ def keep(tool_input: msgspec.Raw | None) -> bytes | None:
     return data if len(data) <= SHORT else digest(data)
 
 
-def digest(data: bytes) -> bytes:
+def digest(kept: bytes) -> bytes:
+    """Return the digest of the one spelling of what is kept of an input, which may be that digest already."""
+    if not kept.startswith(b"{"):
+        return kept
     with suppress(PayloadError):  # then only the same bytes are the same input
-        data = canonicalize_json(data)
-    return hashlib.sha256(data).digest()
+        kept = canonicalize_json(kept)
+    return b"#" + hashlib.sha256(kept).digest()
+
+
+def digest_input(tool_input: msgspec.Raw | None) -> str | None:
+    """Return the digest of an input in words, as the record has it."""
+    kept = keep(tool_input)
+    return None if kept is None else digest(kept)[1:].hex()
+
+
+def digest_inputs(tool_input: msgspec.Raw | None, patch: Mapping[str, msgspec.Raw]) -> list[str]:
+    """Return the digests of the inputs that may run as hooks have made them."""
+    return [digest(each)[1:].hex() for each in list_inputs(tool_input, patch)]
 
 
 def is_among(ran: bytes | None, inputs: tuple[bytes | None, ...]) -> bool:
     """Return whether an input is one of these, in any spelling."""
-    if ran is None:
-        return False
-    if ran in inputs:
-        return True
-    if not ran.startswith(b"{"):
-        return False
-    return digest(ran) in [each if each is None or not each.startswith(b"{") else digest(each) for each in inputs]
+    if ran is None or ran in inputs:
+        return ran is not None
+    return digest(ran) in [digest(each) for each in inputs if each is not None]

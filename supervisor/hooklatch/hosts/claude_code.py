@@ -1,4 +1,4 @@
-"""Claude Code: all its events, and only the answers that it honours (measured with 2.1.330)."""
+"""Claude Code: all its events, and only the answers that it honours (measured with 2.1.332)."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ EVENTS: Final = {
     "UserPromptSubmit": make_gate_event_spec("user_prompt_submit", "halt context"),
     "UserPromptExpansion": make_gate_event_spec("user_prompt_expansion", "halt"),
     "PreToolUse": make_gate_event_spec("pre_tool_use", "allow ask halt context", "tool_input"),
+    # A shell command in the text of a skill or a command, which Claude Code runs as it reads that text.
+    "PreSkillShellCommand": make_gate_event_spec("pre_tool_use"),
     "PermissionRequest": make_gate_event_spec("permission_request", "allow ask halt", "tool_input permissions"),
     "PermissionDenied": make_notice_event_spec("permission_denied"),
     "PostToolUse": make_result_event_spec(make_context_event_spec("post_tool_use", "halt context"), "halt"),

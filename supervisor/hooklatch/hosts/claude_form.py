@@ -55,7 +55,7 @@ class ClaudeForm(Host):
         if verdict == "halt" and "halt" in can:
             answer |= {"continue": False, "stopReason": text}  # alone, it would still let the tool run
         match name:
-            case "PreToolUse" | "PreModelSwitch":
+            case "PreToolUse" | "PreModelSwitch" | "PreSkillShellCommand":
                 specific |= build_permission(decision, text, is_refused=is_refused)
             case "PermissionRequest":
                 specific |= build_dialog(decision, text, is_refused=is_refused)

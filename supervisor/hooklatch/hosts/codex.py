@@ -1,4 +1,4 @@
-"""Codex CLI: Claude Code's documents, and answers that are checked key by key (measured with 0.169.0).
+"""Codex CLI: Claude Code's documents, and answers that are checked key by key (measured with 0.171.0).
 
 An unknown key, an empty reason, `ask`, or `continue: false` before a tool make Codex run the tool.  So a gate's answer
 has only the keys that it needs, and warnings are only in the record.

@@ -83,6 +83,11 @@ class HostEventSpec(msgspec.Struct, frozen=True, kw_only=True):
     after: HostEventSpec | None = None
 
     @property
+    def fired(self) -> frozenset[str]:
+        """Return the events that are fired by one of its documents."""
+        return frozenset({self.event, *(self.after.fired if self.after is not None else ())} - {""})
+
+    @property
     def wait(self) -> float:
         """Return how many seconds a forwarder waits for the daemon; 0 if it only hands the event over."""
         if self.kind == "notify":

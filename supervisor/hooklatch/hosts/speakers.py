@@ -164,7 +164,7 @@ class Grok(ClaudeForm):
 
 
 class Letta(ClaudeForm):
-    """Letta Code: one session for each of its agents; exit code 2 is its only refusal (read from 0.32.18)."""
+    """Letta Code: one session for each of its agents; exit code 2 is its only refusal (played with 0.32.18)."""
 
     name = "letta"
     title = "Letta Code"
@@ -194,7 +194,7 @@ class Letta(ClaudeForm):
 
 
 class Auggie(ClaudeForm):
-    """Auggie: the gate before tools is its only one, and a document of 10 MiB passes by it (read from 0.36.0)."""
+    """Auggie: the gate before tools is its only one, and a document of 10 MiB passes by it (played with 0.36.0)."""
 
     name = "auggie"
     title = "Auggie"

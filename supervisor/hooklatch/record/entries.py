@@ -1,7 +1,6 @@
 """The content of a decision's entry.
 
-Any bytes of a hook or a client must have an entry: texts are cut, lists are bounded, and values that cannot be encoded
-are left out.
+Any bytes of a hook or a client must have an entry: texts and lists are cut, what cannot be encoded is left out.
 """
 
 from __future__ import annotations
@@ -32,13 +31,9 @@ class FireFacts(msgspec.Struct, gc=False):
 
     `session` may be an id that a one-shot client only claims, or that is reused.  `run` identifies one live session.
     `claimed_session` is the id that hooks received, if the host claimed another one than the session's.
-
     The excerpt depends on the payload and the settings alone, so it may be chosen while the hooks run: as JSON if it
-    fits into `limit` bytes, otherwise the beginning of that as text.  `redactor` is the one that has chosen it; without
-    one nothing is chosen yet.
-
-    Where payloads are kept whole, `line` is the line to keep, or the reason why there is none.  The digest of the line,
-    or that reason, is recorded.
+    fits `limit` bytes, else the beginning as text.  `redactor` has chosen it; without one nothing is chosen yet.
+    Where payloads are kept whole, `line` is the line to keep, or why there is none; its digest, or that, is recorded.
     """
 
     payload: Payload
@@ -61,12 +56,13 @@ class FireFacts(msgspec.Struct, gc=False):
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):
-    """The patch of a decision: the payload fields that hooks replaced."""
+    """The patch of a decision: what hooks replaced in a payload, and digests of the inputs of a tool that may run."""
 
     sha256: str
     bytes: int
     excerpt: msgspec.Raw | None = None
     excerpt_cut: str | None = None
+    inputs: list[str] = []
 
 
 class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
@@ -106,15 +102,13 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
 
 def hide_payload(facts: FireFacts) -> None:
     """Record no part of a payload, nor of its patch."""
-    facts.limit, facts.excerpt, facts.excerpt_cut = 0, None, None
-    facts.line = None
+    facts.limit, facts.excerpt, facts.excerpt_cut, facts.line = 0, None, None, None
 
 
 def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Redactor) -> bytes:
     """Encode the entry of a decision, with the excerpt of its payload, and at most as much of its patch."""
     reason, outcomes, warnings = decision.reason, decision.outcomes, decision.warnings
-    outcomes_omitted = warnings_omitted = 0
-    session, host, cwd = facts.session, facts.host, facts.cwd
+    session, host, cwd, outcomes_omitted, warnings_omitted = facts.session, facts.host, facts.cwd, 0, 0
     call_id = clip_name(facts.call_id) if isinstance(facts.call_id, int) else facts.call_id
     outputs, instead = list[str](), decision.instead
     try:
@@ -136,7 +130,7 @@ def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Re
             decision.decision_id, decision.event, facts.is_gate, decision.verdict, decision.cause, reason,
             decision.layer, decision.hook, decision.name, session, facts.run, call_id, host, cwd, decision.revision,
             decision.payload_digest, len(facts.payload.data), facts.excerpt, facts.excerpt_cut,
-            build_patch_entry(decision.patch, facts.limit, redactor) if decision.patch else None,
+            build_patch_entry(decision.patch, facts, redactor) if decision.patch else None,
             outputs, outcomes, outcomes_omitted, warnings, warnings_omitted, decision.duration_ms,
             facts.payload_kept, facts.payload_unkept, facts.claimed_session, instead,
         ))  # fmt: skip
@@ -158,11 +152,15 @@ def encode_abandoned_entry(event: str, decision_id: str, revision: int | None, f
     ))  # fmt: skip
 
 
-def build_patch_entry(patch: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> PatchEntry:
+def build_patch_entry(patch: Mapping[str, msgspec.Raw], facts: FireFacts, redactor: Redactor) -> PatchEntry:
     data = ENCODER.encode(patch)
     entry = PatchEntry(sha256(data).hexdigest(), len(data))
-    if limit > 0:
-        entry.excerpt, entry.excerpt_cut = excerpt_fields(patch, limit, redactor)
+    if facts.limit > 0:
+        entry.excerpt, entry.excerpt_cut = excerpt_fields(patch, facts.limit, redactor)
+    if "tool_input" in patch:
+        from hooklatch.core.call_ledger import digest_inputs  # imported here: few daemons see a changed input
+
+        entry.inputs = digest_inputs(facts.payload.fields.get("tool_input"), patch)
     return entry
 
 

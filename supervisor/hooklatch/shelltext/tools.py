@@ -60,6 +60,7 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
         ask_user_question enter_plan_mode exit_plan_mode get_command_or_subagent_output kill_command_or_subagent
         scheduler_create scheduler_delete scheduler_list search_tool send_feedback todo_write
     """),
+    "letta": split_names_text("SendAgentMessage SetWorkingDirectory"),
     "cline": split_names_text("""
         ask_question skills submit_and_exit team_attach_outcome_fragment team_await_runs team_broadcast
         team_cancel_run team_cleanup team_create_outcome team_finalize_outcome team_list_outcomes team_list_runs
@@ -75,7 +76,7 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
 UNCLEAR: Final = split_names_text("""
     Config REPL SendUserFile apps__create_app apps__delete_app apps__iterate_app apps__list_apps
     fetch_web_content read_image image_edit image_gen image_to_video read_files reference_to_video search_codebase
-    session_title use_tool workflow
+    memory session_title use_tool workflow
     WebBrowser Workflow batch exec js_repl str_replace_based_edit_tool str_replace_editor
     tool_call
 """) | {"write-process"}

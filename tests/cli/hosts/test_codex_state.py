@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from hooklatch.cli.hosts.codex_trust import CodexConfigError, add_trust, remove_trust
+from hooklatch.cli.hosts.codex_trust import TERMINALS_LINE, CodexConfigError, add_trust, remove_trust, renew_trust
 
 HASHES = {"/h/hooks.json:pre_tool_use:0:0": "sha256:aa", '/h "x"/hooks.json:stop:0:0': "sha256:bb"}
 TEXTS = [
@@ -43,7 +43,38 @@ def test_a_stale_hash_is_replaced_in_its_place() -> None:
     key = next(iter(HASHES))
     text = f'[hooks.state."{key}"]\nenabled = true # mine\ntrusted_hash = "sha256:old"\n'
 
-    assert add_trust(text, {key: "sha256:new"}) == text.replace("old", "new")
+    assert add_trust(text, {key: "sha256:new"}) == text.replace("old", "new") + f"\n[features]\n{TERMINALS_LINE}\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a = 1\n", "[features]\r\nhooks = true\r\n", "[features] # mine\n[b]\n", '[features]\n"x" = 1']
+)
+def test_terminals_are_turned_off_and_on_again(text: str) -> None:
+    after = add_trust(text, HASHES)
+
+    features = tomllib.loads(after.replace("\r\n", "\n"))["features"]
+    assert features["unified_exec_tty"] is False
+    assert {**tomllib.loads(text.replace("\r\n", "\n")).get("features", {}), **features} == features
+    assert remove_trust(after).strip() == text.strip()
+
+
+def test_the_trust_in_another_file_of_entries_stays() -> None:
+    keys = [*HASHES]
+
+    after = renew_trust(add_trust("", {keys[0]: "sha256:aa", keys[1]: "sha256:old"}), {keys[1]: "sha256:bb"})
+
+    assert {key: table["trusted_hash"] for key, table in tomllib.loads(after)["hooks"]["state"].items()} == HASHES
+
+
+@pytest.mark.parametrize("text", ["[features]\nunified_exec_tty = true\n", "features = {hooks = true}\n"])
+def test_what_the_user_has_said_of_terminals_stays(text: str) -> None:
+    assert tomllib.loads(add_trust(text, HASHES))["features"] == tomllib.loads(text)["features"]
+
+
+def test_what_codex_adds_to_our_table_of_features_stays() -> None:
+    after = add_trust("", {}) + "apps = true\n"
+
+    assert tomllib.loads(remove_trust(after)) == {"features": {"apps": True}}
 
 
 @pytest.mark.parametrize("text", ["a = ", "hooks = {}", "hooks = 1", "[hooks]\nstate = {}"])

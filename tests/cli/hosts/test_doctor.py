@@ -117,6 +117,25 @@ def test_a_call_that_only_claude_code_itself_blocks_did_not_go_through() -> None
     assert "went through" not in whats(said)
 
 
+def test_entries_that_are_older_than_their_program_are_a_problem_where_it_has_another_way_to_run_commands() -> None:
+    with new_place() as place, serving(place):
+        path = place.folder / "programs" / "claude"
+        path.parent.mkdir()
+        place.environment["PATH"] = f"{path.parent}:{place.environment['PATH']}"
+        said: dict[str, dict[str, Any]] = {}
+        for version in ("2.1.330", "2.1.332"):
+            path.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
+            path.chmod(0o755)
+            if not said:
+                place.run("install", "claude-code")
+            said[version] = found(place)
+
+    hints = [one["what"] for one in said["2.1.330"]["hints"]]
+    assert "PreSkillShellCommand" not in whats(said["2.1.330"])
+    assert "Claude Code: its version is too old for PreSkillShellCommand: such calls are not guarded" in hints
+    assert "has no entry for PreSkillShellCommand: such calls are not guarded" in whats(said["2.1.332"])
+
+
 @table(
     ("damage", "what"),
     [

@@ -127,7 +127,7 @@ def test_a_dry_run_shows_a_diff_and_writes_nothing(place: Place) -> None:
 
 
 def test_an_installation_is_summed_up_and_says_both_ways_to_have_a_daemon_after_a_reboot(place: Place) -> None:
-    done = place.run("install", "claude-code", "--program", program(place, "claude", "2.1.330 (Claude Code)"))
+    done = place.run("install", "claude-code", "--program", program(place, "claude", "2.1.332 (Claude Code)"))
     started = place.run("install", "claude-code", "--start").stdout
 
     assert len(done.stdout.splitlines()) <= 5, done.stdout
@@ -144,7 +144,7 @@ def entries(place: Place, name: str, *words: str) -> dict[str, dict[str, Any]]:
 
 
 def test_claude_codes_entries_are_gates_that_block_on_failure(place: Place) -> None:
-    found = entries(place, "claude-code", "--program", program(place, "claude", "2.1.330 (Claude Code)"))
+    found = entries(place, "claude-code", "--program", program(place, "claude", "2.1.332 (Claude Code)"))
     words = [*started(place), "claude-code", "PreToolUse", "--kind", "gate", "--wait", "605", *runtime(place)]
 
     assert found["PreToolUse"] == {

@@ -16,7 +16,7 @@ from hooklatch.cli.hosts.effective import EffectiveSettings, judge_layers
 from hooklatch.cli.hosts.layouts import LAYOUTS, SettingsLayout, make_layouts
 from hooklatch.cli.hosts.machine_files import MACHINE_FILES, MachineFiles, System, name_system
 from hooklatch.cli.hosts.managed import make_managed_texts
-from hooklatch.cli.hosts.others import Document, read_documents
+from hooklatch.cli.hosts.others import Document, Layer, read_documents
 from hooklatch.cli.terminal.parser import CommandError
 from hooklatch.hosts.find import find_host
 from support.repository import ROOT
@@ -99,6 +99,26 @@ def test_doctor_says_of_a_layer_that_is_not_known_that_it_is_not_seen(system: Sy
     said = [finding.what for finding in judge_layers(settings, set())]
 
     assert any("not known on macOS, so hooks there are not seen" in what for what in said) == (system == "darwin")
+
+
+@table(
+    ("said", "is_named"),
+    [
+        ({}, True),
+        ({"user": False}, False),
+        ({"user": False, "project": True}, True),
+        ({"managed": False, "user": True}, False),
+    ],
+)
+def test_doctor_names_terminals_that_the_model_of_codex_may_write_to(said: dict[Layer, bool], is_named: bool) -> None:
+    documents = [
+        Document(layer, f"/{layer}.toml", {"features": {"unified_exec_tty": on}}) for layer, on in said.items()
+    ]
+    settings = EffectiveSettings(find_host("codex"), make_layouts("linux")["codex"], documents, frozenset({"user"}))
+
+    found = [finding.what for finding in judge_layers(settings, set())]
+
+    assert any("write_stdin" in what for what in found) == is_named
 
 
 @table("form", [plistlib.FMT_XML, plistlib.FMT_BINARY])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 
 from real_hosts.hosts.host import Host, Place
 from real_hosts.model.conversation import Call
 
-__all__ = ["SPEAKERS", "Cline", "Droid", "Goose", "Grok", "Kimi", "Speaker"]
+__all__ = ["SPEAKERS", "Auggie", "Cline", "Droid", "Goose", "Grok", "Kimi", "Letta", "Speaker"]
 
 KIMI = """default_model = "fake"
 telemetry = false
@@ -45,6 +46,7 @@ class Speaker(Host):
     """A program that is played with hooklatch alone: what its plain hooks do was read in its package."""
 
     settings = ""  # the file that hooklatch changes, below the home
+    writes_settings = False  # the program itself changes that file too
     tool = "Bash"
 
     def add_command(self, place: Place, command: str) -> None:
@@ -144,4 +146,45 @@ class Goose(Speaker):
         return [*self.program.argv, "run", "--no-session", "-t", prompt], environment
 
 
-SPEAKERS: dict[str, Speaker] = {host.name: host for host in (Kimi(), Grok(), Cline(), Droid(), Goose())}
+class Letta(Speaker):
+    """Letta Code with an agent that is kept on this machine, without an account."""
+
+    name = "letta"
+    settings = ".letta/settings.json"
+    writes_settings = True
+
+    def settle(self, place: Place) -> None:
+        place.add(self.settings)
+
+    def start(self, place: Place, prompt: str) -> tuple[list[str], dict[str, str]]:
+        program = shlex.join(self.program.argv)
+        sign_in = f"connect openai-compatible --base-url {place.model}/v1 --api-key none"
+        run = f"-m openai-compatible/fake -p {shlex.quote(prompt)}"
+        line = f"{program} backend local && {program} {sign_in} && exec {program} {run}"
+        return ["/bin/sh", "-c", line], {**place.environment, "LETTA_CODE_TELEM": "0", "DISABLE_AUTOUPDATER": "1"}
+
+    def shell(self, command: str) -> Call:
+        return Call(self.tool, {"command": command, "description": "do it"})
+
+
+class Auggie(Speaker):
+    """Auggie, whose service a variable names: the model on loopback answers in its place."""
+
+    name = "auggie"
+    settings = ".augment/settings.json"
+
+    def settle(self, place: Place) -> None:
+        place.add(self.settings)
+
+    def start(self, place: Place, prompt: str) -> tuple[list[str], dict[str, str]]:
+        session = {"accessToken": "none", "tenantURL": f"{place.model}/", "scopes": ["read", "write"]}
+        environment = {**place.environment, "AUGMENT_SESSION_AUTH": json.dumps(session)}
+        return [*self.program.argv, "--print", prompt], environment
+
+    def shell(self, command: str) -> Call:
+        return Call("launch-process", {"command": command, "wait": True, "max_wait_seconds": 30, "cwd": "/"})
+
+
+SPEAKERS: dict[str, Speaker] = {
+    host.name: host for host in (Kimi(), Grok(), Letta(), Cline(), Auggie(), Droid(), Goose())
+}

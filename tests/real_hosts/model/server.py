@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType
 from typing import Any
 
-from real_hosts.model import anthropic, chat, gemini, responses
+from real_hosts.model import anthropic, augment, chat, gemini, responses
 from real_hosts.model.conversation import Turn, next_reply
 
 __all__ = ["Model"]
@@ -43,9 +43,9 @@ class Model:
         """Return the content type and body of the answer; what was no request of a known API is kept as an error."""
         wire = _wire(path)
         if wire is None or "count" in path.lower():
-            return "application/json", json.dumps(
-                {"data": [], "models": [], "input_tokens": 9, "totalTokens": 9}
-            ).encode()
+            listed = [{"id": "fake", "object": "model"}] if path == "/v1/models" else []
+            anything = {"data": listed, "models": [], "input_tokens": 9, "totalTokens": 9}
+            return "application/json", json.dumps(augment.ANSWERS.get(path, anything)).encode()
         try:
             conversation = wire.read(body)
             with self._lock:
@@ -66,6 +66,8 @@ def _wire(path: str) -> ModuleType | None:
         return responses
     if path.endswith("/chat/completions"):
         return chat
+    if path == "/chat-stream":
+        return augment
     return gemini if "generatecontent" in path.lower() else None
 
 

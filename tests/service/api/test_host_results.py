@@ -83,6 +83,37 @@ async def test_the_gate_changes_what_is_read_and_the_watcher_is_told_what_ran(tm
     assert fired == 6
 
 
+async def end_batch(daemon: Daemon, read_as: str) -> dict[str, Any]:
+    """Return what Claude Code is told as its model is about to read this of the call."""
+    calls = [{"tool_name": "Bash", "tool_input": {}, "tool_use_id": "t", "tool_response": read_as}]
+    document = {"session_id": "s", "cwd": "/", "hook_event_name": "PostToolBatch", "tool_calls": calls}
+    client = daemon.connect()
+    answer = await client.call("host", host="claude-code", event="PostToolBatch", environ={}, document=document)
+    await client.aclose()
+    found: dict[str, Any] = json.loads(answer["stdout"] or "{}")
+    return found
+
+
+async def test_a_run_ends_before_its_model_reads_what_another_hook_gave_back(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.d/reader.py": READER}) as daemon:
+        for stdout in ("deny this line", "first\nwith a secret in it", "crash of a line"):
+            withheld = shown(await read(daemon, stdout))
+            as_answered = await end_batch(daemon, withheld)
+            await read(daemon, stdout)
+            given_back = await end_batch(daemon, f"1\t{stdout}")
+
+            assert as_answered == {}
+            assert given_back["continue"] is False
+            assert "another hook gave the model what was withheld" in given_back["stopReason"]
+        await read(daemon, "plain and open")
+        assert await end_batch(daemon, "plain and open, and changed by another hook") == {}
+
+        async with daemon.administrator() as admin:
+            halted = (await admin.call("log", event="post_tool_batch", verdict="halt"))["records"]
+
+    assert len(halted) == 3
+
+
 async def test_where_no_hook_is_on_the_gate_it_is_not_fired(tmp_path: Path) -> None:
     files = {"hooks.d/watcher.py": WATCHER.format(log=str(tmp_path / "log"))}
     huge = {"session_id": "s", "hook_event_name": "Stop", "tool_name": "Bash"}

@@ -141,10 +141,11 @@ async def test_a_call_that_our_own_hook_changed_is_no_alarm_after_a_restart_wher
 
     async with running_daemon(tmp_path, FILES) as daemon, daemon.administrator() as admin:
         await tell(daemon, "AfterTool", "run_shell_command", "mv -n")
-        await tell(daemon, "AfterTool", "another_tool", "mv -n")
+        await tell(daemon, "AfterTool", "run_shell_command", "rm -n")
 
         status = await admin.until_status(lambda status: bool(status["wrong"]))
-        assert [finding["what"].partition(" ran")[0] for finding in status["wrong"]] == ["unasked: another_tool"]
+        assert [finding["what"].partition(" ran")[0] for finding in status["wrong"]] == ["unasked: run_shell_command"]
+        assert await calls_of(admin) == {"ran": 2, "asked": 1, "as_judged": 1, "unasked": 1}
 
 
 async def test_what_a_person_answered_in_the_agents_dialog_is_no_alarm(daemon: Daemon) -> None:

@@ -157,7 +157,8 @@ def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_fi
         check.add_finding(what, "nothing, as long as you mean it" if is_accepted else do, is_problem=not is_accepted)
     beside = [each for each in documents if each.layer == "managed" or not settings.turns_others_off]
     if found := list(dict.fromkeys(list_result_hooks(host, beside))):
-        what = f"beside a guard on tool_result {'; '.join(found)} may answer last, and then its result is what is read"
+        ends = "; a run ends where what was withheld is in it" if layout.name == "claude-code" else ""
+        what = f"beside a guard on tool_result {'; '.join(found)} may answer last, and then its result is read{ends}"
         check.add_finding(what, "nothing where it changes no result; else take it out", is_problem=False)
     for document in documents:
         if document.fault and document.path not in own_files:
@@ -240,7 +241,9 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
             f"{'DEAD: ' if is_sure else ''}{fault}", "take it out, then: hooklatch doctor", is_problem=is_sure
         )
     check.events = [entry.event for entry in entries]
-    check.canonical = {host.events[entry.event].event for entry in entries if entry.event in host.events}
+    check.canonical = {
+        name for entry in entries if entry.event in host.events for name in host.events[entry.event].fired
+    }
     check_entries(check, host, layout, entries, again)
     if not is_toml:
         check_switches(check, layout, text)
@@ -332,7 +335,16 @@ def check_entries(
         and event not in check.events and event != layout.gate
     ]  # fmt: skip
     if missing:
-        check.add_finding(f"{check.file} has no entry for {', '.join(missing)}", again, is_problem=False)
+        program = find_program(layout, None, os.environ)
+        version = read_program_version(program, os.environ)[0] if program is not None else None
+        # The program may be newer than its entries, and run commands at a moment that it did not have then.
+        calls = [event for event in missing if version is not None and host.events[event].event == "pre_tool_use"]
+        for event in calls:
+            is_known = layout.knows(event, version)
+            fault = f"{check.file} has no entry for {event}" if is_known else f"its version is too old for {event}"
+            check.add_finding(f"{fault}: such calls are not guarded", again, is_problem=is_known)
+        if others := [event for event in missing if event not in calls and layout.knows(event, version)]:
+            check.add_finding(f"{check.file} has no entry for {', '.join(others)}", again, is_problem=False)
 
 
 def is_gone(word: str, words: tuple[str, ...]) -> bool:

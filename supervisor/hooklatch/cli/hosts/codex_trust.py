@@ -16,10 +16,11 @@ import signal
 import subprocess
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from hooklatch.cli.hosts import settings_files
 from hooklatch.cli.hosts.changing import FileEdit, apply_edit, diff_edit, plan_edit
 from hooklatch.cli.hosts.settings_files import FileError
 from hooklatch.hosts.own_entries import is_entry
@@ -27,13 +28,20 @@ from hooklatch.version import VERSION
 from hooklatch_worker.sandbox import children
 
 __all__ = [
-    "CodexConfigError", "add_trust", "remove_trust", "FILE", "CodexUnansweredError", "list_codex_hooks",
-    "plan_untrust", "settle_codex_trust", "list_untrusted",
+    "CodexConfigError", "CodexUnansweredError", "FILE", "TERMINALS", "TERMINALS_LINE", "add_trust", "list_codex_hooks",
+    "list_untrusted", "plan_untrust", "remove_trust", "renew_trust", "settle_codex_trust",
 ]  # fmt: skip
 
 BEGIN: Final = "# hooklatch: its own entries, trusted with `hooklatch install codex --trust`"
 END: Final = "# hooklatch: end"
 BLOCK: Final = re.compile(rf"(?:\r?\n)?{re.escape(BEGIN)}\r?\n(?P<tables>.*?){re.escape(END)}(?:\r?\n|\Z)", re.DOTALL)
+# What the model writes to a command that runs in a terminal (write_stdin) is reported to no hook.
+TERMINALS: Final = "unified_exec_tty"
+TERMINALS_LINE: Final = f"{TERMINALS} = false  # hooklatch: no hook is asked about keystrokes to a running command"
+FEATURES: Final = re.compile(r"^\[features\][ \t]*(?:#[^\n]*)?\r?\n", re.MULTILINE)
+WHOLE_FEATURES: Final = re.compile(
+    rf"(?:\r?\n)?^\[features\]\r?\n{re.escape(TERMINALS_LINE)}\r?\n(?=\s*(?:\[|#|\Z))", re.MULTILINE
+)
 TABLE: Final = re.compile(r'\[hooks\.state\.(?P<key>"[^\r\n]*")\]\r?\ntrusted_hash = "[^"\r\n]*"\r?\n')
 
 
@@ -42,7 +50,7 @@ class CodexConfigError(ValueError):
 
 
 def add_trust(text: str, hashes: Mapping[str, str]) -> str:
-    """Return the text with these hashes by their keys, and nothing else changed.
+    """Return the text with these hashes by their keys, without terminals, and with nothing else changed.
 
     Raises:
         CodexConfigError: it is not TOML, or its hooks.state has a form to which nothing can be added.
@@ -68,12 +76,32 @@ def add_trust(text: str, hashes: Mapping[str, str]) -> str:
         raise CodexConfigError(
             "nothing can be added to the form of its [hooks.state]; trust the hooks in Codex: /hooks"
         )
-    return text
+    return turn_terminals_off(text)
+
+
+def renew_trust(text: str, hashes: Mapping[str, str]) -> str:
+    """Return the text with these hashes beside those that were written before, such as of another file of entries."""
+    tables = [read_codex_state(block["tables"]) for block in BLOCK.finditer(text)]
+    kept = {key: str(table.get("trusted_hash")) for each in tables for key, table in each.items()}
+    return add_trust(remove_trust(text), {**kept, **hashes})
 
 
 def remove_trust(text: str) -> str:
-    """Return the text without the tables of `add_trust`; other text that was put between its lines stays."""
-    return BLOCK.sub(lambda match: TABLE.sub("", match["tables"]), text)
+    """Return the text without what `add_trust` wrote; other text that was put between its lines stays."""
+    text = BLOCK.sub(lambda match: TABLE.sub("", match["tables"]), text)
+    return WHOLE_FEATURES.sub("", text).replace(f"{TERMINALS_LINE}\r\n", "").replace(f"{TERMINALS_LINE}\n", "")
+
+
+def turn_terminals_off(text: str) -> str:
+    """Return the text with the feature off, unless the user has set it, or in a form to which nothing can be added."""
+    found: object = tomllib.loads(text.replace("\r\n", "\n")).get("features", {})
+    features = cast("dict[str, object]", found) if isinstance(found, dict) else None
+    header, end = FEATURES.search(text), "\r\n" if "\r\n" in text else "\n"
+    if features is None or TERMINALS in features or (features and header is None):
+        return text
+    if header is None:
+        return f"{text}{end if text else ''}[features]{end}{TERMINALS_LINE}{end}"
+    return f"{text[: header.end()]}{TERMINALS_LINE}{end}{text[header.end() :]}"
 
 
 def replace_value(text: str, key: str, value: str) -> str:
@@ -119,9 +147,9 @@ def settle_codex_trust(path: str, program: str | None, arguments: argparse.Names
     try:
         hooks = list_codex_hooks(program, path, os.environ)
         untrusted = list_untrusted(hooks)
-        if untrusted and arguments.trust:
-            return trust_entries(path, program, untrusted)
-    except (CodexUnansweredError, CodexConfigError, FileError) as error:
+        if arguments.trust and hooks and (untrusted or has_terminals(path, os.environ)):
+            return trust_entries(path, program, list_hashes(hooks, ("managed",)))
+    except (CodexUnansweredError, FileError, ValueError) as error:
         return [f"NOT TRUSTED, as far as is known: {error}; {BY_HAND}"]
     if not hooks:
         return [f"Codex does not see the entries in {path}: is the project trusted, and [features] hooks not off?"]
@@ -130,9 +158,15 @@ def settle_codex_trust(path: str, program: str | None, arguments: argparse.Names
     return ["Codex trusts these entries"]
 
 
+def has_terminals(path: str, environ: Mapping[str, str]) -> bool:
+    """Return whether terminals are on, and can be turned off in Codex's config.toml."""
+    text = (settings_files.read_if_present(codex_config_path(path, environ)) or b"").decode()
+    return turn_terminals_off(text) != text
+
+
 def trust_entries(path: str, program: str, hashes: Mapping[str, str]) -> list[str]:
     config = codex_config_path(path, os.environ)
-    change = plan_edit(config, lambda text: add_trust(remove_trust(text), hashes), remove_trust, os.environ)
+    change = plan_edit(config, lambda text: renew_trust(text, hashes), remove_trust, os.environ)
     backup = apply_edit(change, "codex", os.environ)
     # Asked once more: the form of what was written is Codex's own affair, and may change.
     remaining = list_untrusted(list_codex_hooks(program, path, os.environ))
@@ -154,10 +188,14 @@ def plan_untrust(path: str, environ: Mapping[str, str]) -> Iterator[FileEdit]:
 
 def list_untrusted(hooks: list[dict[str, Any]]) -> dict[str, str]:
     """Return the hashes of entries that Codex does not run, by their keys."""
+    return list_hashes(hooks, ("trusted", "managed"))
+
+
+def list_hashes(hooks: list[dict[str, Any]], without: Sequence[str]) -> dict[str, str]:
     return {
         str(hook["key"]): str(hook["currentHash"])
         for hook in hooks
-        if hook.get("trustStatus") not in ("trusted", "managed") and "key" in hook and "currentHash" in hook
+        if hook.get("trustStatus") not in without and "key" in hook and "currentHash" in hook
     }
 
 

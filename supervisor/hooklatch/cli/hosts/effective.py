@@ -13,14 +13,19 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final
 
+from hooklatch.cli.hosts.codex_trust import TERMINALS
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.managed import SECURE_MODS
 from hooklatch.cli.hosts.others import Document, Layer, OtherHook
+from hooklatch.cli.hosts.programs import find_program
 from hooklatch.core.light_json import as_object
 from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent, list_flags
 from hooklatch.hosts.host import Host
 
-__all__ = ["EffectiveSettings", "LayerFinding", "judge_layers", "list_running_agents"]
+__all__ = ["SERVICE", "EffectiveSettings", "LayerFinding", "judge_layers", "list_running_agents"]
+
+# What no file shows: hooks are off in Auggie until its service says otherwise.
+SERVICE: Final = "Augment's service, which has hooks on for some accounts only (where Auggie has no /hooks, none runs)"
 
 # What can leave the entries of a user's or a project's settings out, by host.
 LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
@@ -36,7 +41,7 @@ LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
         "grok": "/hooks, which turns one off, GROK_HOME",
         "letta": "hooks.disabled in other settings, HOME",
         "cline": "--config, which names another folder",
-        "auggie": "--augment-cache-dir, HOME",
+        "auggie": f"{SERVICE}, --augment-cache-dir, HOME",
         "droid": "hooks.json beside that file, hooksDisabled in other settings, FACTORY_HOME_OVERRIDE",
         "goose": "`goose plugin disable`, HOME",
     }
@@ -45,6 +50,7 @@ LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
 MANAGED_LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH in the environment of an agent, which names another file",
+        "auggie": SERVICE,
         "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH in the environment of an agent, which names another file",
         "opencode": "--pure, and OPENCODE_TEST_MANAGED_CONFIG_DIR in the environment of an agent",
     }
@@ -108,10 +114,24 @@ def judge_layers(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[L
     """Yield what leaves our entries out now, and what can; `own_files` have entries, and are looked at already."""
     yield from judge_switches(settings, own_files)
     yield from judge_agents(settings)
+    if settings.layout.name == "codex":
+        yield from judge_terminals(settings)
     if not settings.layout.machine.is_known:
         what = f"{settings.layout.managed_fault}, so hooks there are not seen"
         yield LayerFinding(what, "ask its vendor where they are, and look there", is_problem=False)
     yield judge_layer(settings)
+
+
+def judge_terminals(settings: EffectiveSettings) -> Iterator[LayerFinding]:
+    """Yield whether Codex gives its model terminals: what is written to one is reported to no hook."""
+    tables = [(each.layer, as_object(each.value.get("features"))) for each in settings.documents if each.is_toml]
+    terminals = [(layer, table[TERMINALS]) for layer, table in tables if TERMINALS in table]
+    values = [value for _, value in terminals]
+    if ("managed", False) in terminals or (False in values and True not in values):
+        return
+    what = "what its model writes to a command in a terminal (write_stdin) is reported to no hook, and runs unjudged"
+    do = f"hooklatch install codex --trust, or {TERMINALS} = false below [features] in its config.toml"
+    yield LayerFinding(what, do, is_problem=find_program(settings.layout, None, os.environ) is not None)
 
 
 def judge_layer(settings: EffectiveSettings) -> LayerFinding:

@@ -22,6 +22,7 @@ from hooklatch.cli.hosts.changing import (
     plan_settings_uninstall,
 )
 from hooklatch.cli.hosts.editing import find_beyond_json
+from hooklatch.cli.hosts.effective import SERVICE
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
 from hooklatch.cli.hosts.machine_files import TITLES
 from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_unaccepted, read_documents
@@ -92,7 +93,9 @@ def add_install(parser: Parser) -> None:
         help="accept another hook that may change what was judged, as it is now, and change nothing else",
     )  # fmt: skip
     parser.add_argument(
-        "--trust", action="store_true", help="for codex: also write that you trust these hooks, as its /hooks would"
+        "--trust",
+        action="store_true",
+        help="for codex: also write that you trust these hooks, as /hooks would, and turn its model's terminals off",
     )
 
 
@@ -492,9 +495,8 @@ def list_install_notes(
     host: Host, layout: SettingsLayout, scope: Scope, program: str | None, version: Version | None, why: str
 ) -> Iterator[str]:
     newest = f"as {host.title} {layout.measured} wants them" if layout.measured else "as its documentation says"
-    if layout.read:
-        newest = f"as its package {layout.read} says"
-        yield f"{host.title} was read and not played: that a refused call does not run is known from its source alone"
+    if layout.name == "auggie":
+        yield f"what can leave these hooks out without a word: {SERVICE}"
     if not layout.machine.is_known:
         yield f"{host.title} was read on Linux: that it reads this file is not known on {TITLES[layout.system]}"
     if program is None:

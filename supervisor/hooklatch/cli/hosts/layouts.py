@@ -27,7 +27,9 @@ Scope: TypeAlias = Literal["user", "project"]
 Version: TypeAlias = tuple[int, ...]
 
 ON_FAILURE: Final = (2, 1, 295)  # Claude Code: from here on a hook that cannot start or is killed can block
-ALL_EVENTS: Final = (2, 1, 240)  # Claude Code: the first whose documentation has all 33 events
+ALL_EVENTS: Final = (2, 1, 240)  # Claude Code: the first whose documentation has 33 events
+SKILL_EVENT: Final = "PreSkillShellCommand"
+SKILL_EVENT_SINCE: Final = (2, 1, 332)  # Claude Code: the first that was seen to have it; 2.1.330 has not
 # Claude Code: what every version with hooks knows.
 FIRST_EVENTS: Final = frozenset(
     {
@@ -69,7 +71,6 @@ class SettingsLayout:
     has_type: bool = True
     oldest: Version = ()
     measured: str = ""  # the version that was played
-    read: str = ""  # the version whose package was read, where it was not played
     fails: str = ""  # what it does where an entry is killed or late
     skip: Callable[[str], bool] = lambda event: False
     more: Callable[[str, HostEventSpec, Version | None], Mapping[str, Any]] = lambda event, spec, version: {}
@@ -127,7 +128,8 @@ def list_claude_extras(event: str, spec: HostEventSpec, version: Version | None)
 
 
 def knows_claude_event(event: str, version: Version | None) -> bool:
-    return version is None or version >= ALL_EVENTS or event in FIRST_EVENTS
+    since = SKILL_EVENT_SINCE if event == SKILL_EVENT else ALL_EVENTS
+    return version is None or version >= since or event in FIRST_EVENTS
 
 
 def knows_qwen_event(event: str, version: Version | None) -> bool:
@@ -158,12 +160,12 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             SettingsLayout(
                 name="claude-code", programs=("claude",), folder=".claude", variable="CLAUDE_CONFIG_DIR",
                 # Not .claude/settings.json, which is shared: an entry names this machine's Python.
-                user="settings.json", project=".claude/settings.local.json", measured="2.1.330",
+                user="settings.json", project=".claude/settings.local.json", measured="2.1.332",
                 more=list_claude_extras, knows=knows_claude_event, canary={**CALL, "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
                 name="codex", programs=("codex",), folder=".codex", variable="CODEX_HOME",
-                user="hooks.json", project=".codex/hooks.json", oldest=(0, 146), measured="0.169.0",
+                user="hooks.json", project=".codex/hooks.json", oldest=(0, 146), measured="0.171.0",
                 canary={**CALL, "turn_id": "hooklatch-doctor", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
@@ -213,7 +215,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             ),
             SettingsLayout(
                 name="letta", programs=("letta",), folder=".letta", user="settings.json",
-                project=".letta/settings.local.json", unit="ms", read="0.32.18",
+                project=".letta/settings.local.json", unit="ms", measured="0.32.18",
                 fails=RUNS, canary={**CALL, "event_type": "PreToolUse", "tool_call_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
@@ -226,7 +228,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             ),
             SettingsLayout(
                 name="auggie", programs=("auggie",), folder=".augment", user="settings.json",
-                project=".augment/settings.local.json", unit="ms", read="0.36.0", has_comments=None,
+                project=".augment/settings.local.json", unit="ms", measured="0.36.0", has_comments=None,
                 fails=RUNS, canary={"conversation_id": "hooklatch-doctor", "tool_name": "launch-process",
                         "tool_input": {"command": "true"}},
             ),

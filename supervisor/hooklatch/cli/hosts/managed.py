@@ -21,6 +21,7 @@ import hooklatch
 import hooklatch_worker
 from hooklatch.cli.hosts import install_record, settings_files
 from hooklatch.cli.hosts.changing import FileEdit
+from hooklatch.cli.hosts.codex_trust import TERMINALS_LINE
 from hooklatch.cli.hosts.editing import JsoncError
 from hooklatch.cli.hosts.entries import add_entries, find_entries
 from hooklatch.cli.hosts.layouts import SettingsLayout
@@ -69,7 +70,7 @@ def make_managed_texts(
 def make_requirements(layout: SettingsLayout, handlers: Mapping[str, Mapping[str, Any]]) -> str:
     text = FIRST_LINE.format(title=find_host(layout.name).title, name=layout.name)
     text += "\nallow_managed_hooks_only = true\n"
-    text += "\n[features]\nhooks = true\n" if layout.name == "codex" else ""
+    text += f"\n[features]\nhooks = true\n{TERMINALS_LINE}\n" if layout.name == "codex" else ""
     for event, handler in handlers.items():
         values = "\n".join(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in handler.items())
         text += f"\n[[hooks.{event}]]\n[[hooks.{event}.hooks]]\n{values}\n"

@@ -81,7 +81,7 @@ AGENTS = (
     Agent(
         names=("codex",),
         flags=(
-            f"-c{SWITCHES}", f"--config{SWITCHES}", "--disable=.*(hook|plugin).*", "--enable=.*(hook|plugin).*",
+            f"-c{SWITCHES}", f"--config{SWITCHES}", "--disable=.*(hook|plugin).*", "--enable=.*(hook|plugin|tty).*",
             "--ignore-user-config", "--dangerously-bypass-hook-trust", "--remote",
         ),
         variables=("CODEX_HOME",),

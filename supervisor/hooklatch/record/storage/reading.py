@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 
 from hooklatch.core.hooks.names import LIKE_A_NAME, is_short_name, strip_scope
-from hooklatch.core.light_json import is_list, is_object, parse_own_object, quote_unicode
+from hooklatch.core.light_json import as_object, is_list, is_object, parse_own_object, quote_unicode
 from hooklatch.core.text import read_duration
 from hooklatch.files import open_regular_file
 from hooklatch.record.storage.lines import read_lines_backwards
@@ -245,17 +245,15 @@ def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[st
 
 
 def find_asked_verdict(
-    folder: str, call_id: str, session: str, *, changed_tool: str | None = None
+    folder: str, call_id: str, session: str, *, changed_input: str | None = None
 ) -> tuple[str, str] | None:
     """Return the newest decision about a call before it ran: its id and verdict; None if the record has none.
 
-    With `changed_tool`, that of a call of this tool whose input hooks changed will do, where none has the id.
+    With `changed_input`, a digest, that of a call which hooks have given this input will do, where none has the id.
     """
-    from hooklatch.core.subject import read_tool_name  # imported here: few look for a tool
-
     filters = Filters(event="pre_tool_use", session=session or None)
     needles = list_needles(filters)
-    if changed_tool is None:
+    if changed_input is None:
         needles.append(f'"call_id":{quote_unicode(call_id)}'.encode())
     changed: tuple[str, str] | None = None
     try:
@@ -263,8 +261,8 @@ def find_asked_verdict(
             verdict = str(record.get("decision_id")), str(record.get("verdict"))
             if record.get("call_id") == call_id:
                 return verdict
-            is_allowed = "patch" in record and verdict[1] in ("pass", "allow", "ask")
-            if changed is None and is_allowed and read_tool_name(record) in (changed_tool, None):
+            is_allowed = verdict[1] in ("pass", "allow", "ask")
+            if changed is None and is_allowed and changed_input in as_object(record.get("patch")).get("inputs", ()):
                 changed = verdict
     except (NoRecordError, OSError):
         pass

@@ -1,8 +1,7 @@
 """The method `host`: the document of a host's event in, the output of its hook process out.
 
-An error on a gate ends as a refusal in the form that the host honours: an ambiguous document, an unknown event, a fire
-that is refused, a bug of the adapter.  On any other event it ends in silence.  No error is hidden: the log and `status`
-report it, and the record has it where the event is known.
+An error on a gate ends as a refusal in the form that the host honours, on any other event in silence.  No error is
+hidden: the log and `status` report it, and the record has it where the event is known.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from hooklatch.service.transport.connection import Connection
 
 if TYPE_CHECKING:
     from hooklatch.hosts.host import Call, HookOutput, Host, HostEvent, HostEventSpec, HostFire
+    from hooklatch.service.dispatch.results import HeldResults
 
 __all__ = ["HostMethods"]
 
@@ -51,6 +51,7 @@ class HostMethods:
         self._call_numbers = CallNumbers()
         self._first_refusals = FirstRefusals()
         self._duplicates = DuplicateEvents(trio.current_time, lambda: registries.epoch)
+        self._held_results: HeldResults | None = None  # once a host has reported a result
 
     @property
     def methods(self) -> MethodTable:
@@ -98,6 +99,8 @@ class HostMethods:
             request = msgspec.structs.replace(request, params=params)
             return await self._fire_result(host, native, request, session, report)
         request = msgspec.structs.replace(request, params=NO_PARAMS, payload=NO_PAYLOAD)
+        if spec.event == "post_tool_batch" and self._held_results is not None:
+            adapt = self._held_results.adapt(host, native, adapt)
         if spec.event == "session_start":  # a person reads what the host shows then
             warnings = await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
         try:
@@ -134,13 +137,13 @@ class HostMethods:
         self, host: Host, native: HostEvent, request: HostFire, session: AgentSession | None, report: CallReport
     ) -> HookOutput:
         """Fire what a tool gave, and after that the event that tells what ran."""
-        from hooklatch.service.dispatch.results import fire_result
+        from hooklatch.service.dispatch.results import HeldResults, fire_result
 
-        is_gated = self._is_heard(native.spec, session)
+        is_gated, self._held_results = self._is_heard(native.spec, session), self._held_results or HeldResults()
         try:
             return await fire_result(
                 self._dispatcher, host, native, request, session, make_decision_adapter, report=report,
-                is_gated=is_gated,
+                is_gated=is_gated, held=self._held_results,
             )  # fmt: skip
         except RpcError as error:
             return self._render_failure(host, native.name, "protocol", error.message)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import trio
 
-from hooklatch.core.call_ledger import ENCODER, FIELDS, CallKey, CallLedger, LedgerMismatch
+from hooklatch.core.call_ledger import ENCODER, FIELDS, CallKey, CallLedger, LedgerMismatch, digest_input
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import PayloadError
@@ -101,8 +101,8 @@ class CallWatch:
         """Report a call that was not asked about, unless the record shows that one was asked."""
         from hooklatch.record.storage.reading import find_asked_verdict
 
-        changed = key.tool if key.id is None else None  # an id of ours is of the input, which hooks may have changed
-        finding = partial(find_asked_verdict, changed_tool=changed)
+        changed = digest_input(read_call(fire)[1]) if key.id is None else None  # an id of ours is of the first input
+        finding = partial(find_asked_verdict, changed_input=changed)
         verdict = await in_thread(finding, self._record.folder, str(fire.params.call_id), key.session)
         if verdict is None:
             self._report(fire, key, LedgerMismatch("unasked", None))
