@@ -37,14 +37,15 @@ def test_a_good_configuration_is_told_with_what_it_holds(place: Place) -> None:
 
 
 def test_files_are_loaded_and_their_faults_told_with_their_lines(place: Place) -> None:
-    place.write({"typo.py": TYPO, "empty.py": "x = 1\n"})
+    place.write({"typo.py": TYPO, "empty.py": "x = 1\n", "capital.py": GOOD.replace("import hook", "import Deny")})
     folder = place.config.parent
 
-    done = place.run("check", str(folder / "typo.py"), str(folder / "empty.py"), str(folder))
+    done = place.run("check", *(str(folder / name) for name in ("typo.py", "empty.py", "capital.py", "")))
     report = json.loads(place.run("check", str(folder / "typo.py"), "--json").stdout)
 
     assert done.returncode == 1
     assert f"{folder}/typo.py:3: TypeError: @hook has no option 'matc'; did you mean 'match'?" in done.stdout
+    assert "; a guard begins with: from hooklatch import hook, deny, ask, allow" in done.stdout
     assert f"{folder}/empty.py: it marks no function with @hook, so it guards nothing" in done.stdout
     assert f"{place.config}: 1 hook, 1 source, no problem" in done.stdout
     assert (report["ok"], report["checked"][0]["diagnostics"][0]["line"]) == (False, 3)

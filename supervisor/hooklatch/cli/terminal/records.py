@@ -222,7 +222,7 @@ FACTS = (
 )  # fmt: skip
 REVISIONS = ("revision", "previous")
 DIGEST = "[0-9a-f]{64}"
-MAX_FACT = 300  # characters of a fact in a line; the whole text of a guard is one
+MAX_FACT, BEGINNING = 300, 60  # characters of a fact in a line, and of a longer one, such as the text of a guard
 SHORT = 12  # digits of a digest at a terminal, as in `status`
 
 
@@ -351,7 +351,7 @@ def format_fact(key: str, value: object) -> str:
     text = look.shorten_path(format_record_value(value))
     if len(text) <= MAX_FACT:
         return text
-    return f"{text.partition(chr(10))[0][:MAX_FACT]}… ({len(text)} characters; --json has all)"
+    return f"{text.partition(chr(10))[0][:BEGINNING]}… ({len(text)} characters; --json has all)"
 
 
 def find_hook_name(table: Mapping[str, Any]) -> str:
