@@ -89,6 +89,8 @@ def test_a_password_of_a_fleet_that_goes_unencrypted_is_a_note() -> None:
 
 def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> None:
     with new_place(FILES) as other:
+        other.write({"good.py": GOOD.replace('"stop"', '"pre_tool_use", match="bash"')})
+        small = other.run("check")
         other.write({"good.py": GOOD.replace('"stop"', '"pre_tool_use", match="shells"')})
         noted = other.run("check")
         report = json.loads(other.run("check", "--json").stdout)
@@ -97,7 +99,8 @@ def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> 
         (other.config.parent / "hooks.d" / "notes.txt").rename(other.config.parent / "hooks.d" / "guard.sh")
         tried = other.run("test", "-", stdin='{"event": "stop", "expect": "pass"}')
 
-    assert noted.returncode == 0
+    assert noted.returncode == small.returncode == 0
+    assert "'bash' is not 'Bash', as other agents call it; write 'shell' for the tools of all" in small.stdout
     assert "good.py:3: hook 'good:noted': no tool that is known is called 'shells'" in noted.stdout
     assert (report["ok"], [one["line"] for one in report["checked"][0]["notes"]]) == (True, [3])
     assert (unread.returncode, "hooks.d/notes.txt: nothing reads it" in unread.stdout) == (1, True)
