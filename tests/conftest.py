@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections import Counter
 from typing import Any
 
@@ -60,6 +61,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_configure(config: pytest.Config) -> None:
     if gone := sorted(file for file in FIRST if not (config.rootpath / file).is_file()):
         raise pytest.UsageError(f"tests/conftest.py orders tests of files that are not there: {', '.join(gone)}")
+    is_playing = "systems.play" in sys.modules or config.getoption("numprocesses", None)
+    if config.getoption("portable") and not is_playing:
+        raise pytest.UsageError("--portable has to stand on the command line: from PYTEST_ADDOPTS it comes too late")
     os.environ["PATH"] = with_kept_programs(os.environ.get("PATH", os.defpath))
     # A shell without job control has what it starts by `&` ignore these, and every command under test would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

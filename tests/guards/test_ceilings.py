@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from hooklatch.guards.catalogue import read_guard_source
 from support.daemons import Daemon, running_daemon
@@ -47,6 +48,8 @@ async def spend(daemon: Daemon, tokens: int) -> None:
     }  # fmt: skip
     client = daemon.connect()
     await client.call("host", host="codex", event="PostModelRequest", environ={}, document=document)
+    while daemon.parts.dispatcher._background_count:  # noqa: ASYNC110  (it is answered before it is counted)
+        await trio.sleep(0.01)
     await client.aclose()
 
 

@@ -18,7 +18,7 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import ChildSpec, PartFailedError, Supervisor
 from hooklatch.service.api.methods import ApiMethods
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.hints import InotifyHints
+from hooklatch.service.loading.hints import KernelHints
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.sessions import Sessions
@@ -26,7 +26,7 @@ from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.signals import SignalReceiver
 from hooklatch.service.transport.connection import Connection
-from hooklatch_worker.systems import system
+from hooklatch_worker.systems.disks import FileWatches
 from support.daemons import Client, Daemon, running_daemon
 from support.guards import FILES
 from support.pools import until
@@ -115,7 +115,7 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "admission": (Admission, "_admit_next", Place.flood),
     "memory watch": ("hooklatch.processes.resource_limits", "check_worker_memory", Place.fire),
     "file watch": (FileWatch, "_look", Place.hint),
-    "file hints": (InotifyHints, "_is_hint", Place.touch),
+    "file hints": (KernelHints, "_is_hint", Place.touch),
     "suspensions": (Suspensions, "_end", Place.suspend),
     "metrics": (MetricsPublisher, "_keep_publishing", Place.other_metrics),
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),
@@ -124,7 +124,7 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "agent connections": (ApiMethods, "closed", Place.connection_that_ends),
 }
 
-if not system.HAS_FILE_HINTS:
+if not FileWatches.IS_COMPLETE:
     del PARTS["file hints"]
 
 

@@ -492,9 +492,9 @@ class Machine:
         importers.installed.append(NoBuild())  # type: ignore[arg-type]
         importers.take_over_loaders()
         self.builds = importers.installed
-        import hooklatch.service.loading.hints as hints
+        from hooklatch_worker.systems import linux_watches
 
-        yield hints, "LIBC", functions
+        yield linux_watches, "LIBC", functions
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class FakeQueue:
             if change.ident in self.dead:
                 raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
             self.changed.append(change)
-        return self.reports[:most]
+        return [self.reports.pop(0) for _ in self.reports[:most]]
 
 
 class FakeSelect:

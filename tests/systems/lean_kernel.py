@@ -1,6 +1,7 @@
 """Takes from this process, and from all that it starts, what a system without Linux's own calls has not.
 
-A filter refuses the calls, as a kernel that does not know them, and /proc and /sys are empty.  Both last.
+A filter refuses the calls, as a kernel that does not know them, and /proc and /sys are empty.  Both last.  A filter
+sees no address: sockets with abstract names are refused by an audit hook, in Python.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import errno
 import os
 import platform
 import struct
+import sys
 
 from hooklatch_worker.systems.libc import LIBC, raise_errno
 from hooklatch_worker.systems.linux import forbid_new_privileges
 
-__all__ = ["CALLS", "PAIRS", "hide_folders", "refuse_calls"]
+__all__ = ["CALLS", "PAIRS", "hide_folders", "refuse_abstract_names", "refuse_calls"]
 
 # By machine; None where it does not have the call.
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -65,6 +67,18 @@ def refuse_calls() -> None:
     forbid_new_privileges()
     program = Program(len(code) // 8, code)
     raise_errno(LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(FILTER), ctypes.byref(program), None, None), "seccomp")
+
+
+def refuse_abstract_names() -> None:
+    """Have sockets of this process neither take nor find a name that no file has (unix(7)), with ENOENT."""
+    sys.addaudithook(refuse_abstract_name)
+
+
+def refuse_abstract_name(event: str, arguments: tuple[object, ...]) -> None:
+    if event in ("socket.bind", "socket.connect", "socket.sendto", "socket.sendmsg"):
+        address = arguments[1]
+        if isinstance(address, (str, bytes)) and os.fsencode(address)[:1] == b"\0":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), address)
 
 
 def hide_folders(kept: str | None = None) -> None:

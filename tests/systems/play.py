@@ -16,10 +16,11 @@ import resource
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from systems.lean_kernel import hide_folders, refuse_calls
+from systems.lean_kernel import hide_folders, refuse_abstract_names, refuse_calls
 
 __all__ = ["begin_run", "choose", "enter_command"]
 
@@ -45,6 +46,7 @@ def choose(folder: str, *, has_folders: bool = False) -> None:
     """
     if not has_folders and os.path.exists("/proc/self"):
         hide_folders(folder)
+    refuse_abstract_names()
     from hooklatch_worker import systems
     from systems.stand_in import RemoteKernel, StandInSystem
 
@@ -61,8 +63,9 @@ def choose_for_daemon(folder: str, proc: str) -> None:
     psutil.PROCFS_PATH = proc
     darwin_disks.away_now = partial(list_mounts, proc)
     darwin_disks.read_real_path = linux_disks.read_real_path  # fcntl(2) has no F_GETPATH here
+    disks.FileWatches = SilentWatches  # type: ignore[assignment, misc]
     darwin_disks.read_boot_id = lambda: Path(f"{proc}/sys/kernel/random/boot_id").read_text().strip()
-    for name in disks.__all__:
+    for name in {*disks.__all__} - {"FileWatches"}:
         setattr(disks, name, getattr(darwin_disks, name))
     from hooklatch.environments import interpreter
     from hooklatch.processes import guardian
@@ -71,6 +74,31 @@ def choose_for_daemon(folder: str, proc: str) -> None:
     guardian.GUARDIAN = guardian.GUARDIAN.replace(IMPORT, make_prelude(folder) + IMPORT)
     assert PATH in interpreter.KEEPER
     interpreter.KEEPER = interpreter.KEEPER.replace(PATH, PATH + make_prelude(folder))
+
+
+class SilentWatches:
+    """Watches of files as macOS has them, where nothing is reported: there is no kqueue here."""
+
+    ITSELF, ENTRIES, CONTENT = 1, 2, 3
+    IS_COMPLETE, shortage = False, None
+
+    def __init__(self) -> None:
+        self._ends = os.pipe()
+
+    def fileno(self) -> int:
+        return self._ends[0]
+
+    def close(self) -> None:
+        for end in self._ends:
+            os.close(end)
+
+    def replace(self, places: Mapping[str, int]) -> dict[str, int]:
+        """Watch nothing."""
+        return {}
+
+    def take(self) -> list[tuple[int, str]]:
+        """Report nothing."""
+        return []
 
 
 def list_mounts(proc: str) -> dict[str, str]:

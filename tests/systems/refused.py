@@ -10,7 +10,7 @@ import sys
 
 if __name__ == "__main__":
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    from systems.lean_kernel import CALLS, MACHINES, PAIRS, SEQPACKET, hide_folders, refuse_calls
+    from systems.lean_kernel import CALLS, MACHINES, PAIRS, SEQPACKET, hide_folders, refuse_abstract_names, refuse_calls
 
     libc, column = ctypes.CDLL(None, use_errno=True), MACHINES[platform.machine()][1]
 
@@ -28,10 +28,17 @@ if __name__ == "__main__":
                 words = [ctypes.c_long(word) for word in (pair[column], socket.AF_UNIX, kind, 0)]
                 failed = libc.syscall(*words, room) < 0
                 found[f"{name} {kind}"] = errno.errorcode[ctypes.get_errno()] if failed else ""
+        with socket.socket(socket.AF_UNIX) as named:
+            try:
+                named.bind(f"\0hooklatch-{os.getpid()}")
+                found["abstract name"] = ""
+            except OSError as error:
+                found["abstract name"] = errno.errorcode[error.errno or 0]
         return found
 
     before = try_calls()
     if "hide" in sys.argv:
         hide_folders()
     refuse_calls()
+    refuse_abstract_names()
     sys.stdout.write(json.dumps([before, try_calls(), os.listdir("/proc"), os.listdir("/sys")]))

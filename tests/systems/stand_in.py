@@ -12,6 +12,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Generator
@@ -20,9 +21,11 @@ from pathlib import Path
 from typing import Protocol
 
 from hooklatch_worker.systems import linux
+from hooklatch_worker.systems.libc import LIBC, raise_errno
 from hooklatch_worker.systems.portable import PortableSystem, ProcessEntry
+from systems.fake_darwin import Event
 
-__all__ = ["Kernel", "KernelServer", "LinuxKernel", "RemoteKernel", "StandInSystem"]
+__all__ = ["FileQueue", "Kernel", "KernelServer", "LinuxKernel", "RemoteKernel", "StandInSystem"]
 
 STATE, PARENT, GROUP, SESSION, THREADS, STARTED = 0, 1, 2, 3, 17, 19  # of the words after the name in /proc/PID/stat
 ANSWER_BYTES = 2**22
@@ -166,6 +169,53 @@ def descriptors_left() -> Generator[int]:
         yield soft
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class FileQueue:
+    """The module `select` of macOS as far as it tells of files (kqueue(2), EVFILT_VNODE), by Linux's inotify(7)."""
+
+    # NOTE_DELETE, NOTE_WRITE, NOTE_EXTEND, NOTE_ATTRIB, NOTE_LINK, NOTE_RENAME, NOTE_REVOKE of sys/event.h
+    NOTES = ((0x1, 0x400 | 0x4), (0x2, 0x3C2), (0x4, 0x2), (0x8, 0x4), (0x10, 0x4), (0x20, 0x800), (0x40, 0x2000))
+
+    def __init__(self) -> None:
+        self._fd = raise_errno(LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
+        self._fds: dict[int, set[int]] = {}
+
+    def kqueue(self) -> FileQueue:
+        """Return the queue."""
+        return self
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there is a report."""
+        return self._fd
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._fd)
+
+    def kevent(self, ident: int, kind: int, flags: int, fflags: int) -> Event:
+        """Make a struct kevent."""
+        return Event(ident, kind, flags, fflags)
+
+    def control(self, changes: list[Event] | None, most: int, timeout: float) -> list[Event]:
+        """Take changes, and tell what has been reported."""
+        for fd, kind, flags, notes in changes or []:
+            assert (kind, flags) == (-4, 0x1 | 0x20)  # EVFILT_VNODE; EV_ADD, EV_CLEAR
+            mask = 0x20000000  # IN_MASK_ADD
+            for note, bits in self.NOTES:
+                mask |= bits if notes & note else 0
+            place = f"/proc/self/fd/{fd}".encode()
+            self._fds.setdefault(raise_errno(LIBC.inotify_add_watch(self._fd, place, mask), "add"), set()).add(fd)
+        data = b""
+        if most:
+            with suppress(BlockingIOError):
+                data = os.read(self._fd, 2**16)
+        found, at = list[Event](), 0
+        while at < len(data):
+            watch, _, _, size = struct.unpack_from("iIII", data, at)
+            at += 16 + size
+            found += [Event(fd, -4, 0) for fd in self._fds.get(watch, ())]
+        return found
 
 
 class StandInSystem(PortableSystem):

@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 from hooklatch_worker.sandbox import isolation
-from hooklatch_worker.systems import darwin, darwin_disks, disks, linux, linux_disks, portable, system
+from hooklatch_worker.systems import (
+    darwin,
+    darwin_disks,
+    darwin_watches,
+    disks,
+    linux,
+    linux_disks,
+    linux_watches,
+    portable,
+    system,
+)
 from hooklatch_worker.wire import Isolation, Source
 from support.repository import ROOT
 from systems.fake_darwin import FakeSelect
@@ -76,6 +86,13 @@ def test_each_name_of_linux_is_there_on_others(name: str) -> None:
 
 @pytest.mark.parametrize("name", disks.__all__)
 def test_each_name_for_disks_is_there_on_others(name: str) -> None:
+    if name == "FileWatches":
+        here, other = disks.FileWatches, darwin_watches.DarwinWatches
+        names = [name for name in vars(here) if not name.startswith("_") and name != "MASKS"]
+        assert here is linux_watches.FileWatches
+        assert len(names) == 6
+        assert [name for name in names if not hasattr(other, name)] == []
+        return
     assert getattr(disks, name) == getattr(linux_disks, name)
     assert parameters(getattr(linux_disks, name)) == parameters(getattr(darwin_disks, name))
 

@@ -145,6 +145,7 @@ def test_each_call_that_linux_alone_has_is_refused_and_others_are_not() -> None:
     assert {error for name, error in after.items() if name.endswith(f" {int(socket.SOCK_STREAM)}")} == {""}
     assert "ENOSYS" not in {error for name, error in before.items() if name not in ("signalfd", "inotify_init")}
     assert not {"EPROTONOSUPPORT"} & set(before.values())
+    assert (before["abstract name"], after["abstract name"]) == ("", "ENOENT")
     assert folders == [[], []]
 
 

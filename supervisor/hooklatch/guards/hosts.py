@@ -19,15 +19,19 @@ __all__ = ["REACHING_HOSTS", "hostname_of", "hosts_reached"]
 
 NETWORK: Final = frozenset({
     "curl", "wget", "wget2", "http", "https", "httpie", "xh", "xhs", "curlie", "axel", "aria2c", "fetch", "lynx", "w3m",
-    "links",
+    "links", "elinks",
 })  # fmt: skip
 REMOTE: Final = frozenset({
     "ssh", "scp", "sftp", "rsync", "telnet", "nc", "ncat", "socat", "ftp", "ping", "dig", "nslookup", "host", "drill",
     "whois", "traceroute", "tracepath", "mtr", "nmap", "masscan", "iperf3", "mosh", "autossh", "ssh-copy-id",
-    "grpcurl", "sshfs", "tftp", "lftp", "smbclient", "finger", "getent", "chisel", "websocat",
+    "grpcurl", "sshfs", "tftp", "lftp", "smbclient", "finger", "getent", "chisel", "websocat", "gnutls-cli", "nikto",
+    "ntpdate", "rdate", "snmpwalk", "snmpget", "hydra",
 })  # fmt: skip
-# Programs that connect this machine with a host of their own settings.
-TUNNELING: Final = frozenset({"cloudflared", "ngrok", "localtunnel", "lt", "openvpn", "wg-quick", "zrok", "bore"})
+# Programs that connect this machine with a host of their own settings, or send to one.
+TUNNELING: Final = frozenset({
+    "cloudflared", "ngrok", "localtunnel", "lt", "openvpn", "wg-quick", "zrok", "bore", "frpc", "tailscale", "croc",
+    "wormhole", "magic-wormhole", "ffsend", "mail", "mailx", "sendmail", "mutt", "neomutt", "msmtp", "swaks",
+})  # fmt: skip
 # A command in a text that reaches a host.
 REACHING_HOSTS: Final = re.compile(rf"(?<![\w.@-])(?:{'|'.join(sorted(NETWORK | REMOTE))}|git)(?=\s+[^\s;|&])")
 # Options of programs that fetch whose value is not a host: a file, a header, what is sent.
@@ -60,7 +64,9 @@ HOST_OPTIONS: Final = {
     "psql": ("-h", "--host"), "pg_dump": ("-h", "--host"), "mysql": ("-h", "--host"), "mysqldump": ("-h", "--host"),
     "mariadb": ("-h", "--host"), "redis-cli": ("-h",), "mongosh": ("--host",),
     "openssl": ("-connect", "-host", "-proxy"), "gpg": ("--keyserver",), "msmtp": ("--host",),
-    "swaks": ("-s", "--server"), "logger": ("-n", "--server"),
+    "swaks": ("-s", "--server"), "logger": ("-n", "--server"), "etcdctl": ("--endpoints",), "kcat": ("-b",),
+    "nats": ("-s", "--server"), "consul": ("-http-addr",),
+    **dict.fromkeys(("mosquitto_pub", "mosquitto_sub"), ("-h", "--host")),
 }  # fmt: skip
 # Programs whose words may be a text that says where a database is: psql "host=db.example dbname=x".
 CONNECTED: Final = frozenset({
@@ -69,6 +75,7 @@ CONNECTED: Final = frozenset({
 })  # fmt: skip
 CONNECTION: Final = re.compile(r"(?:\s*\w+\s*=\s*(?:'[^']*'|[^\s']+))+\s*")
 OF_CONNECTION: Final = re.compile(r"\b(?:PG)?(?:host|HOST)(?:addr|ADDR)?\s*=\s*['\"]?([^\s,'\"/]+)")
+IMAGE_VERBS: Final = frozenset({"pull", "push", "login"})  # behind which a registry may be named
 OF_SOCKET: Final = re.compile(r"([\w.-]+\.[\w-]+):\d+")  # a host and a port, of openssl
 # Options of programs whose value is what people read: a host in it is only spoken of.
 PROSE: Final = {
@@ -151,6 +158,11 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         texts = [text for text in texts if CONNECTION.fullmatch(text)] + re.findall(r"\bPGHOST\w*=\S+", command.text)
         for host in (host for text in texts for host in OF_CONNECTION.findall(text)):
             yield from list_word_hosts("curl", Word(host, "$" not in host))
+    if name in ("docker", "podman", "nerdctl") and command.operands[:1] and command.operands[0].text in IMAGE_VERBS:
+        for word in command.operands[1:]:
+            host = word.text.partition("/")[0]
+            if "/" in word.text or command.operands[0].text == "login":
+                yield from list_word_hosts("curl", Word(host, word.is_known))
     if name == "openssl":
         yield from (
             socket[1].lower() for word in command.arguments if (socket := OF_SOCKET.fullmatch(word.text)) is not None

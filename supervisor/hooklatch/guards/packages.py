@@ -9,8 +9,13 @@ from typing import Final
 from hooklatch.shelltext.command import Command
 from hooklatch.shelltext.words import Word
 
-__all__ = ["INSTALLING", "packages_installed"]
+__all__ = ["INSTALLING", "IN_CODE", "packages_installed"]
 
+# Words that may stand before such a verb: npm global add, dotnet tool install, nix profile install.
+BEFORE_VERB: Final = frozenset({
+    "global", "workspace", "tool", "add", "profile", "pub", "package", "extension", "extensions", "plugin", "krew",
+    "collection", "role",
+})  # fmt: skip
 VERSION: Final = re.compile(r"[\d.]+\Z")  # pip3, python3.12
 OF_PROJECT: Final = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")  # what the project declares
 # Options behind the verb that take the next word, which is not a package.
@@ -49,7 +54,11 @@ INSTALLERS: Final = {
     "composer": ("require",), "snap": ("install",), "pnpx": ("",), "rye": ("add",), "pixi": ("add",),
     **dict.fromkeys(("winget", "choco", "scoop", "conan", "vcpkg", "spack", "tlmgr", "pkg"), ("install",)),
     "emerge": ("",), "xbps-install": ("",), "code": ("--install-extension",),
-    "volta": ("install",), "port": ("install",), "stack": ("install",), "yay": ("-S", "-Sy", "-Syu"),
+    "volta": ("install",), "port": ("install",), "stack": ("install",),
+    **dict.fromkeys(("yay", "paru"), ("-S", "-Sy", "-Syu")), **dict.fromkeys(("dart", "flutter"), ("add",)),
+    **dict.fromkeys(("zef", "krew", "ansible-galaxy", "gh", "kubectl", "claude", "gemini"), ("install",)),
+    "nix": ("install", "run", "shell"), "nix-shell": ("-p", "--packages"), "dotnet": ("package", "install"),
+    "mix": ("archive.install",), "swift": ("add",),
 }  # fmt: skip
 
 WITH_VERB: Final = "|".join(
@@ -58,7 +67,8 @@ WITH_VERB: Final = "|".join(
     if verbs != ("",)
 )
 BY_NAME: Final = "|".join(name for name, verbs in INSTALLERS.items() if verbs == ("",))
-INSTALLING: Final = re.compile(rf"(?<![\w.@-])(?:{WITH_VERB}|(?:{BY_NAME})\s+[^\s;|&])")  # in a text
+IN_CODE: Final = re.compile(r"\binstall\.packages\(|\bPkg\.add\(|\bpip\.main\(|\bpip\._internal")
+INSTALLING: Final = re.compile(rf"(?<![\w.@-])(?:{WITH_VERB}|(?:{BY_NAME})\s+[^\s;|&])|{IN_CODE.pattern}")  # in a text
 
 
 def packages_installed(command: Command) -> list[Word] | None:
@@ -91,7 +101,7 @@ def packages_installed(command: Command) -> list[Word] | None:
     return [
         word
         for word in (take_first_package(named, words) if is_run else named)
-        if "://" in word.text or (word.text != "." and not word.text.startswith(("./", "../", "/", ".[")))
+        if "://" in word.text or (word.text != "." and not word.text.startswith(("./", "../", "/", ".[", ".#")))
     ]
 
 
@@ -128,13 +138,13 @@ def find_module(words: Sequence[Word], module: str) -> int:
 
 
 def find_verb(words: Sequence[Word], verbs: Sequence[str]) -> int | None:
-    """Return where the first verb stands; before it are options, which may have a value each, and `global`."""
+    """Return where the first verb stands; before it are options, which may have a value each."""
     for at, word in enumerate(words):
         if word.text in verbs:
             return at
         last = words[at - 1].text if at else ""
         if word.text.startswith(("-", "+")) or last.startswith("-"):  # +nightly
             continue
-        if word.text not in ("global", "workspace") and last != "workspace":
+        if word.text not in BEFORE_VERB and last != "workspace":
             return None
     return None

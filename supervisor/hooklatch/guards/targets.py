@@ -25,14 +25,14 @@ WRITES_ALL: Final = frozenset({
     "fallocate", "mkfifo", "mknod", "setfacl", "chattr", "ed", "ex", "trash",
 })  # fmt: skip
 WRITES_LAST: Final = frozenset({
-    "cp", "install", "rsync", "ln", "scp", "ffmpeg", "magick", "convert", "sox", "pdfunite", "asciinema",
+    "cp", "install", "rsync", "ln", "scp", "ffmpeg", "magick", "convert", "sox", "pdfunite", "asciinema", "mount",
 })  # fmt: skip
 WRITES_FIRST: Final = frozenset({"script", "zip"})
-WRITES_SECOND: Final = frozenset({"split", "uniq", "xxd", "pdftotext", "wkhtmltopdf"})
+WRITES_SECOND: Final = frozenset({"split", "uniq", "xxd", "pdftotext", "wkhtmltopdf", "unzip"})
 IN_PLACE: Final = {
     "sed": ("-i", "--in-place"), "perl": ("-i",), "ruby": ("-i",), "gawk": ("-i",), "awk": ("-i",), "sort": ("-o",),
     "yq": ("-i", "--inplace"), "prettier": ("-w", "--write"), "gofmt": ("-w",), "shfmt": ("-w", "--write"),
-    "clang-format": ("-i",), "autopep8": ("-i", "--in-place"), "eslint": ("--fix",),
+    "clang-format": ("-i",), "autopep8": ("-i", "--in-place"), "eslint": ("--fix",), "sops": ("-i", "--in-place"),
 }  # fmt: skip
 # Programs whose first operand is not a file unless one of these options says it; chmod's mode may look like an option.
 SCRIPT_FIRST: Final = {
@@ -44,7 +44,7 @@ VALUED: Final[Mapping[str, tuple[str, ...]]] = {
     "curl": ("-o", "--output", "--dump-header", "-D", "-c", "--cookie-jar", "--output-dir", "--trace",
              "--trace-ascii", "--stderr", "--etag-save", "--libcurl"),
     "aria2c": ("-o", "--out", "-d", "--dir"),
-    "gpg": ("-o", "--output"),
+    **dict.fromkeys(("gpg", "age"), ("-o", "--output")),
     "ssh-keygen": ("-f",),
     "iconv": ("-o", "--output"),
     **dict.fromkeys(("gcc", "cc", "clang", "g++", "c++", "clang++", "rustc", "ld", "as", "ghc", "swiftc", "nim",
@@ -79,7 +79,7 @@ MARKED: Final[Mapping[str, frozenset[str]]] = {
     "keytool": frozenset({"-keystore", "-file", "-destkeystore"}),
 }
 # With these options a program shows something of the files, and writes none.
-READING: Final = {"ssh-keygen": ("-l", "-y", "-F")}
+READING: Final = {"ssh-keygen": ("-l", "-y", "-F"), "unzip": ("-l", "-p", "-t", "-v", "-Z")}
 # Programs with verbs: behind which of these an option's value is a file that is written, and whether the last word is.
 BEHIND: Final[Mapping[str, tuple[tuple[str, tuple[str, ...], bool], ...]]] = {
     "go": (
@@ -93,6 +93,7 @@ BEHIND: Final[Mapping[str, tuple[tuple[str, tuple[str, ...], bool], ...]]] = {
         ("export", ("-o", "--output-file"), False), ("compile", ("-o", "--output-file"), False),
         ("build", ("-o", "--out-dir"), False), ("venv", (), True),
     ),
+    "ansible-vault": tuple((verb, (), True) for verb in ("encrypt", "decrypt", "rekey", "create", "edit")),
     "poetry": (("export", ("-o", "--output"), False),),
     "npm": (("pack", ("--pack-destination",), False),),
     "helm": (("template", ("--output-dir",), False), ("package", ("-d", "--destination"), False)),
@@ -121,6 +122,12 @@ BEHIND: Final[Mapping[str, tuple[tuple[str, tuple[str, ...], bool], ...]]] = {
 }  # fmt: skip
 
 
+# Programs with the verbs by which they change a file of settings, which makes them run or fetch something else.
+SETTING: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    **dict.fromkeys(("npm", "pnpm"), (("config set", "config edit", "config delete", "set "), "~/.npmrc")),
+    **dict.fromkeys(("pip", "pip3"), (("config set", "config edit", "config unset"), "~/.config/pip/pip.conf")),
+}  # fmt: skip
+EXTRACTING: Final = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
 FOLDERS: Final = frozenset({".", "~", "$HOME", "${HOME}", "$PWD"})
 FAR: Final = re.compile(r"[\w@][\w.@/-]*:")  # what lies in a container, a bucket, or on another machine
 
@@ -147,7 +154,7 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from (word for last, word in itertools.pairwise(command.arguments) if last.text in MARKED[name])
     elif name in WRITES_FIRST:
         yield from command.operands[:1]
-    elif name in WRITES_SECOND:
+    elif name in WRITES_SECOND and not command.has_option(*READING.get(name, ())):
         yield from command.operands[1:]
     elif (name == "curl" and command.has_option("-O", "--remote-name")) or (
         name == "wget" and not command.has_option("-O", "--output-document", "-i")
@@ -162,6 +169,10 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from (Word(path) for text in texts for path in list_patched_files(text))
     elif name == "git":
         yield from list_files_written(command)
+    elif name in ("tar", "bsdtar", "gtar") and any(EXTRACTING.fullmatch(word.text) for word in command.arguments[:1]):
+        yield from command.operands  # the members that it takes out
+    elif name in SETTING and " ".join(word.text for word in command.operands[:2]).startswith(SETTING[name][0]):
+        yield Word(SETTING[name][1])
     if name in SEDS:
         yield from list_sed_files(command.arguments, command.given)
     if not command.has_option(*READING.get(name, ())):

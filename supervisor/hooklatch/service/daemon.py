@@ -43,7 +43,6 @@ from hooklatch.service.folders import (
     take_over_folders,
 )
 from hooklatch.service.lifecycle import DaemonLifecycle
-from hooklatch.service.loading.hints import give_hints
 from hooklatch.service.parts import DaemonComponents
 from hooklatch.service.service_manager import Notifier
 from hooklatch.service.signals import SignalReceiver
@@ -270,7 +269,7 @@ def list_services(parts: DaemonComponents, listeners: Iterable[Listener]) -> lis
         ChildSpec("memory watch", parts.sources.memory_watch.run),
         ChildSpec("file watch", parts.file_watch.run),
         ChildSpec("fleet contact", parts.fleet.run, reports_start=True),
-        *((ChildSpec("file hints", partial(give_hints, parts.file_watch)),) if system.HAS_FILE_HINTS else ()),
+        ChildSpec("file hints", parts.file_watch.take_hints),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
             ChildSpec(f"{listener.name} connections", listener.connections.run, reports_start=True,

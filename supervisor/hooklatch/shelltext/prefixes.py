@@ -18,11 +18,11 @@ __all__ = ["is_meant", "normalize_program", "show_programs"]
 # Characters that may hide or build a word, so that a program's name need not stand in the text.
 HIDING: Final = frozenset("$`{*?[(^\0")
 QUOTES: Final = ("'", '"', "\\", "\n")
-RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # they run the commands that they read
+RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab", "newgrp"}  # they run the commands that they read
 NOWHERE: Final = re.compile(r">>?\s*(?:/dev/null|&\s*[0-9])")
 WRITING: Final = ("tee ", "of=")
 SIGNS_OF_INPUT: Final = (
-    "sh", "su", "at", "batch", "crontab", "doas", "awk", "make", "sql", "maria", "duckdb", "ed", "ex",
+    "sh", "su", "at", "batch", "crontab", "newgrp", "doas", "awk", "make", "sql", "maria", "duckdb", "ed", "ex",
 )  # fmt: skip
 # Run programs whose names need not stand in the text: of what they read, match or connect to, or by names of their own.
 UNNAMING: Final = ("xargs", "parallel", "sed", "socat", "nc", "netcat", "cmake")

@@ -13,13 +13,35 @@ import trio
 import trio.testing
 
 from hooklatch.service.config.path_lookup import stamp_path
-from hooklatch.service.loading.hints import InotifyHints
+from hooklatch.service.loading import hints
+from hooklatch.service.loading.hints import KernelHints
 from hooklatch.service.loading.watch import STAT_INTERVAL
-from support.daemons import running_daemon
+from hooklatch_worker.systems import darwin_watches, linux_watches
+from support.daemons import nothing_left, running_daemon
 from support.edited import GUARDS
+from systems.stand_in import FileQueue
 
 pytestmark = pytest.mark.linux_only("hints of changed files (inotify)")
 MOST = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+
+
+class QueueWatches(darwin_watches.DarwinWatches):
+    """Watches by macOS's calls, which Linux's answer."""
+
+    def __init__(self) -> None:
+        super().__init__(FileQueue())
+
+
+@pytest.fixture(params=[linux_watches.FileWatches, QueueWatches])
+def is_complete(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Have hints by the watches of each system; return whether these tell of each change."""
+    monkeypatch.setattr(hints, "FileWatches", request.param)
+    return bool(request.param.IS_COMPLETE)
+
+
+async def listen(kernel: KernelHints, tell: Callable[[], object]) -> None:
+    await kernel.hint()
+    tell()
 
 
 def replaced(top: Path) -> None:
@@ -70,7 +92,7 @@ def linked_elsewhere(top: Path) -> None:
     ],
 )
 async def test_each_change_of_a_covered_path_is_reported(
-    tmp_path: Path, path: str, change: Callable[[Path], object]
+    tmp_path: Path, path: str, change: Callable[[Path], object], is_complete: bool
 ) -> None:
     top, told = tmp_path, trio.Event()
     (top / "above" / "folder").mkdir(parents=True)
@@ -78,27 +100,27 @@ async def test_each_change_of_a_covered_path_is_reported(
     (top / "elsewhere").mkdir()
     (top / "empty").mkdir()
     (top / "link").symlink_to("above")
-    with closing(InotifyHints()) as hints:
-        covered = hints.cover([f"{top}/{path}"])
+    with nothing_left(), closing(KernelHints()) as kernel:
+        covered = kernel.cover([f"{top}/{path}"])
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(hints.listen, told.set)
+            nursery.start_soon(listen, kernel, told.set)
             before = stamp_path(f"{top}/{path}")
             change(top)
             with trio.fail_after(10):
                 await told.wait()
             nursery.cancel_scope.cancel()
 
-    assert covered == {f"{top}/{path}"}
+    assert covered == ({f"{top}/{path}"} if is_complete else set())
     assert path.startswith("missing") or stamp_path(f"{top}/{path}") != before
 
 
 async def test_what_happens_beside_a_watched_file_wakes_nobody(tmp_path: Path) -> None:
     told: list[bool] = []
     (tmp_path / "file").touch()
-    with closing(InotifyHints()) as hints:
-        hints.cover([str(tmp_path / "file")])
+    with closing(KernelHints()) as kernel:
+        kernel.cover([str(tmp_path / "file")])
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(hints.listen, lambda: told.append(True))
+            nursery.start_soon(listen, kernel, lambda: told.append(True))
             (tmp_path / "another").write_text("x")
             (tmp_path / "another").unlink()
             await trio.testing.wait_all_tasks_blocked(0.05)
@@ -107,24 +129,25 @@ async def test_what_happens_beside_a_watched_file_wakes_nobody(tmp_path: Path) -
     assert told == []
 
 
+@pytest.mark.usefixtures("is_complete")
 async def test_what_strangers_do_in_a_directory_on_the_way_is_not_reported_at_all(tmp_path: Path) -> None:
     folder = tmp_path / "above" / "folder"
     folder.mkdir(parents=True)
     (folder / "file").touch()
-    with closing(InotifyHints()) as hints:
-        hints.cover([str(folder / "file"), str(folder / "missing")])
+    with closing(KernelHints()) as kernel:
+        kernel.cover([str(folder / "file"), str(folder / "missing")])
         (tmp_path / "above" / "another").touch()
         (tmp_path / "above" / "another").unlink()
 
-        assert not select.select([hints._fd], [], [], 0)[0]
+        assert not select.select([kernel._watches.fileno()], [], [], 0)[0]
 
         (folder / "file").unlink()
         folder.rmdir()
-        hints._is_hint()
-        hints.cover([str(folder / "file"), str(folder / "missing")])
+        kernel._is_hint()
+        kernel.cover([str(folder / "file"), str(folder / "missing")])
         folder.mkdir()
 
-        assert hints._is_hint()
+        assert kernel._is_hint()
 
 
 async def test_reports_that_were_lost_count_as_one_of_a_change(tmp_path: Path) -> None:
@@ -132,21 +155,21 @@ async def test_reports_that_were_lost_count_as_one_of_a_change(tmp_path: Path) -
     others = [tmp_path / "one", tmp_path / "another"]
     for path in (tmp_path / "file", *others):
         path.touch()
-    with closing(InotifyHints()) as hints:
-        hints.cover([str(tmp_path / "file")])
+    with closing(KernelHints()) as kernel:
+        kernel.cover([str(tmp_path / "file")])
         for number in range(MOST + 1):  # of no interest; two that are equal would be one
             os.utime(others[number % 2])
         (tmp_path / "file").write_text("x")  # nothing is left of this one
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(hints.listen, told.set)
+            nursery.start_soon(listen, kernel, told.set)
             with trio.fail_after(10):
                 await told.wait()
             nursery.cancel_scope.cancel()
 
 
 def test_what_may_be_on_another_machine_is_not_covered() -> None:
-    with closing(InotifyHints()) as hints:
-        assert hints.cover(["/proc/self/status", "/nothing/here"]) == {"/nothing/here"}
+    with closing(KernelHints()) as kernel:
+        assert kernel.cover(["/proc/self/status", "/nothing/here"]) == {"/nothing/here"}
 
 
 @pytest.mark.slow

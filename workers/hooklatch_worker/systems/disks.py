@@ -1,14 +1,16 @@
-"""The choice of what the daemon needs of its system for files: mounts, durability and clocks.  No worker loads it."""
+"""The choice of what the daemon needs of its system for files: mounts, reports, durability, clocks.  For no worker."""
 
 import sys
 
 if sys.platform == "linux":
     from hooklatch_worker.systems import linux_disks as chosen
+    from hooklatch_worker.systems.linux_watches import FileWatches
 else:
     from hooklatch_worker.systems import darwin_disks as chosen
+    from hooklatch_worker.systems.darwin_watches import DarwinWatches as FileWatches
 
 __all__ = [
-    "allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "read_real_path",
+    "FileWatches", "allocate_blocks", "away_now", "is_plain", "read_boot_id", "read_boot_time", "read_real_path",
     "sync_all", "sync_data",
 ]  # fmt: skip
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from hooklatch_worker.systems.libc import LIBC, raise_errno
 
 __all__ = [
-    "ADOPTS_ORPHANS", "CONFINES", "HAS_FILE_HINTS", "LOOKS", "NEEDS", "OTHER_SIGNALS", "SHARES_HANDLES", "EventSet",
+    "ADOPTS_ORPHANS", "CONFINES", "LOOKS", "NEEDS", "OTHER_SIGNALS", "SHARES_HANDLES", "EventSet",
     "become_subreaper", "close_from", "count_threads", "die_with_parent", "expose_file", "forbid_new_privileges",
     "freeze_processes", "has_ended", "is_same_process", "is_supported", "kill_children", "list_children",
     "list_descendants", "look_at", "make_anonymous_file", "make_bounded_file", "make_message_pair", "make_unreadable",
@@ -29,7 +29,7 @@ __all__ = [
     "signal_process", "wake_when_orphaned", "watch_process",
 ]  # fmt: skip
 
-ADOPTS_ORPHANS = CONFINES = HAS_FILE_HINTS = SHARES_HANDLES = True
+ADOPTS_ORPHANS = CONFINES = SHARES_HANDLES = True
 OTHER_SIGNALS = (signal.SIGPWR, signal.SIGSTKFLT, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
 NEEDS = "Linux with pidfd (5.3 or later) and /proc"
 LOOKS = os.O_PATH

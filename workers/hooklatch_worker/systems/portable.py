@@ -84,7 +84,6 @@ class PortableSystem(ABC):
 
     ADOPTS_ORPHANS = False  # whether a process can become the parent of its orphaned descendants
     CONFINES = False  # whether there are Landlock and filters of system calls
-    HAS_FILE_HINTS = False  # whether there is inotify(7)
     SHARES_HANDLES = False  # whether handles can be sent, and outlive a fork
     OTHER_SIGNALS: tuple[int, ...] = ()  # those beyond POSIX that end a process
     LOOKS = 0  # the flag of an open that only looks

@@ -180,12 +180,12 @@ async def wait_for_change(before: Mapping[str, Stamp]) -> None:
     import trio
 
     from hooklatch.service.config.path_lookup import stamp_paths
-    from hooklatch.service.loading.hints import InotifyHints
+    from hooklatch.service.loading.hints import KernelHints
 
     with ExitStack() as opened:
         wait: Callable[[], Awaitable[None]] = trio.sleep_forever
         with suppress(OSError):  # without hints it only looks
-            hints = opened.enter_context(closing(InotifyHints()))
+            hints = opened.enter_context(closing(KernelHints()))
             hints.cover(before)
             wait = hints.hint
         while (now := stamp_paths(before)) == before:

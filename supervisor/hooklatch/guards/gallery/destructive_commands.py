@@ -43,11 +43,17 @@ from hooklatch.shelltext.words import GLOB
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
 
-REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "trash", "rimraf", "del-cli"}
+REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "wipe", "trash", "trash-put", "rimraf", "del-cli"}
 RECURSIVE = ("-r", "-R", "--recursive", "--dir")
 RIGHTS = {"chmod", "chown", "chgrp", "setfacl", "chattr"}
 ENGINES = {"docker", "podman", "nerdctl"}
-ALWAYS_RECURSIVE = {"srm", "trash", "rimraf", "del-cli"}
+ALWAYS_RECURSIVE = {"srm", "trash", "trash-put", "rimraf", "del-cli"}
+ARCHIVING = {
+    "tar": ("--remove-files",),
+    "bsdtar": ("--remove-files",),
+    "gtar": ("--remove-files",),
+    "zip": ("-m", "--move"),
+}
 SYSTEM = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys",
     "/usr", "/var/lib", "/System", "/Library",
@@ -64,7 +70,7 @@ INTERPRETERS = SHELLS | {
 CODED = INTERPRETERS | {
     "awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp", "elixir", "iex", "mix", "erl", "emacs",
     "clj", "clojure", "bb", "sbcl", "guile", "racket", "scala", "kotlin", "groovy", "jshell", "swift", "ghc", "raku",
-    "R", "octave",
+    "R", "octave", "cmake", "powershell", "pwsh",
 }  # fmt: skip
 NAMED_CODE = re.compile(r"-m [\w.]+(?: |\Z)|[\w./-]+\.(?:py|js|mjs|ts|pl|rb|php)(?: |\Z)")  # xargs adds no code to it
 SETTING_UP = re.compile(  # what programs print to be run by eval
@@ -73,7 +79,7 @@ SETTING_UP = re.compile(  # what programs print to be run by eval
 )
 A_NAME = re.compile(r"\$(?:[a-z_]\w*|\{[a-z_]\w*\})")  # a variable of the text itself, such as of a loop, and not $HOME
 REMOVES_IN_CODE = re.compile(
-    r"rm_?tree|remove_tree|\brm\W{1,6}-\w*[rR]|\brm\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
+    r"rm_?tree|remove_tree|REMOVE_RECURSE|(?i:remove-item)|file\s+delete|\brm\W{1,6}(?:list\W{1,3})?-\w*[rR]|\brm\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
     r"|\bdelete-(?:directory|file)|\bdelete\w*(?:Directory|File|Tree)|\bremoveItem|removedirs|FileUtils\.rm|rm_rf|\brm\([^)]{0,99}recursive|shred\s"
 )
 # Programs whose words are texts, and run nothing: all others may run what a word of theirs says.
@@ -86,7 +92,8 @@ A_REMOVAL = re.compile(r"(?:^|[\s;&|!/(\"'`=])rm\s+(?:-[\w-]+\s+)*?(?:-[a-zA-Z]*
 # Programs with the words that make them destroy: those of the system are denied, those of services asked about.
 DENIED_WORDS = (
     "init 0", "init 6", "telinit 0", "telinit 6", "systemctl poweroff", "systemctl reboot", "systemctl halt",
-    "shutdown", "reboot", "halt", "poweroff", "killall5", "lvremove", "vgremove", "pvremove", "zpool destroy",
+    "shutdown", "reboot", "halt", "poweroff", "killall5", "kexec -e", "openrc-shutdown",
+    "lvremove", "vgremove", "pvremove", "zpool destroy",
     "zfs destroy", "btrfs subvolume delete", "cryptsetup luksErase", "cryptsetup luksFormat", "cryptsetup erase",
     "hdparm --security-erase", "nvme format", "nvme sanitize", "mdadm --zero-superblock",
 )  # fmt: skip
@@ -187,6 +194,10 @@ def judge_command(
         is_emptied = any(word.text.startswith("--remove-source") for word in words)
         lost = command.operands if is_emptied else command.operands[-1:]
         yield from judge_operands(lost, command, begin, paths, is_recursive=True)
+    elif name in ARCHIVING and command.has_option(*ARCHIVING[name]):
+        yield from judge_operands(command.operands, command, begin, paths, is_recursive=True)
+    elif name == "gio" and command.operands[:1] in ((Word("trash"),), (Word("remove"),)):
+        yield from judge_operands(command.operands[1:], command, begin, paths, is_recursive=True)
     elif name == "rclone" and command.operands[:1] == (Word("sync"),):
         yield from judge_operands(command.operands[-1:], command, begin, paths, is_recursive=True)
     elif name == "kill" and "-1" in [word.text for word in words[1:]]:
@@ -219,7 +230,7 @@ def is_a_bomb(command: Command, text: str) -> bool:
     return (
         name == command.fed_by
         and "(" in text
-        and re.search(rf"(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
+        and re.search(rf"(?i)(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
     )
 
 

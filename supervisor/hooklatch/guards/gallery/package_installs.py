@@ -18,8 +18,18 @@ from typing import Any
 import msgspec
 
 from hooklatch import ask, deny, hook
-from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, packages_installed, strictest
-from hooklatch.guards.packages import INSTALLING
+from hooklatch.guards import (
+    Command,
+    UnreadableCommandError,
+    Word,
+    call_of,
+    codes_of,
+    commands,
+    packages_installed,
+    strictest,
+    strip_version,
+)
+from hooklatch.guards.packages import IN_CODE, INSTALLING
 from hooklatch.guards.unseen import may_be
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
@@ -39,6 +49,7 @@ KNOWN = (
 RUNNERS = {"npx": {"--no-install", "--no"}, "bunx": {"--no-install"}}
 RUNNING = {"exec", "x", "dlx", "create", "run"}  # verbs of other programs that do so
 FLAGS = {"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "--"}  # their options that take no value
+CODED = {"python", "pypy", "ipython", "R", "Rscript", "julia"}  # whose code may install by a call
 PLAIN = re.compile(r"[\w-]+")
 
 
@@ -58,7 +69,11 @@ def judge_installs(text: str, begin: str, *, is_sure: bool) -> Any:
         installs = [(command, packages_installed(command)) for command in commands(text)]
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
-    if any(may_be(command, text, INSTALLING) for command, _ in installs):
+    if any(
+        may_be(command, text, INSTALLING)
+        or (strip_version(command.program or "") in CODED and any(map(IN_CODE.search, codes_of(command))))
+        for command, _ in installs
+    ):
         return ask("whether this installs a package, and which, is decided only when it runs")
     for command, packages in installs:
         if packages is None:

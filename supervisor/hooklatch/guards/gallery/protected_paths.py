@@ -89,6 +89,7 @@ LOOKING = {
 LISTING = {"hooks", "guards", "asks"}  # with one of the next words
 LISTED = {"list", "show", "explain", "test"}
 ENDING = {"kill", "pkill", "killall", "systemctl", "service", "launchctl"}
+ATTACHING = {"gdb", "lldb", "strace", "ltrace", "renice"}  # to a process of a number
 FINDING = {"pgrep", "pidof", "ps", "lsof", "fuser"}  # which say what a daemon's number is
 READING = {"grep", "cat"}  # which say it only to what is decided when it runs: kill $(cat hooklatch.pid)
 READ_IN = re.compile(r"<\s*\S*hooklatch")  # $(<hooklatch.pid)
@@ -304,6 +305,8 @@ def is_switching_off(command: Command) -> bool:
         return True
     if "hooklatch" in words and not TAKING_AWAY.isdisjoint(words) and command.program not in KEEPING:
         return True
+    if command.program in ATTACHING and any("hooklatch" in word and "$" in word for word in words):
+        return True
     line = "python3 hooklatch serve" if command.has_option("-f", "--full") else "hooklatch serve"
     return command.program in ENDING and any("hooklatch" in word or is_meant(word, line) for word in words)
 
@@ -338,6 +341,8 @@ def is_meant(pattern: str, line: str) -> bool:
 def is_changing_guards(arguments: Sequence[str]) -> bool:
     """Return whether hooklatch, with these words, does more than show something."""
     words = [word for word in arguments if word != "--json"]
+    if "log" in words[:1] and "acknowledge" in words:  # which takes an alarm away
+        return True
     if not words or words[0] in LOOKING or words[-1] in ("--version", "--help", "-h"):
         return False
     return words[0] not in LISTING or (len(words) > 1 and words[1] not in LISTED)

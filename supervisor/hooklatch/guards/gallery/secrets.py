@@ -59,6 +59,17 @@ PATTERNS = {
     "a PyPI token": re.compile(r"\bpypi-AgE[\w-]{50,}"),
     "a Hugging Face token": re.compile(r"\bhf_[A-Za-z]{30,}"),
     "a DigitalOcean token": re.compile(r"\bdo[opr]_v1_[a-f0-9]{64}"),
+    "an age key": re.compile(r"\bAGE-SECRET-KEY-1[0-9A-Z]{58}"),
+    "a Vault token": re.compile(r"\bhv[sb]\.[\w-]{24,}"),
+    "a Groq key": re.compile(r"\bgsk_[A-Za-z0-9]{48,}"),
+    "an xAI key": re.compile(r"\bxai-[A-Za-z0-9]{60,}"),
+    "a Replicate token": re.compile(r"\br8_[A-Za-z0-9]{37}"),
+    "a Linear key": re.compile(r"\blin_api_[A-Za-z0-9]{40}"),
+    "a Databricks token": re.compile(r"\bdapi[a-f0-9]{32}"),
+    "a Shopify token": re.compile(r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
+    "a Grafana token": re.compile(r"\bglsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8}"),
+    "an Atlassian token": re.compile(r"\bATATT3[\w=-]{60,}"),
+    "a Supabase token": re.compile(r"\bsbp_[a-f0-9]{40}"),
 }
 # Placeholders of documentation; a text is compared whole.
 ALLOWED = {

@@ -71,5 +71,5 @@ def is_taking_disk(command: Command, paths: PathResolver) -> bool:
 def is_disk(word: Word, command: Command, paths: PathResolver) -> bool:
     """Return whether a word, or what stands in it behind a sign, is a whole disk."""
     texts = {word.text, word.text.rpartition("=")[2]}
-    found = (path.parts for text in texts if "dev" in text for path in paths.lost(Word(text), command))
+    found = (path.parts for text in texts if "dev" in text.casefold() for path in paths.lost(Word(text), command))
     return any(len(parts) > 1 and may_be(parts[0], "dev") and DISKS.fullmatch(parts[1]) for parts in found)

@@ -49,8 +49,8 @@ def is_start(first: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def may_be(pattern: str, name: str) -> bool:
-    """Return whether a part of a path, as a pattern of the shell, may stand for this name."""
-    if pattern == name:
+    """Return whether a part of a path, as a pattern of the shell, may stand for this name, a word in capitals too."""
+    if pattern == name or pattern.casefold() == name.casefold():
         return True
     is_shown = not name.startswith(".") or pattern.startswith(".")  # what is hidden has to be named
     return is_shown and GLOB.search(pattern) is not None and fnmatchcase(name, translate_pattern(pattern))

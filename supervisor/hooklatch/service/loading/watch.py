@@ -1,6 +1,6 @@
 """The watch of the files that declare hooks: it decides when a reload is due, and reads no file.
 
-    hint (inotify), 2 s, or 30 s if hints cover all ─▶ some stamp differs ─▶ quiet for a moment (`settling`) ─▶ reload
+    hint, 2 s, or 30 s if hints cover all ─▶ some stamp differs ─▶ quiet for a moment (`settling`) ─▶ reload
 
 Its first attempt takes nothing that may be half of a change. Then it waits until nothing changes any more, and takes
 that.
@@ -9,19 +9,20 @@ that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
 import trio
 
+from hooklatch.errors import locate_error
 from hooklatch.service.config.path_lookup import Stamp, stamp_paths
 from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, measure_quiet
+from hooklatch.service.loading.hints import PAUSE, KernelHints
 from hooklatch.service.loading.reloader import Reloader, UnsettledError
 from hooklatch.threads import look_in_thread
 
-__all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileHints", "FileWatch", "ReloadHint"]
+__all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch", "ReloadHint"]
 
 logger = logging.getLogger("hooklatch.watch")
 STAT_INTERVAL = 2.0  # seconds between two checks of paths that no hint covers
@@ -46,41 +47,41 @@ class ReloadHint:
         return was_given
 
 
-class FileHints(Protocol):
-    """The reporter of changes of files on this system.
-
-    `cover` watches paths, and returns those whose every change it reports. `fault` says what keeps it from others.
-    """
-
-    fault: str | None
-
-    def cover(self, paths: Iterable[str]) -> set[str]: ...
-
-
 class FileWatch:
     """The watch that reloads files when one of them changes. Code that knows of a change earlier sets the `hint`."""
 
     def __init__(self, files: Reloader, hint: ReloadHint) -> None:
         self.hint = hint
         self._files = files
-        self._hints: FileHints | None = None
-        self._unhinted: str | None = None  # why there are none, if there should be
+        self._hints: KernelHints | None = None
+        self._unhinted: str | None = None  # why there are none
         self._covered = set[str]()
         self._seen: dict[str, Stamp] = {}  # empty, so that the first look reloads what changed during the start
         self._all_due = 0.0  # when all paths are checked again, covered or not
 
-    async def cover_by(self, hints: FileHints) -> None:
-        """Use hints: paths are covered by them before each check."""
-        find, self._hints, self._unhinted = self._files.watched(), hints, None
-        self._covered = await look_in_thread(lambda: hints.cover(find()))
-
-    def uncover(self, reason: str | None = None) -> None:
-        """Use no hints any more, since their task has ended, or there are none for this reason."""
-        if reason is not None and reason != self._unhinted:
-            logger.warning("changes of files are noticed late: %s", reason)
-        if self._hints is not None:
-            self.hint.set()
-        self._hints, self._covered, self._unhinted = None, set[str](), reason
+    async def take_hints(self) -> None:
+        """Have the kernel hint at changes until cancelled: paths are covered before each look."""
+        while True:
+            try:
+                hints = KernelHints()
+            except OSError as error:
+                reason = f"the kernel watches no files for this daemon ({locate_error(error)})"
+                if reason != self._unhinted:
+                    logger.warning("changes of files are noticed late: %s", reason)
+                self._unhinted = reason
+                await trio.sleep(COVERED_INTERVAL)
+                continue
+            try:
+                self._hints, self._unhinted = hints, None
+                await self._look()
+                while True:
+                    await hints.hint()
+                    self.hint.set()
+                    await trio.sleep(PAUSE)
+            finally:
+                hints.close()
+                self._hints, self._covered = None, set[str]()
+                self.hint.set()
 
     @property
     def warnings(self) -> list[str]:
@@ -140,15 +141,10 @@ class FileWatch:
             now = await files.stamps()
             await trio.sleep(PATIENCE)
             is_late = trio.current_time() > latest
-            if await files.stamps() == now and (
-                is_late or not await look_in_thread(partial(is_any_written, now, before))
-            ):
+            written = map(is_written, list_changed_paths(now, before))  # looked at in the thread
+            if await files.stamps() == now and (is_late or not await look_in_thread(partial(any, written))):
                 await files.reload()
                 return now
-
-
-def is_any_written(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> bool:
-    return any(map(is_written, list_changed_paths(now, before)))
 
 
 def list_changed_paths(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> list[str]:

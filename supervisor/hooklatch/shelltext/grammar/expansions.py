@@ -150,6 +150,8 @@ class Expansions(TextCursor):
                 self.close()
             elif self.language.is_bash and BRACKETED.match(self.text, self.at):
                 self.at += 1
+            elif character == after == "\\":  # to all shells it is one
+                self.at += 2
             elif is_quoted:
                 self.refuse("this character in an expansion in quotes")
             elif character == '"':

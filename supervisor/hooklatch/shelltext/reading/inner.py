@@ -26,6 +26,13 @@ OF_CMAKE = {  # commands of `cmake -E`, and programs that do the same
     "copy_if_different": ["cp"], "rename": ["mv"], "touch": ["touch"], "make_directory": ["mkdir"], "tar": ["tar"],
     "create_symlink": ["ln", "-s"], "create_hardlink": ["ln"], "cat": ["cat"],
 }  # fmt: skip
+IN_CAPITALS = frozenset({"R", "Rscript"})  # programs of these names alone
+# What a shell has itself, and a program of that name has not: `CD /` moves nowhere.
+OF_SHELLS = frozenset({
+    "cd", "chdir", "pushd", "popd", "set", "unset", "shift", "export", "declare", "local", "typeset", "readonly",
+    "alias", "unalias", "eval", "exec", "source", "trap", "enable", "builtin", "shopt", "return", "exit", "break",
+    "continue",
+})  # fmt: skip
 PLAIN = re.compile(r"[\w./=:@%+,{}-]+")  # a word that means to a shell what it says
 OF_ENV = re.compile(r"[\w./=:@%+,~ -]*")  # a text of `env -S` that has nothing but words
 OF_PACKAGE = re.compile(r"(?<=[^@/])@[^/@]*\Z")
@@ -40,12 +47,17 @@ MAX_LOST = 8  # places that are tried where it is unknown at which word a comman
 
 
 def name_of(word: Word) -> str | None:
-    """Return a program's name without its folder; None if it is decided only when it runs."""
+    """Return a program's name without its folder; None if it is decided only when it runs.
+
+    To file systems that take capitals for small letters, /bin/RM is /bin/rm; for what a shell has itself they are two.
+    """
     if word.text == "[":
         return "["
     if not word.is_known or any(mark in word.text for mark in "*?["):
         return None
-    return word.text.rpartition("/")[2].lstrip("=")  # to zsh =rm is the path of rm
+    name = word.text.rpartition("/")[2].lstrip("=")  # to zsh =rm is the path of rm
+    folded = name.casefold().removesuffix(".exe")
+    return name if name in IN_CAPITALS or folded in OF_SHELLS else folded
 
 
 def list_inner_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:

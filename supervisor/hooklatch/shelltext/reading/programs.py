@@ -230,12 +230,12 @@ TEXTS: Final = frozenset({"tmux", "screen", "hyperfine", "concurrently", "nodemo
 VARIABLES: Final = frozenset({
     "GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS",
     "GIT_PROXY_COMMAND", "EDITOR", "VISUAL", "FCEDIT", "PAGER", "MANPAGER", "SYSTEMD_PAGER", "PROMPT_COMMAND",
-    "SSH_ASKPASS", "SUDO_ASKPASS", "SUDO_EDITOR", "RSYNC_RSH", "BROWSER",
+    "SSH_ASKPASS", "SUDO_ASKPASS", "SUDO_EDITOR", "RSYNC_RSH", "BROWSER", "LESSOPEN", "LESSCLOSE",
 })  # fmt: skip
 # Variables in whose value the shell runs what stands in $(…).
 PROMPTS: Final = frozenset({"PS0", "PS1", "PS2", "PS4"})
 # Read the commands that they run from their input.
-READERS: Final = frozenset({"at", "batch"})
+READERS: Final = frozenset({"at", "batch", "newgrp"})
 # Read nothing themselves, so that what they run reads all of it.
 PASSING: Final = SHELLS | {
     "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "time", "timeout", "stdbuf", "command", "exec", "eval",

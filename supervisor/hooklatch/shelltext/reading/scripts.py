@@ -46,6 +46,7 @@ RUN_BY_GIT = (
     ".process", ".driver", ".helper", "gitproxy", "packobjectshook",
 )  # fmt: skip
 OF_SSH = re.compile(r"(?i)\s*(?:proxy|local|knownhosts)command[\s=]+")  # settings of ssh that are commands
+OF_EXT = re.compile(r"(?s)\A(?:--[\w-]+=)?ext::(.*)")  # an address of git that is a command
 OF_SOCAT = re.compile(
     r"(?is)(?:\A|!!)\s*(?:exec|system|shell):\s*['\"]?([^,'\"]+)"
 )  # an address that is a command, and its options
@@ -233,9 +234,7 @@ def list_git_scripts(words: Sequence[Word]) -> Iterator[Word]:
     """Yield the shell texts that git runs: aliases with "!", --exec, submodule foreach, filters."""
     verb, rest = split_git_verb(words)
     yield from list_setting_scripts(list_option_values(words[: len(words) - len(rest)], frozenset({"-c"})))
-    yield from (
-        Word(word.text[5:].replace("% ", "\\ "), word.is_known) for word in rest if word.text.startswith("ext::")
-    )
+    yield from (Word(text.replace("% ", "\\ "), word.is_known) for word in rest for text in OF_EXT.findall(word.text))
     match verb:
         case "config":
             for setting, value in itertools.pairwise(rest):
@@ -286,7 +285,7 @@ def read_variable_script(text: str, *, is_known: bool = True) -> Word | None:
     """Return the shell text in `NAME=text`, if programs run what the variable of this name says."""
     name, equals, value = text.partition("=")
     is_run = name in VARIABLES or (name in PROMPTS and ("$(" in value or "`" in value))
-    return Word(value, is_known) if equals and is_run and value else None
+    return Word(value.lstrip("|-"), is_known) if equals and is_run and value else None  # LESSOPEN='||-less %s'
 
 
 def list_parallel_scripts(words: Sequence[Word], flow: InputFlow) -> Iterator[Word]:
