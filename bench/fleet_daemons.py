@@ -26,12 +26,12 @@ import trio
 
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.payload import Payload
-from hooklatch.fleet.bundles import read_bundle
 from hooklatch.fleet.manifests import (
     DEFAULT_POLICY,
     START,
     FleetError,
     Manifest,
+    read_bundle,
     read_envelope,
     select_newest,
     verify_manifests,

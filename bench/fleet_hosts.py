@@ -20,10 +20,17 @@ import trio
 from fleet_daemons import BODIES, FLEET
 from fleet_engine import RedisServer
 from hooklatch.fleet.batches import pack_batch
-from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.manifests import START, Manifest, PolicyHead, SignedManifest, encode_signed_text
+from hooklatch.fleet.manifests import (
+    START,
+    Bundle,
+    Manifest,
+    PolicyHead,
+    SignedManifest,
+    encode_bundle,
+    encode_signed_text,
+)
 from hooklatch.fleet.settings import DEFAULT_FIELDS
 from hooklatch.fleet.signing import PrivateKey, Purpose
 from hooklatch.record.storage.chain import GENESIS, format_timestamp, seal_entry

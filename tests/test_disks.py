@@ -143,7 +143,7 @@ OURS = {
     "config/state_file.py": "in the daemon's state directory",
     "dispatch/state_journal.py": "in the daemon's state directory",
     "fleet/host/policy_file.py": "in the daemon's state directory",
-    "fleet/host/admission.py": "in the daemon's runtime directory",
+    "fleet/host/trust.py": "in the daemon's runtime directory",
     "loading/hints.py": "what is known to be on local disks",
     "folders.py": "the daemon's own directories, before it serves",
     "logs.py": "the daemon's own log, by the thread that writes it",

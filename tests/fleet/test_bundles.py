@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.fleet.bundles import MAX_BUNDLE, Bundle, encode_bundle, validate_bundle
-from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.manifests import MAX_BUNDLE, Bundle, FleetError, encode_bundle, validate_bundle
 
 
 def test_a_bundle_has_so_many_files() -> None:

@@ -14,9 +14,8 @@ import msgspec
 import pytest
 
 from hooklatch.fleet.manifests import FleetError
-from hooklatch.fleet.roles import KeySet, RoleKeys, follow_key_set, sign_document
+from hooklatch.fleet.roles import KeySet, RoleKeys, Timestamp, follow_key_set, read_timestamp, sign_document
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key, read_private
-from hooklatch.fleet.timestamps import Timestamp, read_timestamp
 
 pytest.importorskip("tuf", reason="python-tuf is of the extra dev")
 

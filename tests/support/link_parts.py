@@ -13,14 +13,14 @@ import msgspec
 import trio
 
 from hooklatch.fleet.batches import unpack_batch
-from hooklatch.fleet.bundles import Bundle, encode_bundle, read_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.identity import HostIdentity
+from hooklatch.fleet.enrolment import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import (
     START,
+    Bundle,
     BundleVersion,
     FleetError,
     Manifest,
@@ -28,16 +28,18 @@ from hooklatch.fleet.manifests import (
     PolicyVersions,
     RolloutTarget,
     SignedManifest,
+    encode_bundle,
     encode_signed_text,
+    read_bundle,
     read_envelope,
     read_payload,
     select_newest,
     verify_manifests,
 )
 from hooklatch.fleet.reports import EngineFault
+from hooklatch.fleet.roles import LONGEST, sign_timestamp
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
-from hooklatch.fleet.timestamps import LONGEST, sign_timestamp
 from hooklatch.record.storage.chain import GENESIS, seal_entry
 
 __all__ = [

@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.manifests import (
+    Bundle,
     Manifest,
     PolicyHead,
     RolloutTarget,
     SignedManifest,
+    encode_bundle,
     encode_signed_text,
     read_envelope,
 )
+from hooklatch.fleet.roles import LONGEST, sign_timestamp
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
-from hooklatch.fleet.timestamps import LONGEST, sign_timestamp
 from support.daemons import Client
 
 __all__ = ["DENIES_BASH", "Published", "Publisher", "brought", "guard"]

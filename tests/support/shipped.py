@@ -17,7 +17,7 @@ from hooklatch.cli.commands import run
 from hooklatch.fleet.batches import pack_batch
 from hooklatch.fleet.engine.engine import Engine, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.logs.logs import FleetLogEntry, HostLog
+from hooklatch.fleet.logs.reading import FleetLogEntry, HostLog
 from hooklatch.fleet.manifests import PolicyHead
 from hooklatch.fleet.reports import HostReport, RecordHead, encode_report
 from hooklatch.fleet.settings import DEFAULT_FIELDS, RECORD_FIELDS
@@ -62,11 +62,18 @@ def stop_decisions(folder: Path) -> int:
     return sum(b'"kind":"decision"' in line for line in lines(folder))
 
 
-def chain(count: int, *, start: int = 1, prev: str = GENESIS, body: bytes = b'{"verdict":"allow"}') -> list[bytes]:
+def chain(
+    count: int,
+    *,
+    start: int = 1,
+    prev: str = GENESIS,
+    body: bytes = b'{"verdict":"allow"}',
+    at: str = "2026-01-31T12:00:00.000Z",
+) -> list[bytes]:
     """Return the lines of a chain of decisions."""
     made: list[bytes] = []
     for seq in range(start, start + count):
-        line, prev = seal_entry(seq, prev, "2026-01-31T12:00:00.000Z", "decision", body)
+        line, prev = seal_entry(seq, prev, at, "decision", body)
         made.append(line)
     return made
 

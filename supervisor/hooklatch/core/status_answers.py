@@ -336,6 +336,12 @@ class PolicyStatus(TypedDict):
     applied: AppliedBundle | None
 
 
+class NamedPolicyStatus(PolicyStatus):
+    """Those of one policy; its hooks only observe until `observes`, empty if they are enforced."""
+
+    observes: str
+
+
 class EngineFaultStatus(TypedDict):
     """The fault that this host's link has found in the engine."""
 
@@ -353,7 +359,7 @@ class FleetVersions(PolicyStatus):
     head: ReadHead
     floor: ReadHead
     engine: EngineFaultStatus | None
-    policies: dict[str, PolicyStatus]
+    policies: dict[str, NamedPolicyStatus]
     stale_s: float | None
 
 

@@ -23,7 +23,8 @@ from hooklatch.fleet.manifests import FleetError, Name, Sha256, decode_document
 from hooklatch.record.storage.chain import ChainLink, read_link
 
 __all__ = [
-    "MAX_DATA", "BatchError", "PackedBatch", "ShippedRecord", "find_newest_place", "pack_batch", "read_batch_lines",
+    "MAX_DATA", "BatchError", "PackedBatch", "ShippedRecord", "find_newest_place", "find_oldest_place",
+    "pack_batch", "read_batch_lines",
     "select_fields", "split_batch_lines", "unpack_batch",
 ]  # fmt: skip
 
@@ -167,6 +168,11 @@ def find_newest_place(data: bytes, last: int) -> ChainFields:
     if fields.seq != last:
         raise BatchError(f"it ends with record {fields.seq}, where a batch that ends with {last} should be")
     return fields
+
+
+def find_oldest_place(data: bytes) -> ChainFields:
+    """Return the place of a batch's first entry; the errors are those of `find_newest_place`."""
+    return decode_document(split_batch_lines(data)[:2][-1], ChainFields, "its first record", BatchError)
 
 
 def split_batch_lines(data: bytes) -> list[bytes]:

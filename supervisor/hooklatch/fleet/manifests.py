@@ -7,26 +7,32 @@ that are not what they read, or of another fleet.
 
     bytes (as stored)  ─▶  read_envelope  ─▶  verify_manifests(fleet, head, envelopes, keys)  ─▶  VerifiedManifests
                                                               select_newest(manifests, host, labels)  ◀─┘
+
+A bundle are the files of a version, as one document named by its sha256: JSON, `{"files": {"guards.py": "<base64>", …},
+"suspendable": false}`, compact and with sorted names, so equal folders give equal bundles.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from hooklatch.fleet.signing import KeyFormatError, PublicKey, Purpose, read_public
 
 __all__ = [
-    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "RESTORE", "REWRITTEN", "START", "SignedManifest",
-    "FleetError", "PolicyHead", "PolicyVersions", "Manifest", "RolloutTarget", "VerifiedManifests", "find_bucket",
-    "select_newest", "decode_document", "decode_signature", "encode_signed_text", "read_envelope", "read_payload",
-    "read_manifest", "find_signer", "index_keys", "verify_manifests",
+    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "Moment", "RESTORE", "REWRITTEN", "START",
+    "SignedManifest", "FleetError", "PolicyHead", "PolicyVersions", "Manifest", "RolloutTarget", "VerifiedManifests",
+    "find_bucket", "select_newest", "decode_document", "decode_signature", "encode_signed_text", "read_envelope",
+    "read_payload", "read_manifest", "find_signer", "index_keys", "verify_manifests", "MAX_BUNDLE", "Bundle",
+    "encode_bundle", "is_bundle_name", "read_bundle",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -45,6 +51,7 @@ REWRITTEN = (
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z")]
+Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class FleetError(Exception):
@@ -69,10 +76,11 @@ class BundleVersion(msgspec.Struct, frozen=True):
 
 
 class PolicyVersions(msgspec.Struct, frozen=True):
-    """The version of a policy that a host should have, and the active one."""
+    """The version of a policy that a host should have, and the active one; this only observes until `observes`."""
 
     wanted: BundleVersion | None = None
     applied: BundleVersion | None = None
+    observes: str = ""
 
 
 class RolloutTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +101,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     bundle's bytes and `size` how many they are.  `created` is a moment in UTC, for people.  `same_as` is the version
     whose bundle this is, if it is not a new one: a rollback, or a wider rollout.  `gives_up` is the head of a history
     that was lost.  Numbers are never used again, so all versions that take the place of lost ones say so, and the one
-    after them: from that one on, hosts accept a history without the lost versions.
+    after them: from that one on, hosts accept a history without the lost versions.  Until `observe_until` hosts only
+    observe: hooks run, and nothing that they say is enforced.
     """
 
     fleet: Name
@@ -108,6 +117,19 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     same_as: int | None = None
     policy: Name = DEFAULT_POLICY
     gives_up: PolicyHead | None = None
+    observe_until: Moment | UnsetType = (
+        UNSET  # left out where unset: hosts of before refuse a field that they do not know
+    )
+
+    @property
+    def observe_end(self) -> float:
+        """Return when the hooks begin to be enforced, in seconds since the epoch; 0: from the first moment."""
+        return self.observe_until.timestamp() if isinstance(self.observe_until, datetime) else 0.0
+
+    @property
+    def content(self) -> tuple[str, float]:
+        """Return what hosts of this version have: two versions with the same differ in nothing that a host does."""
+        return self.bundle, self.observe_end
 
     def releases(self, known: PolicyHead, newest: int) -> bool:
         """Return whether a history with this version, and up to `newest`, may lack a version that is known."""
@@ -263,3 +285,73 @@ def decode_signature(signature: str) -> bytes:
         return base64.b64decode(signature, validate=True)
     except ValueError:
         return b""
+
+
+MAX_BUNDLE = 4 * 2**20  # bytes of the document
+MAX_FILES = 500
+MAX_NAME = 200  # bytes of a path in it
+DECLARING = (".toml", ".py", ".json")  # files that declare hooks at the top, as in hooks.d; below, all kinds may be
+
+
+class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The files of a version by their path.  `suspendable`: a host's user may suspend these hooks."""
+
+    files: dict[str, bytes]
+    suspendable: bool = False
+
+
+def encode_bundle(bundle: Bundle) -> bytes:
+    """Return the document of a bundle."""
+    validate_bundle(bundle.files)
+    sorted_files = dict(sorted(bundle.files.items()))
+    data = msgspec.json.encode(Bundle(sorted_files, bundle.suspendable))
+    if len(data) > MAX_BUNDLE:
+        raise FleetError(f"the bundle has {len(data)} bytes; the most is {MAX_BUNDLE}: leave out what no hook needs")
+    return data
+
+
+def read_bundle(data: bytes, manifest: Manifest) -> Bundle:
+    """Read the bundle that a manifest names."""
+    # The digest comes first: only signed bytes are parsed.
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != manifest.bundle or len(data) != manifest.size:
+        raise FleetError(
+            f"the bundle of version {manifest.version} is cut off or another one: its sha256 is {digest},"
+            f" and the manifest names {manifest.bundle}"
+        )
+    if len(data) > MAX_BUNDLE:
+        raise FleetError(f"the bundle of version {manifest.version} has {len(data)} bytes; the most is {MAX_BUNDLE}")
+    bundle = decode_document(data, Bundle, f"the bundle of version {manifest.version}")
+    validate_bundle(bundle.files)
+    return bundle
+
+
+def validate_bundle(files: Mapping[str, bytes]) -> None:
+    if len(files) > MAX_FILES:
+        raise FleetError(f"the bundle has {len(files)} files; the most is {MAX_FILES}")
+    for name in files:
+        if not is_bundle_name(name):
+            raise FleetError(
+                f"{name!r} cannot be in a bundle: a path has no '..', no hidden part and at most {MAX_NAME} bytes"
+            )
+    for name in files:
+        folder = os.path.dirname(name)
+        while folder:
+            if folder in files:
+                raise FleetError(f"{folder!r} is both a file and a folder of the bundle")
+            folder = os.path.dirname(folder)
+
+
+def is_bundle_name(name: str) -> bool:
+    """Return whether a path may be in a bundle: relative, plain, without hidden parts or control characters."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return False
+    parts = name.split("/")
+    return (
+        0 < size <= MAX_NAME
+        and name.isprintable()
+        and all(part and part[0] != "." for part in parts)
+        and "\\" not in name
+    )

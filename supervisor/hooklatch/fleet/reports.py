@@ -40,13 +40,15 @@ class GateCounts(msgspec.Struct, frozen=True):
     `since` is the seq of the first entry that was counted.  Two reports with one `since` are of one count, so the later
     less the earlier is what happened between them.  A version with the bundle that is active already begins no new
     count.  `denied` has the causes of the record: "policy", "crash", "timeout", "load", …  `would_deny` are those that
-    did not deny, and would have if no hook only observed.
+    did not deny, and would have if no hook only observed; `would_ask` those that neither denied nor asked, and would
+    have asked.
     """
 
     since: Count = 0
     decided: Count = 0
     denied: dict[str, Count] = {}
     would_deny: Count = 0
+    would_ask: Count = 0
 
     @property
     def faults(self) -> int:
@@ -63,8 +65,11 @@ class GateCounts(msgspec.Struct, frozen=True):
         if before is None or before.since != self.since or before.decided > self.decided:
             return self
         denied = {cause: max(0, count - before.denied.get(cause, 0)) for cause, count in self.denied.items()}
-        would_deny = max(0, self.would_deny - before.would_deny)
-        return GateCounts(self.since, self.decided - before.decided, denied, would_deny)
+        would_deny, would_ask = (
+            max(0, now - then)
+            for now, then in ((self.would_deny, before.would_deny), (self.would_ask, before.would_ask))
+        )
+        return GateCounts(self.since, self.decided - before.decided, denied, would_deny, would_ask)
 
 
 class EngineFault(msgspec.Struct, frozen=True):
@@ -84,11 +89,15 @@ class RecordHead(msgspec.Struct, frozen=True):
 
 
 class ReportedPolicy(msgspec.Struct, frozen=True):
-    """Of one policy the version that a host should have, and the active one with its bundle."""
+    """Of one policy the version that a host should have, and the active one with its bundle.
+
+    The active one only observes until `observes`, if that says a moment.
+    """
 
     wanted: int | None = None
     applied: int | None = None
     bundle: str = ""
+    observes: Annotated[str, Meta(max_length=40)] = ""
 
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,9 +192,10 @@ def describe_false_time(at: int, now: int) -> str | None:
 
 def sum_gates(counts: Iterable[GateCounts]) -> GateCounts:
     """Return the sum of several hosts' counts; its `since` means nothing."""
-    decided, denied, would_deny = 0, dict[str, int](), 0
+    decided, denied, would_deny, would_ask = 0, dict[str, int](), 0, 0
     for gates in counts:
         decided, would_deny = decided + gates.decided, would_deny + gates.would_deny
+        would_ask += gates.would_ask
         for cause, count in gates.denied.items():
             denied[cause] = denied.get(cause, 0) + count
-    return GateCounts(0, decided, denied, would_deny)
+    return GateCounts(0, decided, denied, would_deny, would_ask)

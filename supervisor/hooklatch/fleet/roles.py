@@ -4,25 +4,38 @@ A key set is what The Update Framework calls root.  The first is signed by a key
 the one before and by itself, so that no host's file is edited when a key is changed.  The rules are those of that
 framework; comments name the sections of its specification (1.0).  Pure: bytes in, documents out.  What is not valid is
 a FleetError.
+
+A timestamp is a publisher's signed word of which version was the newest at a moment: the role of that name in the
+framework.  Without it an engine that stands still looks like one where nothing happens.  Times are seconds since the
+epoch.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.manifests import NAME, FleetError, Name, decode_document, decode_signature
+from hooklatch.fleet.manifests import (
+    NAME,
+    FleetError,
+    Moment,
+    Name,
+    PolicyHead,
+    Sha256,
+    decode_document,
+    decode_signature,
+)
 from hooklatch.fleet.signing import KeyFormatError, PrivateKey, PublicKey, Purpose, read_public
 
 __all__ = [
-    "BIG", "KeySet", "MAX_DOCUMENT", "Moment", "OTHERS", "Role", "RoleKeys", "SignedDocument", "follow_key_set",
-    "read_key_set", "read_signed", "sign_document",
+    "BIG", "KeySet", "MAX_DOCUMENT", "OTHERS", "Role", "RoleKeys", "SignedDocument", "follow_key_set", "read_key_set",
+    "read_signed", "sign_document", "LONGEST", "SKEW", "Timestamp", "format_moment", "read_timestamp", "sign_timestamp",
 ]  # fmt: skip
 
 MAX_DOCUMENT = 64 * 1024  # bytes as stored
@@ -30,7 +43,6 @@ MAX_KEYS = 64
 MAX_POLICIES = 200
 BIG = 2**53  # versions are below, so that what a thief fast-forwards can be passed
 OTHERS = "*"  # stands for the policies that a key set does not name
-Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class _OfFleet(Protocol):
@@ -198,3 +210,72 @@ def follow_key_set(data: bytes, fleet: str, before: KeySet | None, anchors: Iter
     (before.root.open() if before is not None else Role(tuple(anchors))).check(envelope, Purpose.KEYS, what)  # 5.3.4
     found.root.open().check(envelope, Purpose.KEYS, what)  # 5.3.4: by itself, too
     return found
+
+
+LONGEST = 8 * 24 * 3600.0  # seconds that a timestamp may last: who stole its key must go on signing
+SKEW = 300.0  # seconds by which a signer's clock may be ahead of a host's
+
+
+class Timestamp(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="timestamp"
+):
+    """At `issued`, `version` was the newest one, with this digest of its envelope; it may not be relied upon after
+    `expires`.
+    """
+
+    fleet: Name
+    version: Annotated[int, Meta(ge=1, lt=BIG)]
+    digest: Sha256
+    issued: Moment
+    expires: Moment
+
+    @property
+    def head(self) -> PolicyHead:
+        return PolicyHead(self.version, self.digest)
+
+    @property
+    def at(self) -> float:
+        return self.issued.timestamp()
+
+    @property
+    def lasts(self) -> float:
+        """Return for how many seconds it may be relied upon."""
+        return self.expires.timestamp() - self.at
+
+
+def sign_timestamp(fleet: str, head: PolicyHead, key: PrivateKey, *, at: float, lasts: float) -> bytes:
+    """Return a timestamp as it is stored."""
+    issued = datetime.fromtimestamp(at, UTC)
+    stamp = Timestamp(
+        fleet=fleet, version=head.version, digest=head.digest, issued=issued, expires=issued + timedelta(seconds=lasts)
+    )
+    return sign_document(stamp, Purpose.TIMESTAMP, key)
+
+
+def read_timestamp(data: bytes, fleet: str, role: Role, seen: Timestamp | None, now: float) -> Timestamp:
+    """Return a timestamp that may follow the newest one that was seen, which may be the same one again.
+
+    One that has expired is taken, and does not count as contact: see `lasts`.
+
+    Raises:
+        FleetError: it is not one of this role, not after `seen`, or not of a time that can be.
+    """
+    stamp, envelope = read_signed(data, Timestamp, fleet, "the engine's timestamp")
+    role.check(envelope, Purpose.TIMESTAMP, "the engine's timestamp")
+    when = format_moment(stamp.at)
+    if not 0 < stamp.lasts <= LONGEST:
+        raise FleetError(
+            f"the timestamp of {when} lasts until {format_moment(stamp.expires.timestamp())}: 8 days at most"
+        )
+    if stamp.at > now + SKEW:
+        raise FleetError(f"the timestamp of {when} is of a time that is yet to come here: check both clocks")
+    if seen is not None and stamp.at < seen.at:  # 5.4.3.1: rollback; `issued` is its version
+        raise FleetError(f"the timestamp of {when} is older than that of {format_moment(seen.at)}, which was seen here")
+    if seen is not None and stamp.at == seen.at and stamp != seen:
+        raise FleetError(f"there are two different timestamps of {when}")
+    return stamp
+
+
+def format_moment(at: float) -> str:
+    """Return a moment for people."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

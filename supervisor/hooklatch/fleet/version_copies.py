@@ -20,8 +20,7 @@ import msgspec
 
 from hooklatch.directories import replace_file, sync_folder
 from hooklatch.files import open_regular, open_regular_file
-from hooklatch.fleet.bundles import MAX_BUNDLE
-from hooklatch.fleet.manifests import FleetError, PolicyHead, SignedManifest, read_envelope, read_payload
+from hooklatch.fleet.manifests import MAX_BUNDLE, FleetError, PolicyHead, SignedManifest, read_envelope, read_payload
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [

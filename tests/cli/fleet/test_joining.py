@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.engine import OF_USERS, Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.engine.rights import OF_USERS
-from hooklatch.fleet.identity import HostIdentity, read_host_key
+from hooklatch.fleet.enrolment import HostIdentity, read_host_key
 from hooklatch.fleet.reports import HostReport
 from hooklatch.fleet.signing import make_key
 from support.commands import Place, new_place

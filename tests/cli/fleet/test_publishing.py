@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.manifests import MAX_BUNDLE
 from hooklatch.fleet.signing import make_key, read_private, read_public
 from support.commands import PATIENCE, Place
 from support.publishers import GUARDS, Bench

@@ -5,17 +5,22 @@ Slow: each command is a process of its own, and runs cases in workers.
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hooklatch import git_sources
+from hooklatch.cli.hooks.sources import check_unchanged, list_tables, write_copy
+from hooklatch.cli.terminal.parser import CommandError
+from hooklatch.git_sources import GuardLock, find_copy
 from hooklatch.service.config.configuration import FileConfig
 from hooklatch.service.loading.see import ObservedFiles, read_files
 from support.commands import Place, new_place, serving
@@ -405,6 +410,39 @@ def test_a_repository_that_is_named_twice_is_refused_since_it_has_one_copy(layer
 
     layer.refused("is named 2 times", code=65)
     assert layer.place.run("check").returncode == 1  # each guard is there twice
+
+
+def test_one_relative_address_in_two_folders_is_two_repositories_with_a_copy_each(layer: TeamLayer) -> None:
+    layer.name(layer.commit, git="../authors")
+    layer.place.write({"hooks.d/team.toml": f'[[source]]\ngit = "../authors"\nrev = "{layer.commit}"\n'})
+    shutil.copytree(layer.authors.folder, layer.place.folder / "config/authors")
+
+    rows = layer.place.json("sources", "update")
+
+    assert [(row["git"], row["result"]) for row in rows] == [("../authors", "updated")] * 2
+    assert len([*layer.copies.iterdir()]) == 2
+
+
+def test_an_update_that_took_long_writes_nothing_over_a_newer_one(layer: TeamLayer) -> None:
+    layer.update()
+    arguments = argparse.Namespace(config=str(layer.place.config))
+    (old,) = list_tables(arguments)
+    began = find_copy(old.table, old.file)
+    layer.authors.publish("v2", SECOND)
+    layer.authors.sign("v2", layer.key)
+    layer.name("v2")
+    layer.update()
+    before = layer.content()
+    (new,) = list_tables(arguments)
+
+    for place in (old, new):  # the table names another revision by now, and it has another copy
+        with pytest.raises(CommandError, match="has changed since this began, and is newer; run it again"):
+            write_copy(
+                began, GuardLock(1, {}), layer.commit, {},
+                partial(check_unchanged, arguments, place, began),
+            )  # fmt: skip
+
+    assert layer.content() == before
 
 
 def test_cases_run_as_isolated_as_the_table_wants(layer: TeamLayer) -> None:

@@ -12,17 +12,10 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.engine import redis_connections
-from hooklatch.fleet.engine.engine import (
-    POLICY,
-    Engine,
-    EngineError,
-    EngineRefusedError,
-    RecordBatch,
-    UnreachableError,
-)
+from hooklatch.fleet.engine.engine import POLICY, Engine, EngineError, EngineRefusedError, RecordBatch, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.manifests import MAX_BUNDLE
 from support.daemons import nothing_left
 from support.redis_server import RedisServer
 from support.scripted_redis import GREETED, answering, slow_way

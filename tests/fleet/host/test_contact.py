@@ -14,10 +14,9 @@ import trio
 
 from hooklatch.fleet.host.contact import ClockReading, FleetContact
 from hooklatch.fleet.manifests import PolicyHead
-from hooklatch.fleet.roles import Role
+from hooklatch.fleet.roles import LONGEST, Role, sign_timestamp
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
-from hooklatch.fleet.timestamps import LONGEST, sign_timestamp
 from hooklatch.service.config.state_file import StateFile
 from support.fleets import PUBLIC
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from hooklatch.fleet.engine.engine import Engine
-from hooklatch.fleet.identity import HostIdentity
+from hooklatch.fleet.enrolment import HostIdentity
 from hooklatch.fleet.reports import read_report
 from hooklatch.fleet.signing import make_key
 from support.link_parts import FLEET, HOST, MemoryDaemon, Publisher, WrittenRecord, linked, settings_of, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.fleet.link.outgoing import LocalRecords, Resume, ShippedHead, compare_records
+from hooklatch.fleet.link.shipping import LocalRecords, Resume, ShippedHead, compare_records
 from hooklatch.record.storage.chain import ChainLink
 
 AT = "2026-01-01T00:00:00.000Z"

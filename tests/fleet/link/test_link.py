@@ -13,13 +13,12 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.link import shipping
 from hooklatch.fleet.link.daemon import FollowAnswer
 from hooklatch.fleet.link.reporting import find_effective_seq
-from hooklatch.fleet.manifests import BundleVersion, PolicyVersions, RolloutTarget, read_envelope
+from hooklatch.fleet.manifests import Bundle, BundleVersion, PolicyVersions, RolloutTarget, encode_bundle, read_envelope
 from hooklatch.fleet.reports import HostReport, read_report
 from support.link_parts import (
     FLEET,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.fleet.batches import BatchError, PackedBatch, find_newest_place
-from hooklatch.fleet.link.outgoing import SYNC, Resume, ShippedHead, ShippingReader
+from hooklatch.fleet.link.shipping import SYNC, Resume, ShippedHead, ShippingReader
 from hooklatch.fleet.settings import DEFAULT_FIELDS
 from hooklatch.record.storage.chain import GENESIS, seal_entry
 from hooklatch.record.storage.mark import Anchor

@@ -9,11 +9,10 @@ import msgspec
 import pytest
 
 from hooklatch.fleet.link.daemon import FollowAnswer
-from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
+from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, Backoff, LinkState
 from hooklatch.fleet.link.reporting import GateCounter
-from hooklatch.fleet.link.waiting import Backoff
 from hooklatch.fleet.manifests import BundleVersion, PolicyHead, PolicyVersions
-from hooklatch.fleet.reports import GateCounts, encode_report, read_report
+from hooklatch.fleet.reports import GateCounts, encode_report, read_report, sum_gates
 from hooklatch.record.storage.chain import ChainLink
 
 
@@ -74,6 +73,25 @@ def test_what_would_have_been_denied_is_counted_apart() -> None:
     ])  # fmt: skip
 
     assert counter.gates == GateCounts(1, 5, {"policy": 1}, would_deny=2)
+
+
+def test_what_would_have_been_asked_is_counted_apart_from_what_would_have_been_denied() -> None:
+    counter = GateCounter(1)
+    would_ask = {"observed": True, "verdict": "ask", "cause": "policy"}
+    would_deny = {"observed": True, "verdict": "deny", "cause": "policy"}
+
+    counter.take([
+        line(1, gate=True, verdict="pass", outcomes=[would_ask, would_ask]),
+        line(2, gate=True, verdict="pass", outcomes=[would_ask, would_deny]),
+        line(3, gate=True, verdict="ask", outcomes=[would_ask]),
+        line(4, gate=True, verdict="deny", cause="policy", outcomes=[would_ask]),
+        line(5, gate=True, verdict="pass", outcomes=[{"verdict": "ask", "cause": "policy"}]),
+    ])  # fmt: skip
+
+    counts = GateCounts(1, 5, {"policy": 1}, would_deny=1, would_ask=1)
+    assert counter.gates == counts
+    assert sum_gates([counts, counts]).would_ask == 2
+    assert GateCounts(1, 9, {}, 3, 4).after(counts).would_ask == 3
 
 
 def test_causes_of_any_number_and_length_are_bounded() -> None:

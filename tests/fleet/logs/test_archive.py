@@ -13,9 +13,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine
-from hooklatch.fleet.manifests import RolloutTarget
+from hooklatch.fleet.manifests import Bundle, RolloutTarget, encode_bundle
 from hooklatch.fleet.publishing.versions import VersionDraft, VersionHistory, encode_envelope, sign_version
 from hooklatch.fleet.signing import make_key
 from support.records import lines

@@ -20,9 +20,8 @@ import msgspec
 import pytest
 
 from hooklatch.fleet.engine.engine import RecordBatch
-from hooklatch.fleet.logs.exporting import split_requests
-from hooklatch.fleet.logs.logs import FleetLogEntry
-from hooklatch.fleet.logs.telemetry import OtelLogRecord, encode_log_record
+from hooklatch.fleet.logs.exporting import OtelLogRecord, encode_log_record, split_requests
+from hooklatch.fleet.logs.reading import FleetLogEntry
 from support.commands import Place, new_place
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis

@@ -14,7 +14,7 @@ import pytest
 
 from hooklatch.fleet.batches import pack_batch
 from hooklatch.fleet.engine.engine import Engine, RecordBatch
-from hooklatch.fleet.identity import HostIdentity
+from hooklatch.fleet.enrolment import HostIdentity
 from hooklatch.fleet.reports import HostReport, read_report
 from hooklatch.fleet.settings import DEFAULT_FIELDS
 from hooklatch.fleet.signing import make_key

@@ -6,6 +6,7 @@ Slow: the engine and the daemons are processes of their own.
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from hooklatch.record.storage.reading import read_moment
 from support.commands import Place, new_place, serving
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
-from support.shipped import ALL, FleetCommands, chain, ship, write_record
+from support.shipped import ALL, FleetCommands, chain, ship, ship_lines, tell, write_record
 
 pytestmark = [pytest.mark.slow, needs_redis]
 WHO = ("build-1", "build-2", "laptop")
@@ -74,9 +75,12 @@ LATER = 1_769_904_000_000  # ms since the epoch: a day after all records of `cha
 class Shelf(Engine):
     """A log of one host with a batch each second, that counts the batches which are read."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, is_made_when_it_arrives: bool = False) -> None:
         self.read = 0
         given = chain(count)
+        if is_made_when_it_arrives:
+            moments = (format_timestamp(LATER / 1000 + number) for number in range(1, count + 1))
+            given = [chain(1, start=number, at=at)[0] for number, at in enumerate(moments, 1)]
         self._batches: list[RecordBatch] = []
         for number in range(1, count + 1):
             packed = pack_batch("a", 1, given[number - 1 : number], ())
@@ -110,6 +114,57 @@ async def test_what_is_older_is_not_read(way: str, wanted: int) -> None:
 
     assert sorted(found)[-wanted or 10_000 :] == list(range(10_001 - wanted, 10_001))
     assert shelf.read <= 150
+
+
+@pytest.mark.parametrize("way", ["forwards", "backwards"])
+@pytest.mark.parametrize("wanted", [0, 10])
+async def test_what_is_newer_is_not_read(way: str, wanted: int) -> None:
+    shelf = Shelf(10_000, is_made_when_it_arrives=True)
+
+    found = [batch.batch.last async for batch in getattr(FleetReader(shelf), way)(0, LATER + wanted * 1000)]
+
+    assert sorted(found)[:wanted] == list(range(1, wanted + 1))
+    assert shelf.read <= 150
+
+
+def test_a_host_whose_clock_is_ahead_is_found_though_it_ships_late(empty: FleetCommands) -> None:
+    made = datetime.now(UTC)
+    ahead, day = write_record(empty.record("a")), 24 * 3600
+
+    async def work(engine: Engine) -> None:
+        given = chain(3, at=format_timestamp(made.timestamp() + day))
+        for number, line in enumerate(given, 1):
+            packed = pack_batch("a", 1, [line], ())
+            assert packed is not None
+            await engine.append("a", 1, RecordBatch(number, number, packed.data))
+        await tell(engine, "a", ahead, clock=int((made.timestamp() + day) * 1000))
+
+    empty.do(work)
+    since, until = (format_timestamp(made.timestamp() - seconds) for seconds in (3600, 1))
+
+    assert len(empty.lines("log", "--since", since, "--until", until, "-n", "0")) == 3
+    assert len(empty.lines("log", "--until", until, "--host", "a")) == 3
+    early = format_timestamp(made.timestamp() - 300)
+    assert empty.lines("log", "--until", early, "-n", "0") == []
+
+
+def calls(server: RedisServer, command: str) -> int:
+    found = re.search(rf"cmdstat_{command}:calls=(\d+)", server.command("INFO", "commandstats").decode())
+    return int(found[1]) if found is not None else 0
+
+
+def test_neither_names_nor_times_cost_the_reports_of_all_hosts(empty: FleetCommands) -> None:
+    async def work(engine: Engine) -> None:
+        await ship(engine, "a", write_record(empty.record("a")))
+        for number in range(50):
+            await tell(engine, f"h{number}")
+
+    empty.do(work)
+    before = calls(empty.server, "xrevrange")
+
+    assert empty.lines("log", "-n", "0", "--host", "a")
+
+    assert calls(empty.server, "xrevrange") - before <= 2
 
 
 def test_a_time_finds_what_arrived_since_and_no_less(fleet: FleetCommands) -> None:
@@ -151,6 +206,17 @@ def test_a_name_that_no_record_has_is_an_error(fleet: FleetCommands, words: list
 
     assert (done.returncode, done.stdout) == (code, "")
     assert text in done.stderr
+
+
+def test_a_name_that_nothing_has_in_a_time_costs_no_more_than_that_time(empty: FleetCommands) -> None:
+    empty.do(lambda engine: ship_lines(engine, "a", chain(900), at_once=1))
+    before = calls(empty.server, "xrange") + calls(empty.server, "xrevrange")
+
+    done = empty.run("log", "--session", "s9", "--since", "2100-01-01")
+
+    assert done.returncode == 0
+    assert "matches in that time" in done.stderr
+    assert calls(empty.server, "xrange") + calls(empty.server, "xrevrange") - before <= 5
 
 
 def test_nothing_that_matches_is_no_error_if_the_names_are_right(fleet: FleetCommands) -> None:

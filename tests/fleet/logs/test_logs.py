@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hooklatch.fleet.batches import pack_batch
 from hooklatch.fleet.engine.engine import RecordBatch
-from hooklatch.fleet.logs.logs import HostLog, RecordMatch, SeenRecords
+from hooklatch.fleet.logs.reading import HostLog, RecordMatch, SeenRecords
 from support.profiles import examples
 from support.shipped import chain
 

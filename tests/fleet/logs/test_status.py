@@ -15,12 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from hooklatch.fleet.engine.engine import Engine, StoredReport
 from hooklatch.fleet.logs.statuses import list_host_statuses
 from hooklatch.fleet.manifests import PolicyHead
-from hooklatch.fleet.reports import GateCounts, HostReport, encode_report
+from hooklatch.fleet.reports import GateCounts, HostReport, ReportedPolicy, encode_report
 from hooklatch.fleet.signing import make_key
 from support.records import lines
-from support.redis_server import needs_redis
+from support.redis_server import RedisServer, needs_redis
 from support.repository import ROOT
-from support.shipped import FleetCommands, ship, tell, write_record
+from support.shipped import FleetCommands, ask, ship, tell, write_record
 
 pytestmark = [pytest.mark.slow, needs_redis]
 WHO = ("build-1", "build-2", "laptop")
@@ -146,13 +146,51 @@ def test_several_fleets_are_in_one_table(fleet: FleetCommands, empty: FleetComma
     assert "solo" in broken.stdout
 
 
+def whose(fleet: FleetCommands, host: str) -> str:
+    return f'engine="{fleet.server.url}",fleet="{fleet.name}",host="{host}"'
+
+
+def test_two_engines_with_fleets_of_one_name_have_metrics_each(
+    empty: FleetCommands, redis: RedisServer, tmp_path: Path
+) -> None:
+    empty.do(lambda engine: tell(engine, "a", unshipped=1))
+    ask(redis, lambda engine: tell(engine, "a", unshipped=2), fleet=empty.name)
+    other = tmp_path / "other.toml"
+    key = make_key().public.text
+    other.write_text(f'[fleet]\nname = "{empty.name}"\nhost = "me"\nurl = "{redis.url}"\nkeys = ["{key}"]\n')
+    other.chmod(0o600)
+
+    done = empty.run("status", "--prometheus", "--also", str(other))
+
+    for url, count in ((empty.server.url, 1), (redis.url, 2)):
+        assert f'unshipped_records{{engine="{url}",fleet="{empty.name}",host="a"}} {count}.0' in done.stdout
+
+
 def test_what_would_have_been_denied_is_summed(empty: FleetCommands) -> None:
     empty.do(lambda engine: tell(engine, "a", gates=GateCounts(1, 40, {"policy": 2}, 3)))
     empty.do(lambda engine: tell(engine, "b", gates=GateCounts(1, 60, {}, 4)))
 
     assert "7 of 100 gates would have been denied too, by hooks that only observe" in empty.run("status").stdout
     assert [one["gates"]["would_deny"] for one in empty.json("status")["hosts"]] == [3, 4]
-    assert f'gates_would_deny{{fleet="{empty.name}",host="b"}} 4.0' in empty.run("status", "--prometheus").stdout
+    assert f"gates_would_deny{{{whose(empty, 'b')}}} 4.0" in empty.run("status", "--prometheus").stdout
+
+
+def test_a_policy_that_only_observes_is_wrong_wherever_it_is_shown(empty: FleetCommands) -> None:
+    policies = {"ci": ReportedPolicy(1, 1, "c" * 64, "2030-01-01T00:00:00Z")}
+    empty.do(lambda engine: tell(engine, "a", policies=policies, gates=GateCounts(1, 9, {}, 1, 2)))
+
+    done = empty.run("status")
+
+    assert done.returncode == 1
+    assert (
+        "a: its policy ci only observes until 2030-01-01T00:00:00Z: nothing that it says is enforced there"
+        in done.stdout
+    )
+    assert "nothing is enforced of the policies ci until 2030-01-01T00:00:00Z" in done.stdout
+    assert "1 of 9 gates would have been denied too, and 2 asked about, by hooks that only observe" in done.stdout
+    metrics = empty.run("status", "--prometheus").stdout
+    assert f"host_observing{{{whose(empty, 'a')}}} 1.0" in metrics
+    assert f"host_gates_would_ask{{{whose(empty, 'a')}}} 2.0" in metrics
 
 
 def test_a_host_without_a_report_has_infinite_times(empty: FleetCommands) -> None:
@@ -161,5 +199,5 @@ def test_a_host_without_a_report_has_infinite_times(empty: FleetCommands) -> Non
     done = empty.run("status", "--prometheus")
 
     assert done.returncode == 0, done.stderr
-    assert f'hooklatch_fleet_host_seen_seconds{{fleet="{empty.name}",host="a"}} +Inf' in done.stdout
-    assert f'hooklatch_fleet_host_silent{{fleet="{empty.name}",host="a"}} 1.0' in done.stdout
+    assert f"hooklatch_fleet_host_seen_seconds{{{whose(empty, 'a')}}} +Inf" in done.stdout
+    assert f"hooklatch_fleet_host_silent{{{whose(empty, 'a')}}} 1.0" in done.stdout

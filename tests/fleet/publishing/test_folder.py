@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.bundles import MAX_BUNDLE, encode_bundle
+from hooklatch.fleet.manifests import MAX_BUNDLE, encode_bundle
 from hooklatch.fleet.publishing import folder as reading
 from hooklatch.fleet.publishing.folder import FolderError, MissingFolderError, read_folder
 from support.strangers import NOBODY, as_nobody, as_root

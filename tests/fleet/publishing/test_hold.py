@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.fleet.manifests import PolicyHead
-from hooklatch.fleet.publishing.hold import (
+from hooklatch.fleet.manifests import DEFAULT_POLICY, PolicyHead
+from hooklatch.fleet.publishing.rollout import (
     CanaryComparison,
     RolloutAction,
     StopThreshold,
@@ -16,7 +18,7 @@ from hooklatch.fleet.publishing.hold import (
     format_missing_hosts,
     judge_rollout,
 )
-from hooklatch.fleet.reports import GateCounts, HostReport
+from hooklatch.fleet.reports import GateCounts, HostReport, ReportedPolicy
 from support.publishers import history_of, report_of
 from support.tables import table
 
@@ -217,3 +219,13 @@ def test_it_never_goes_on_over_the_bound_or_below_the_sample(on: GateCounts, off
     if word is RolloutAction.GO_ON:
         assert on.decided >= sample
         assert on.faults / on.decided <= usual + 0.02 + 1e-9
+
+
+def test_a_host_that_still_observes_does_not_have_the_version_that_ends_it() -> None:
+    until = datetime(2030, 1, 1, tzinfo=UTC)
+    observing = msgspec.structs.replace(NEW, observe_until=until)
+    policies = {DEFAULT_POLICY: ReportedPolicy(2, 2, NEW.bundle, "2030-01-01T00:00:00Z")}
+    report = HostReport(host="h", health="ready", head=AT, policies=policies)
+
+    assert compare_hosts(NEW, {}, {"h": report}).missing == ("h",)
+    assert compare_hosts(observing, {}, {"h": report}).canary == ("h",)

@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutTarget
+from hooklatch.fleet.manifests import Bundle, FleetError, Manifest, PolicyHead, RolloutTarget, encode_bundle
 from hooklatch.fleet.publishing.publisher import (
     LastSeenHead,
     LostRaceError,
@@ -28,9 +27,8 @@ from hooklatch.fleet.publishing.publisher import (
 )
 from hooklatch.fleet.publishing.versions import HistoryError, NoVersionError, VersionDraft, encode_envelope
 from hooklatch.fleet.reports import encode_report
-from hooklatch.fleet.roles import KeySet, Role, RoleKeys, sign_document
+from hooklatch.fleet.roles import LONGEST, KeySet, Role, RoleKeys, read_timestamp, sign_document, sign_timestamp
 from hooklatch.fleet.signing import Purpose
-from hooklatch.fleet.timestamps import LONGEST, read_timestamp, sign_timestamp
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 

@@ -6,21 +6,29 @@ Slow: the tests share a server of this process.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.logs.archiving import archive_fleet
 from hooklatch.fleet.logs.reading import FleetScan
-from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, RolloutTarget, SignedManifest
+from hooklatch.fleet.logs.trimming import archive_fleet
+from hooklatch.fleet.manifests import (
+    Bundle,
+    FleetError,
+    Manifest,
+    PolicyHead,
+    RolloutTarget,
+    SignedManifest,
+    encode_bundle,
+)
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.publishing.restoring import NoCopyError, RestoreReport, restore_versions
 from hooklatch.fleet.publishing.versions import HistoryError, VersionDraft, VersionHistory
@@ -31,6 +39,22 @@ from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, history_of, report_o
 from support.redis_server import RedisServer, needs_redis
 
 pytestmark = [pytest.mark.slow, needs_redis]
+
+
+class CountingEngine:
+    """An engine that counts the key sets which are read from it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.key_sets_read = 0
+        self._engine = engine
+
+    async def key_sets(self, after: int) -> Sequence[bytes]:
+        found = await self._engine.key_sets(after)
+        self.key_sets_read += len(found)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 @asynccontextmanager
@@ -256,6 +280,9 @@ async def test_key_sets_come_back_too_and_say_whose_versions_do(
         assert (report.key_sets, report.versions, report.findings) == ([1, 2], [1, 2], [])
         assert await engine.key_sets(0) == stored
         assert (await at(engine, memory).read()).head == whole.head
+        counting = CountingEngine(engine)
+        await restore(cast("Engine", counting), memory.copy)
+        assert counting.key_sets_read == 2  # each once
     async with anew(shared_redis) as engine:
         await engine.put_key_set(1, sign_document(key_set(1, "", OTHER_KEY), Purpose.KEYS, KEY))
         report = await restore(engine, memory.copy)

@@ -15,10 +15,9 @@ import trio
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.manifests import DEFAULT_POLICY, Manifest, RolloutTarget, select_newest
-from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher, ReceivedReport
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
-from hooklatch.fleet.publishing.rollout import RolloutPace, StoppedError, find_cut, list_present_hosts
+from hooklatch.fleet.publishing.rollout import RolloutPace, StoppedError, StopThreshold, find_cut, list_present_hosts
 from hooklatch.fleet.publishing.versions import VersionDraft, plan_push
 from support.publishers import FLEET, KEY, KEYS, digest_of, report_of, say
 from support.redis_server import RedisServer, needs_redis

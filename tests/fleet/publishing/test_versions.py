@@ -245,8 +245,8 @@ def test_a_wider_rollout_is_of_the_same_bundle_and_labels() -> None:
         (history_of(("a", 10)), 0, 50, "there is no version 0"),
         (history_of(("a", 10)), 1, 10, "at 10 % already, and a narrower"),
         (history_of(("a", 10), ("a", 50)), 1, 20, "version 2 has this bundle at 50 %"),
-        (history_of(("a", 10), ("b", 1)), 1, 20, "another bundle has replaced version 1"),
-        (history_of(("a", 10, "ci"), ("b", 1)), 1, 20, "another bundle has replaced version 1"),
+        (history_of(("a", 10), ("b", 1)), 1, 20, "has replaced version 1"),
+        (history_of(("a", 10, "ci"), ("b", 1)), 1, 20, "has replaced version 1"),
     ],
 )
 def test_a_rollout_that_would_not_be_what_was_meant_is_refused(
@@ -259,7 +259,7 @@ def test_a_rollout_that_would_not_be_what_was_meant_is_refused(
 def test_versions_for_other_hosts_take_no_place() -> None:
     history = history_of(("a", 10, "ci"), ("b", 100, "gpu"), ("c", 100, "ci", "gpu"))
 
-    stands = find_standing_version(history, "default", digest_of("a"), ["ci"])
+    stands = find_standing_version(history, history.entries[0].manifest, ["ci"])
 
     assert stands is not None
     assert stands.manifest.version == 1

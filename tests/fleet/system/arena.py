@@ -34,7 +34,7 @@ from fleet.system.history import (
 from fleet.system.hosts import Host
 from fleet.system.publisher import Publisher
 from fleet.system.watching import State, Watcher, records, state_of
-from hooklatch.fleet.bundles import Bundle
+from hooklatch.fleet.manifests import Bundle
 from hooklatch.fleet.reports import HostReport, read_report
 from support.repository import ROOT
 

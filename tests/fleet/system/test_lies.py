@@ -19,8 +19,15 @@ from fleet.system.arena import FLEET, PATIENCE, Arena
 from fleet.system.checker import check
 from fleet.system.test_system import wires
 from fleet.system.watching import state_of
-from hooklatch.fleet.bundles import Bundle, encode_bundle
-from hooklatch.fleet.manifests import Manifest, SignedManifest, encode_signed_text, read_envelope, read_payload
+from hooklatch.fleet.manifests import (
+    Bundle,
+    Manifest,
+    SignedManifest,
+    encode_bundle,
+    encode_signed_text,
+    read_envelope,
+    read_payload,
+)
 from hooklatch.fleet.signing import Purpose, make_key
 from support.daemons import nothing_left
 from support.redis_server import needs_redis

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from hooklatch.fleet.host.bundle_files import find_fleet_misfit
+from hooklatch.fleet.host.following import find_fleet_misfit
 from hooklatch.service.config.configuration import FileConfig, read_config
 from hooklatch.service.loading.build import prepare_version
 from hooklatch.service.loading.plan import ReloadPlan

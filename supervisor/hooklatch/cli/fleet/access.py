@@ -22,16 +22,9 @@ import trio
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.fleet.engine.engine import (
-    AddressError,
-    Engine,
-    EngineError,
-    UnreachableError,
-    add_user,
-)
+from hooklatch.fleet.engine.engine import AddressError, Engine, EngineError, UnreachableError, add_user
 from hooklatch.fleet.engine.opening import open_engine, open_engines, read_password
-from hooklatch.fleet.logs.logs import ReceivedBatch
-from hooklatch.fleet.logs.reading import FleetReader
+from hooklatch.fleet.logs.reading import FleetReader, ReceivedBatch
 from hooklatch.fleet.manifests import NAME, FleetError, index_keys
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.settings import FleetSettings, read_settings

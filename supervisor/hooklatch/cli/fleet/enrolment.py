@@ -19,13 +19,14 @@ from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
 from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, read_url
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.enrolment import EnrolmentEvent, read_enrolments
-from hooklatch.fleet.identity import load_host_key
-from hooklatch.fleet.joining import (
+from hooklatch.fleet.enrolment import (
+    EnrolmentEvent,
     JoinToken,
     encode_token,
     find_user,
+    load_host_key,
     make_password,
+    read_enrolments,
     read_token,
     register,
     send_invitation,

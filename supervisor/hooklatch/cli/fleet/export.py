@@ -22,7 +22,6 @@ from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import explain_error
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine
-from hooklatch.fleet.logs.archiving import ArchivedHost, archive_fleet
 from hooklatch.fleet.logs.exporting import (
     CursorError,
     ExportCursor,
@@ -31,8 +30,8 @@ from hooklatch.fleet.logs.exporting import (
     open_cursor,
     open_exporter,
 )
-from hooklatch.fleet.logs.reading import FleetReader, scan_fleet
-from hooklatch.fleet.logs.trimming import TrimmedHost, trim_hosts
+from hooklatch.fleet.logs.reading import FleetReader, list_hosts, scan_fleet
+from hooklatch.fleet.logs.trimming import ArchivedHost, TrimmedHost, archive_fleet, trim_hosts
 from hooklatch.threads import in_thread
 
 __all__ = ["add_archive", "add_export", "add_otlp", "add_trim"]
@@ -98,7 +97,7 @@ async def send_records(
     cursor: ExportCursor, exporter: OtlpExporter, arguments: argparse.Namespace, engine: Engine
 ) -> None:
     """Send what follows the cursor, and with --follow what arrives then."""
-    await scan_fleet(engine, arguments.host)
+    await list_hosts(engine, arguments.host)
     reader = FleetReader(engine, set(arguments.host) or None)
     reader.resume(cursor.positions)
     async with aclosing(access.follow_fleet_log(reader) if arguments.follow else reader.new()) as arrivals:
@@ -121,7 +120,7 @@ async def send_records(
 def add_archive(parser: Parser) -> None:
     example = "hooklatch fleet archive /var/lib/fleet-archive"
     parser.runs(run_fleet_archive, example=example, exits=(*access.EXITS, Exit.FINDINGS))
-    parser.prints("fleet.logs.archiving:ArchivedHosts")
+    parser.prints("fleet.logs.trimming:ArchivedHosts")
     parser.add_argument("folder", metavar="DIR", help="what is new is added there; no file in it is ever changed")
     access.add_hosts(parser)
     access.add_access(parser)

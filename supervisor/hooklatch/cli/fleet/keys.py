@@ -21,9 +21,18 @@ from hooklatch.directories import replace_file
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.publishing.publisher import Publisher
-from hooklatch.fleet.roles import OTHERS, KeySet, RoleKeys, SignedDocument, read_signed, sign_document
+from hooklatch.fleet.roles import (
+    LONGEST,
+    OTHERS,
+    KeySet,
+    RoleKeys,
+    SignedDocument,
+    Timestamp,
+    format_moment,
+    read_signed,
+    sign_document,
+)
 from hooklatch.fleet.signing import NoLibraryError, PrivateKey, Purpose, make_key, read_public
-from hooklatch.fleet.timestamps import LONGEST, Timestamp, format_moment
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = ["add_init", "add_keygen", "add_keys", "add_rotate", "add_show", "add_sign", "add_timestamp"]
@@ -287,7 +296,7 @@ def write_key(path: str, text: str) -> None:
 def add_timestamp(parser: Parser) -> None:
     example = "hooklatch fleet timestamp --key timestamp.key --expires 1d"
     parser.runs(run_fleet_timestamp, example=example, exits=access.EXITS)
-    parser.prints("fleet.timestamps:Timestamp")
+    parser.prints("fleet.roles:Timestamp")
     parser.add_argument(
         "--expires", metavar="TIME", type=parse_life, default=DAY, help="for how long it holds: 1d, at most 8d (1d)"
     )

@@ -17,7 +17,7 @@ from hooklatch.cli.fleet.access import read_fleet
 from hooklatch.cli.terminal.parser import CommandError, Exit, make_missing_error
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, add_user
 from hooklatch.fleet.engine.opening import open_engine, read_password
-from hooklatch.fleet.identity import HostIdentity, load_host_key
+from hooklatch.fleet.enrolment import HostIdentity, load_host_key
 from hooklatch.fleet.link.daemon import DaemonSocket
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import FleetError

@@ -9,20 +9,26 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import time
 from collections.abc import Iterable
 
 import msgspec
 
 from hooklatch.cli.fleet import access
-from hooklatch.cli.fleet.rollout import add_pace, read_rollout_goal, report_interruption, roll_out
+from hooklatch.cli.fleet.rollout import (
+    add_pace,
+    parse_observing,
+    read_rollout_goal,
+    report_interruption,
+    roll_out,
+)
 from hooklatch.cli.fleet.trial import try_out
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.testing.cases import Case, read_cases
 from hooklatch.cli.testing.running import CaseResult
 from hooklatch.core.text import format_count
-from hooklatch.fleet.bundles import Bundle, encode_bundle
-from hooklatch.fleet.manifests import DEFAULT_POLICY, NAME, FleetError, Manifest, RolloutTarget
+from hooklatch.fleet.manifests import DEFAULT_POLICY, NAME, Bundle, FleetError, Manifest, RolloutTarget, encode_bundle
 from hooklatch.fleet.publishing.folder import PolicyFolder, check_clean, read_folder
 from hooklatch.fleet.publishing.publisher import Publisher, PushOutput
 from hooklatch.fleet.publishing.versions import (
@@ -32,6 +38,7 @@ from hooklatch.fleet.publishing.versions import (
     VersionHistory,
     check_labels,
     describe_unbelieved,
+    find_observe_end,
     format_labels,
     format_policy,
     format_rollout,
@@ -64,6 +71,10 @@ def add_push(parser: Parser) -> None:
     parser.add_argument(
         "--allow-empty", action="store_true", help="also push a folder without a hook, which ends the policy"
     )
+    parser.add_argument(
+        "--observe", metavar="TIME", type=parse_observing,
+        help="hosts only observe it for so long, and then enforce it by themselves (see fleet observe)",
+    )  # fmt: skip
     access.add_give_up(parser)
     add_pace(parser)
     access.add_access(parser, with_keys=True)
@@ -102,7 +113,10 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
         if list_in_force(publisher.history, policy, RolloutTarget(labels, goal.percent))[0] != compared:
             raise FleetError("the versions have changed just now, and nothing was pushed; push again")
         digest = await publisher.put(candidate.data)  # before the version that names it: a host may read that at once
-        draft = VersionDraft(bundle=digest, size=len(candidate.data), rollout=RolloutTarget(labels), policy=policy)
+        draft = VersionDraft(
+            bundle=digest, size=len(candidate.data), rollout=RolloutTarget(labels), policy=policy,
+            observe_until=find_observe_end(arguments.observe, time.time()),
+        )  # fmt: skip
         return await roll_out(publisher, key, goal, draft, message=message, report=report, progress=progress)
 
     with report_interruption() as progress:
@@ -242,6 +256,7 @@ def print_push(arguments: argparse.Namespace, candidate: PushCandidate, manifest
             left_out=candidate.folder.left_out,
             suspendable=candidate.folder.bundle.suspendable,
             cases=candidate.tests,
+            observe_until=manifest.observe_until or None,
         )
         output.say_json(facts)
         return

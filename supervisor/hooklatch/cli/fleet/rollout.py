@@ -7,23 +7,25 @@ its last step, and reports that.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import msgspec
 
 from hooklatch.cli.fleet import access
-from hooklatch.cli.fleet.diff import FileChange, list_file_changes, say_file_changes
+from hooklatch.cli.fleet.history import FileChange, list_file_changes, say_file_changes
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
 from hooklatch.core.text import format_count
 from hooklatch.fleet.manifests import Manifest, RolloutTarget
-from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
-from hooklatch.fleet.publishing.rollout import RolloutPace, find_cut, list_present_hosts
+from hooklatch.fleet.publishing.rollout import RolloutPace, StopThreshold, find_cut, list_present_hosts
 from hooklatch.fleet.publishing.versions import (
+    LONGEST_OBSERVING,
     NoVersionError,
     StoredVersion,
     VersionDraft,
@@ -32,7 +34,9 @@ from hooklatch.fleet.publishing.versions import (
     format_policy,
     format_rollback,
     format_rollout,
+    list_in_force,
     list_passed_over,
+    plan_observing,
     plan_push,
     plan_rollback,
     plan_wider_rollout,
@@ -40,8 +44,8 @@ from hooklatch.fleet.publishing.versions import (
 from hooklatch.fleet.signing import PrivateKey
 
 __all__ = [
-    "Goal", "add_pace", "roll_out", "read_rollout_goal", "report_interruption", "add_rollback",
-    "add_rollout",
+    "Goal", "add_observe", "add_pace", "add_rollback", "add_rollout", "parse_observing", "read_rollout_goal",
+    "report_interruption", "roll_out",
 ]  # fmt: skip
 
 
@@ -143,7 +147,7 @@ async def roll_out(
 ) -> tuple[Manifest, bool]:  # fmt: skip
     """Make a draft the newest version, as wide as the goal has it; return it, and whether it is new."""
     labels = draft.rollout.labels
-    standing = find_standing_version(publisher.history, draft.policy, draft.bundle, labels)
+    standing = find_standing_version(publisher.history, draft, labels)
     reached = standing.manifest.rollout.percent if standing is not None else 0.0
     hosts = list_present_hosts(await publisher.hosts(), labels)
     steps = tuple(step for step in goal.pace.steps if find_cut(hosts, step) > reached) if goal.pace is not None else ()
@@ -153,7 +157,7 @@ async def roll_out(
         await publisher.try_to_stamp(key)
         return plan, False
     by = access.find_publisher_name()
-    # Without a step that is wider, these hosts have the bundle already, by a version of another key.
+    # Without a step that is wider, these hosts have the content already, by a version of another key.
     if goal.pace is None or not steps:
         return await publisher.commit(plan, key, publisher=by, message=message), True
     pace = msgspec.structs.replace(goal.pace, steps=steps)
@@ -294,6 +298,66 @@ def confirm_unbelieved(arguments: argparse.Namespace, fleet_access: access.Engin
         f"version {arguments.version} was not signed again; if you have looked at every change and mean it, name it"
         f" once more with --resign {arguments.version}",
     )
+
+
+WEEK = 7 * 24 * 3600.0
+ObservedVersions: TypeAlias = list[Manifest]
+
+
+def add_observe(parser: Parser) -> None:
+    parser.runs(run_fleet_observe, example="hooklatch fleet observe --policy ci --for 3d", exits=LIKE_PUSH)
+    parser.prints("cli.fleet.rollout:ObservedVersions")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--policy", metavar="NAME", help="which policy (default: the only one)")
+    which.add_argument("--all", action="store_true", help="every policy of the fleet")
+    until = parser.add_mutually_exclusive_group()
+    until.add_argument(
+        "--for", metavar="TIME", type=parse_observing, default=WEEK, dest="lasts",
+        help="hosts enforce it again by themselves after that: at most 30d (7d)",
+    )  # fmt: skip
+    until.add_argument("--end", action="store_const", const=0.0, dest="lasts", help="enforce it again now")
+    parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
+    access.add_access(parser, with_keys=True)
+
+
+def parse_observing(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 1 <= seconds <= LONGEST_OBSERVING:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time from 1s to 30d, after which a policy is enforced again"
+        )
+    return seconds
+
+
+def run_fleet_observe(arguments: argparse.Namespace) -> int:
+    """Have all hosts of a policy only observe it for a while, or enforce it again."""
+    fleet_access = access.read_engine_access(arguments)
+    key = fleet_access.signing_key
+
+    async def work(publisher: Publisher) -> list[Manifest]:
+        history, now = publisher.history, time.time()
+        policies = history.policies if arguments.all else [history.choose_policy(arguments.policy)]
+        drafts = [draft for policy in policies for draft in plan_observing(history, policy, arguments.lasts, now)]
+        for policy in policies:
+            if doubted := list_in_force(history, policy, RolloutTarget())[1]:
+                output.print_error(f"nothing changes for hosts that have {describe_unbelieved(doubted[::-1])}")
+        for draft in drafts:  # all or none, as far as that can be known
+            publisher.check_key(key, draft.policy)
+            await publisher.bundle(history.find_believed(draft.same_as or 0).manifest)
+        by = access.find_publisher_name()
+        done = [await publisher.commit(draft, key, publisher=by, message=arguments.message) for draft in drafts]
+        if not done:
+            await publisher.try_to_stamp(key)
+        return done
+
+    changed = access.run_publisher(fleet_access, work)
+    lines = [f"{format_rollout(manifest)}, bundle that of version {manifest.same_as}" for manifest in changed]
+    output.say_result(changed, *(lines or ["every host enforces it already"]), is_json=arguments.json)
+    if changed and arguments.lasts:
+        output.print_error(
+            "these hosts deny nothing by it until then, and fleet status is red; hooklatch fleet observe --end"
+        )
+    return Exit.OK
 
 
 def print_rollout(arguments: argparse.Namespace, manifest: Manifest) -> None:

@@ -9,12 +9,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from hooklatch.cli.fleet import access
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import format_install_command
-from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError
+from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError, read_url
 from hooklatch.fleet.enrolment import read_enrolments
 from hooklatch.fleet.logs.reading import scan_fleet
 from hooklatch.fleet.logs.statuses import FleetHosts, HostStatus, list_host_statuses
@@ -59,7 +61,8 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
         try:
             fleet_access = access.read_engine_access(each)
             work = partial(look_at_hosts, fleet=fleet_access.fleet, names=arguments.host, silent=arguments.silent)
-            fleets.append(access.run_with_engine(fleet_access, work))
+            url = str(msgspec.structs.replace(read_url(fleet_access.url), user=None))
+            fleets.append(msgspec.structs.replace(access.run_with_engine(fleet_access, work), url=url))
         except CommandError as error:  # an engine that is away hides no other fleet
             if not arguments.also:
                 raise
@@ -148,9 +151,13 @@ def list_status_head(fleet: FleetHosts) -> Iterator[tuple[str, Any]]:
     if hosts and not any(host.proven for host in hosts):
         yield "proven", "none: nobody has proven which machine any of these is (hooklatch fleet enroll)"
     gates = sum_gates(host.gates for host in hosts)
-    if gates.would_deny:
-        count = f"{gates.would_deny} of {format_count(gates.decided, 'gate')}"
-        yield "observed", f"{count} would have been denied too, by hooks that only observe"
+    observing = {f"{name} until {of.observes}" for host in hosts for name, of in host.policies.items() if of.observes}
+    if observing:
+        yield "OBSERVING", f"nothing is enforced of the policies {', '.join(sorted(observing))}"
+    if gates.would_deny or gates.would_ask:
+        count = f"{gates.would_deny} of {format_count(gates.decided, 'gate')} would have been denied too"
+        asked = f", and {gates.would_ask} asked about" if gates.would_ask else ""
+        yield "observed", f"{count}{asked}, by hooks that only observe"
     syncs = facts.get("appendfsync", "unknown") if facts.get("appendonly") == "yes" else facts.get("appendonly")
     yield "engine", f"{facts.get('engine')} {facts.get('version')}, writes to its log: {syncs}"
 
@@ -185,6 +192,10 @@ def describe_clock_skew(status: HostStatus) -> Iterator[str]:
         yield f"its clock is {format_duration(abs(status.skew_s))} {off} the engine's, or its link is slow"
 
 
+def count_observing(host: HostStatus) -> int:
+    return sum(of.observes != "" for of in host.policies.values())
+
+
 def measure_seconds(seconds: float | None) -> float:
     return math.inf if seconds is None else seconds
 
@@ -202,6 +213,8 @@ OF_HOSTS: dict[str, tuple[str, Callable[[HostStatus], float]]] = {
     "gates_decided": ("Gates decided since its bundles took effect.", lambda host: host.gates.decided),
     "gates_denied": ("Those of them that were denied.", lambda host: host.gates.denials),
     "gates_would_deny": ("Those that hooks which only observe would deny.", lambda host: host.gates.would_deny),
+    "gates_would_ask": ("Those that such hooks would ask about.", lambda host: host.gates.would_ask),
+    "observing": ("Policies there that only observe: how many.", lambda host: count_observing(host)),
 }
 
 
@@ -219,20 +232,21 @@ def format_fleet_metrics(fleets: Sequence[FleetHosts]) -> str:
     registry = CollectorRegistry()
 
     def gauge(name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"hooklatch_fleet_{name}", text, ("fleet", *labels), registry=registry)
+        return Gauge(f"hooklatch_fleet_{name}", text, ("engine", "fleet", *labels), registry=registry)
 
     newest = gauge("newest_version", "The newest version of the policy; 0: none.")
     fullness = gauge("engine_fullness", "Share of the engine's memory that is taken.")
     of_hosts = {name: gauge(f"host_{name}", text, "host") for name, (text, _) in OF_HOSTS.items()}
     versions = gauge("host_policy_version", "A version of a policy there: wanted, applied.", "host", "policy", "which")
     for fleet in fleets:
-        newest.labels(fleet.fleet).set(fleet.newest)
+        whose = (fleet.url, fleet.fleet)  # two engines may have fleets of one name
+        newest.labels(*whose).set(fleet.newest)
         if fleet.fullness is not None:
-            fullness.labels(fleet.fleet).set(fleet.fullness)
+            fullness.labels(*whose).set(fleet.fullness)
         for host in fleet.hosts:
             for name, (_, measure) in OF_HOSTS.items():
-                of_hosts[name].labels(fleet.fleet, host.host).set(measure(host))
+                of_hosts[name].labels(*whose, host.host).set(measure(host))
             for policy, of_policy in host.policies.items():
-                versions.labels(fleet.fleet, host.host, policy, "wanted").set(of_policy.wanted or 0)
-                versions.labels(fleet.fleet, host.host, policy, "applied").set(of_policy.applied or 0)
+                versions.labels(*whose, host.host, policy, "wanted").set(of_policy.wanted or 0)
+                versions.labels(*whose, host.host, policy, "applied").set(of_policy.applied or 0)
     return generate_latest(registry).decode()

@@ -18,9 +18,8 @@ from hooklatch.cli.testing.cases import Case
 from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.text import format_count
-from hooklatch.fleet.bundles import Bundle, encode_bundle
 from hooklatch.fleet.host.host import FleetHost
-from hooklatch.fleet.manifests import RolloutTarget
+from hooklatch.fleet.manifests import Bundle, RolloutTarget, encode_bundle
 from hooklatch.fleet.publishing.versions import VersionDraft, VersionHistory, encode_envelope, sign_version
 from hooklatch.fleet.signing import NoLibraryError, PrivateKey, make_key
 from hooklatch.service.api.methods import PolicyRejectedError

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from hashlib import sha256
 from typing import Literal, NamedTuple, TypeAlias
@@ -178,18 +178,22 @@ def list_tables(arguments: argparse.Namespace) -> list[PlacedTable]:
     main = os.path.abspath(find_config_file(arguments.config, os.environ))
     seen = read_files(main, os.path.join(os.path.dirname(main), "hooks.d"), (), ObservedFiles())
     tables: list[PlacedTable] = []
+    roots = Counter[str]()
     for path, file in sorted(seen.files.items()):
         match file:
             case FileConfig():
                 tables += [PlacedTable(path, copy.table) for copy in file.copies]
+                roots.update(copy.root for copy in file.copies)
             case Diagnostic() | PathFault():
                 reason = file.reason if isinstance(file, PathFault) else str(file)
                 raise CommandError(Exit.BAD_DATA, f"it is unknown which repositories {path} names: {reason}")
             case PathAbsent():
                 pass
-    for place, count in Counter((place.git, *sorted(place.table.signers)) for place in tables).items():
-        if count > 1:
-            raise CommandError(Exit.BAD_DATA, f"{place[0]} is named {count} times, and has one copy; leave one of them")
+    for place in tables:  # an address that is a path may be another one in another folder, with a copy of its own
+        if (count := roots[find_copy(place.table, place.file).copy.root]) > 1:
+            raise CommandError(
+                Exit.BAD_DATA, f"{place.git} is named {count} times, and has one copy; leave one of them"
+            )
     return tables
 
 
@@ -223,14 +227,25 @@ def update_source(arguments: argparse.Namespace, place: PlacedTable, found: Foun
     own = {"isolation": place.table.isolation, "python": place.table.python}
     keys = "".join(f"{name} = {json.dumps(value)}\n" for name, value in own.items() if value is not None)
     run_cases(arguments, guards, keys)
-    write_copy(found, GuardLock(1, lock_guards(git, rev, commit, guards)), commit, guards)
+    lock = GuardLock(1, lock_guards(git, rev, commit, guards))
+    write_copy(found, lock, commit, guards, lambda: check_unchanged(arguments, place, found))
     return UpdatedSource(git, rev, commit, "updated", newer)
 
 
-def write_copy(found: FoundCopy, lock: GuardLock, commit: str, guards: Mapping[str, GuardFiles]) -> None:
+def check_unchanged(arguments: argparse.Namespace, place: PlacedTable, found: FoundCopy) -> None:
+    """Refuse to write what a table named when it was read, if it names something else by now, or has another copy."""
+    if place not in list_tables(arguments) or find_copy(place.table, place.file).locked not in (None, found.locked):
+        text = f"{look.shorten_path(place.file)}, or the copy, has changed since this began, and is newer; run it again"
+        raise CommandError(Exit.CANNOT_CREATE, text)
+
+
+def write_copy(
+    found: FoundCopy, lock: GuardLock, commit: str, guards: Mapping[str, GuardFiles], check: Callable[[], None]
+) -> None:
     """Write guards into a folder of their own, and then the lock, which makes them count.
 
-    What the lock named before stays: a daemon may not have loaded the new ones yet.
+    What the lock named before stays: a daemon may not have loaded the new ones yet.  `check` is asked while no other
+    process can write.
     """
     root = found.copy.root
     folder, lock_file = os.path.join(root, commit), os.path.join(root, LOCK)
@@ -243,6 +258,7 @@ def write_copy(found: FoundCopy, lock: GuardLock, commit: str, guards: Mapping[s
             fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             ends.callback(os.close, fd)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else one removes what another one has just written
+            check()
             if os.path.lexists(folder):  # a crash left it, or its files were changed
                 shutil.rmtree(folder)
             files = [(guard_paths(folder, name), texts) for name, texts in guards.items()]

@@ -10,6 +10,7 @@ is harmless: every entry carries its own number, and the engine refuses a number
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import quote, unquote, urlsplit
@@ -18,8 +19,8 @@ import msgspec
 
 __all__ = [
     "FORMS", "KEYS", "POLICY", "TIMESTAMP", "Address", "add_user", "read_url", "redact_url", "AddressError",
-    "RecordBatch", "BehindError", "ConflictError", "Engine", "EngineError", "LogFacts", "LostError",
-    "MissingFileError", "NotInstalledError", "EngineRefusedError", "StoredReport", "UnreachableError",
+    "RecordBatch", "BehindError", "ConflictError", "Engine", "EngineError", "LogFacts", "LostError", "MissingFileError",
+    "NotInstalledError", "EngineRefusedError", "StoredReport", "UnreachableError", "find_user", "list_rights",
 ]  # fmt: skip
 
 POLICY, TIMESTAMP, KEYS = "policy", "timestamp", "keys"  # the streams of versions, of timestamps, of key sets
@@ -343,3 +344,25 @@ def redact_url(url: str) -> str:
     before, at, after = url.rpartition("@")
     scheme, slashes, _ = before.partition("://")
     return f"{scheme}{slashes}…@{after}" if at and slashes else f"…@{after}" if at else url
+
+
+OF_USERS = {
+    "host": (
+        "-@all +time +get +xread +xlen +xrange +xrevrange +xinfo|stream +xadd +sadd +smembers +hgetall +setnx"
+        " +info|memory resetchannels resetkeys %R~hooklatch:FLEET:policy %R~hooklatch:FLEET:timestamp"
+        " %R~hooklatch:FLEET:keys %R~hooklatch:FLEET:bundle:* %R~hooklatch:FLEET:trimmed:HOST"
+        " %RW~hooklatch:FLEET:log:HOST:* %RW~hooklatch:FLEET:host:HOST %RW~hooklatch:FLEET:key:HOST:*"
+    ),
+    "join": "-@all +time +getdel resetchannels resetkeys %RW~hooklatch:FLEET:token:HOST",
+}
+
+
+def find_user(host: str, kind: str = "host") -> str:
+    """Return the engine's user of a host: the one with which its link connects, or that of the kind `join`."""
+    return f"{kind}-{host}"
+
+
+def list_rights(fleet: str, host: str, kind: str, password: str) -> list[str]:
+    """Return the rules of a host's user; that of the kind `join` may take what a token is exchanged for, once."""
+    digest = hashlib.sha256(password.encode()).hexdigest()
+    return ["reset", "on", f"#{digest}", *OF_USERS[kind].replace("FLEET", fleet).replace("HOST", host).split()]

@@ -44,6 +44,8 @@ from hooklatch.fleet.engine.engine import (
     RecordBatch,
     StoredReport,
     UnreachableError,
+    find_user,
+    list_rights,
 )
 from hooklatch.fleet.engine.redis_answers import (
     StreamInfo,
@@ -54,7 +56,6 @@ from hooklatch.fleet.engine.redis_answers import (
     read_stream_info,
 )
 from hooklatch.fleet.engine.redis_connections import RedisCommand, RedisConnection, RedisPool, make_tls_context
-from hooklatch.fleet.engine.rights import find_user, list_rights
 from hooklatch.fleet.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]

@@ -25,15 +25,17 @@ from coredis.connection import BaseConnection, TCPLocation
 from coredis.connection import UnixDomainSocketLocation as UnixLocation
 
 from hooklatch.fleet.engine.engine import Address, EngineRefusedError, MissingFileError, UnreachableError
-from hooklatch.fleet.engine.redis_answers import bound_answer, convert_answer, format_redis_word
-from hooklatch.fleet.engine.redis_errors import (
+from hooklatch.fleet.engine.redis_answers import (
     OLDEST,
+    bound_answer,
+    convert_answer,
     explain_failed_connect,
     explain_no_answer,
     explain_no_connection,
     explain_not_redis,
     explain_reply_error,
     explain_unasked,
+    format_redis_word,
     is_of_the_server,
 )
 from hooklatch_worker.systems.disks import read_boot_time

@@ -21,17 +21,16 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 import trio
 
 from hooklatch.fleet.manifests import FleetError, PolicyHead
-from hooklatch.fleet.roles import Role
+from hooklatch.fleet.roles import SKEW, Role, Timestamp, format_moment, read_timestamp
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
-from hooklatch.fleet.timestamps import SKEW, Timestamp, format_moment, read_timestamp
 from hooklatch.service.config.state_file import StateFile
 from hooklatch_worker.systems.disks import read_boot_id, read_boot_time
 
@@ -150,7 +149,7 @@ class FleetContact:
     """The last contact.  `commit` makes the hooks again by the present `denial`; they are active when it returns.
 
     `find_lack` returns why gates are denied for want of a policy, or None, and `find_end` when the fleet's key set
-    expires: nothing is contact from then on.
+    expires: nothing is contact from then on.  `find_observing` returns the policies that only observe, and until when.
     """
 
     def __init__(
@@ -161,6 +160,7 @@ class FleetContact:
         find_lack: Callable[[], str | None],
         clock: Callable[[], ClockReading] = read_clocks,
         find_end: Callable[[], float] = lambda: math.inf,
+        find_observing: Callable[[], Mapping[str, float]] = dict[str, float],
     ) -> None:
         self._state = state
         self._note = note
@@ -168,6 +168,8 @@ class FleetContact:
         self._find_lack = find_lack
         self._clock = clock
         self._find_end = find_end
+        self._find_observing = find_observing
+        self._observing: Mapping[str, float] = {}  # the policies by whose hooks only observed last
         self._settings: FleetSettings | None = None
         self._now = KeptContact("")  # the present state, newer than the kept one
         self._fault: str | None = None  # what is wrong with what the engine showed last
@@ -188,6 +190,12 @@ class FleetContact:
     def is_stale(self) -> bool:
         """Return whether the last contact is too long ago; without a fleet it never is."""
         return self._settings is not None and self._seconds_left(self._settings) <= 0
+
+    @property
+    def time(self) -> float | None:
+        """Return the time that it is at least; None while no signed moment vouches for it."""
+        floor = self._now.floor
+        return compute_time(self._clock(), floor) if floor is not None else None
 
     @property
     def at(self) -> float | None:
@@ -355,13 +363,21 @@ class FleetContact:
         self._fault = fault
 
     async def apply_denial(self) -> None:
-        """Deny gates, or stop denying them, by the present `denial`."""
+        """Deny gates, or stop denying them, by the present `denial`, and enforce policies that observe no more."""
         async with self._applying:
             self._report_change()
-            denial = self.denial
-            if denial != self._denial:
+            denial, observing, before = self.denial, self._find_observing(), self._observing
+            if (denial, observing) != (self._denial, before):
                 await self._commit()
-                self._denial = denial
+                self._denial, self._observing = denial, observing
+                self._note_observing(before, observing)
+
+    def _note_observing(self, before: Mapping[str, float], now: Mapping[str, float]) -> None:
+        """Log and record which policies are enforced no more, and which are again."""
+        for policy in sorted(policy for policy in {*before, *now} if before.get(policy) != now.get(policy)):
+            until = format_moment(now[policy]) if policy in now else None
+            logger.warning("the policy %s %s", policy, f"only observes until {until}" if until else "is enforced again")
+            self._note("fleet", {"action": "observing" if until else "enforced", "policy": policy, "until": until})
 
     def _report_change(self) -> None:
         """Log and record that this host has become stale, or is not stale any more."""
@@ -385,9 +401,10 @@ class FleetContact:
             await self.apply_denial()
             await self._keep()
             settings = self._settings
-            seconds_left = self._seconds_left(settings) if settings is not None else 0.0
-            # A stale host stays stale until something changes.
-            with trio.move_on_after(min(seconds_left, LONGEST) if seconds_left > 0 else float("inf")):
+            # A stale host stays stale until something changes; one that has become so since the look above is not told.
+            left = [self._seconds_left(settings)] if settings is not None and not self._was_stale else []
+            left += [max(0.0, end - (self.time or end)) for end in self._observing.values()]
+            with trio.move_on_after(min(*left, LONGEST) if left else math.inf):
                 await self._changed.wait()
 
     def _stored(self) -> KeptContact | None:

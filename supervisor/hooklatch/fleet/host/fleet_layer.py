@@ -27,8 +27,6 @@ import trio
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
-from hooklatch.fleet.bundles import read_bundle
-from hooklatch.fleet.host.bundle_files import read_bundle_files
 from hooklatch.fleet.host.following import (
     advance_policy,
     describe_lost_floor,
@@ -38,6 +36,7 @@ from hooklatch.fleet.host.following import (
     list_bundle_files,
     list_foreign_policies,
     prove_envelope,
+    read_bundle_files,
     read_followed_policy,
     read_proven_files,
     read_version,
@@ -59,9 +58,11 @@ from hooklatch.fleet.manifests import (
     Manifest,
     PolicyHead,
     PolicyVersions,
+    read_bundle,
     read_envelope,
     read_payload,
 )
+from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.fleet.version_copies import keep_versions
@@ -78,12 +79,15 @@ logger = logging.getLogger("hooklatch.fleet")
 RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
 Note = Callable[[str, dict[str, Any]], None]
 FindDenial = Callable[[], str | None]  # why a host denies every gate, if it does
+FindTime = Callable[[], float | None]  # the time that it is at least, if a signed moment vouches for that
 
 
 class FleetLayer:
     """The fleet's policies: the active and the wanted version of each, and those that were read."""
 
-    def __init__(self, state: StateFile, note: Note, faults: ActiveFaults, find_denial: FindDenial) -> None:
+    def __init__(
+        self, state: StateFile, note: Note, faults: ActiveFaults, find_denial: FindDenial, find_time: FindTime
+    ) -> None:
         self.folder = os.path.join(os.path.dirname(state.path), "fleet")
         self.settings: FleetSettings | None = None
         self.policy = PolicyFile()
@@ -94,6 +98,7 @@ class FleetLayer:
         self._note = note
         self._faults = faults
         self._find_denial = find_denial
+        self._find_time = find_time
         self._active_files: FleetFiles | None = None  # from which the present hooks were made
         self._lock = trio.Lock()
 
@@ -136,8 +141,34 @@ class FleetLayer:
         return lambda: FleetFiles((*unknown, *(prove() for prove in proofs)))
 
     def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
-        """Return the files of which hooks are to be made, with the denial of every gate if the host is to deny them."""
-        return msgspec.structs.replace(files or FleetFiles(), denies=self._find_denial())
+        """Return the files of which hooks are to be made: with the denial of every gate, and what only observes now."""
+        files = files or FleetFiles()
+        bundles = tuple(msgspec.structs.replace(each, observes=self._may_observe(each)) for each in files.bundles)
+        return msgspec.structs.replace(files, bundles=bundles, denies=self._find_denial())
+
+    def _may_observe(self, bundle: BundleFiles) -> bool:
+        """Return whether the hooks of a bundle only observe now.
+
+        That takes a signed word of its version and of the one that is wanted, since that may be another one that could
+        not be applied; a key that may still sign it; and a signed moment, so that a clock cannot prolong it.
+        """
+        now, settings, kept = self._find_time(), self.settings, self.followed.policies.get(bundle.policy)
+        if now is None or settings is None or kept is None or kept.wanted is None or now >= bundle.observe_until:
+            return False
+        key_set, wanted = settings.key_set, read_payload(kept.wanted)
+        is_listed = kept.key in settings.keys and (key_set is None or key_set.may_sign(kept.key, bundle.policy))
+        return wanted.fleet == settings.name and now < wanted.observe_end and (is_listed or kept.applied is None)
+
+    def find_observing(self) -> dict[str, float]:
+        """Return the policies that are to observe only, and until when, by the time that it is now."""
+        bundles = self._active_files.bundles if self._active_files is not None else ()
+        return {each.policy: each.observe_until for each in bundles if each.is_sound and self._may_observe(each)}
+
+    @property
+    def observing(self) -> dict[str, float]:
+        """Return the policies that only observe, and until when, by the hooks that are active."""
+        bundles = self._active_files.bundles if self._active_files is not None else ()
+        return {each.policy: each.observe_until for each in bundles if each.is_sound and each.observes}
 
     def record_active(self, files: FleetFiles | None) -> None:
         """Note the files of which the present hooks are made."""
@@ -163,11 +194,13 @@ class FleetLayer:
         bundles = self._active_files.bundles if self._active_files is not None else ()
         unsound = {bundle.policy for bundle in bundles if not bundle.is_sound}
         found: dict[str, PolicyVersions] = {}
+        ends = self.observing
         for name, kept in sorted(self.followed.policies.items()):
             is_active = self._fault is None and name not in unsound
             found[name] = PolicyVersions(
-                find_applied_version(kept.wanted), find_applied_version(kept.applied) if is_active else None
-            )
+                find_applied_version(kept.wanted), find_applied_version(kept.applied) if is_active else None,
+                format_moment(ends[name]) if name in ends else "",
+            )  # fmt: skip
         return found
 
     @property

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from hooklatch.errors import locate_error
-from hooklatch.fleet.bundles import Bundle, read_bundle
-from hooklatch.fleet.host.bundle_files import read_bundle_files
+from hooklatch.core.hooks.builtin_sources import SHELL
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.errors import describe_error, locate_error
 from hooklatch.fleet.host.policy_file import KeptPolicy, PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.fleet.manifests import (
     RESTORE,
     START,
+    Bundle,
     BundleVersion,
     FleetError,
     Manifest,
@@ -25,6 +26,7 @@ from hooklatch.fleet.manifests import (
     SignedManifest,
     find_signer,
     index_keys,
+    read_bundle,
     read_envelope,
     read_manifest,
     read_payload,
@@ -33,15 +35,67 @@ from hooklatch.fleet.manifests import (
 )
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
-from hooklatch.service.loading.see import BundleFiles
+from hooklatch.service.loading import trust
+from hooklatch.service.loading.see import (
+    BundleFiles,
+    find_outside_code,
+    find_unpinned_python,
+    is_declaring,
+    mark_tampered,
+    read_pinned_file,
+)
 
 __all__ = [
-    "list_bundle_files", "prove_envelope", "read_proven_files", "advance_policy",
-    "describe_lost_floor", "find_applied_policy", "find_applied_version", "list_anew", "list_foreign_policies",
-    "read_followed_policy", "read_version",
+    "list_bundle_files", "prove_envelope", "read_proven_files", "advance_policy", "describe_lost_floor",
+    "find_applied_policy", "find_applied_version", "list_anew", "list_foreign_policies", "read_followed_policy",
+    "read_version", "find_fleet_misfit", "read_bundle_files",
 ]  # fmt: skip
+
+
+def read_bundle_files(bundle: BundleFiles, before: BundleFiles | None) -> BundleFiles:
+    """Read the files of a bundle if they are those that were signed. Unchanged ones are not read again."""
+    stamps = trust.stamp_tree(bundle.root)
+    if before is not None and before.is_sound and (before.pins, before.stamps) == (bundle.pins, stamps):
+        return msgspec.structs.replace(bundle, stamps=stamps, files=before.files)
+    try:
+        fault = trust.compare_pinned_files(bundle.pins, trust.pin_below(bundle.root))
+    except (UnsafeFileError, OSError) as error:
+        fault = describe_error(error)
+    if fault is None and stamps is None:
+        fault = "it cannot be accessed"
+    if fault is not None:
+        return mark_tampered(bundle, fault)
+    names = sorted(name for name in bundle.pins if "/" not in name and is_declaring(name))
+    files = [read_pinned_file(bundle.root, name, bundle.pins[name], find_fleet_misfit) for name in names]
+    return msgspec.structs.replace(bundle, stamps=stamps, files=files)
+
+
+def find_fleet_misfit(root: str, config: FileConfig) -> Diagnostic | None:
+    """Return the diagnostic of a bundle's file whose code may differ on a host, or which a host could hide."""
+    standard = Catalogue.standard()
+    for table in config.sources:
+        if table.source.kind != "file":
+            text = f"[[source]] names the module {table.source.location!r}, which no signature covers: use path"
+            return Diagnostic(config.path, 0, text)
+    for hook in config.hooks:
+        source, _ = find_definition_target(hook, root)
+        if source.kind != "file" and source != SHELL.source:
+            text = (
+                f"hook {hook.id!r}: its code is the module {source.location!r}, which no signature covers: use a file"
+            )
+            return Diagnostic(config.path, hook.line, text)
+        if hook.plugin is not None:
+            text = f"hook {hook.id!r}: a fleet's hook belongs to no plugin; remove plugin"
+            return Diagnostic(config.path, hook.line, text)
+        if hook.event not in standard:
+            from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
+
+            text = f"hook {hook.id!r}: {describe_undefined_event(standard, hook.event)}"
+            return Diagnostic(config.path, hook.line, text)
+    return find_unpinned_python(config) or find_outside_code(root, config)
 
 
 def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) -> tuple[Manifest, str]:
@@ -93,7 +147,8 @@ def prove_new_files(
 def list_bundle_files(folder: str, manifest: Manifest, bundle: Bundle) -> BundleFiles:
     """Return the pins of a bundle's files, before any of them is read."""
     pins = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(bundle.files.items())}
-    return BundleFiles(manifest.policy, policy_root(folder, manifest.bundle), pins, bundle.suspendable)
+    root, until = policy_root(folder, manifest.bundle), manifest.observe_end
+    return BundleFiles(manifest.policy, root, pins, bundle.suspendable, observe_until=until)
 
 
 def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> PolicyFile:

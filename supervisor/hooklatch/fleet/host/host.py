@@ -20,14 +20,13 @@ from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import locate_error
-from hooklatch.fleet.host.admission import LinkToken
 from hooklatch.fleet.host.contact import FleetContact
 from hooklatch.fleet.host.fleet_layer import FleetLayer
-from hooklatch.fleet.host.trust import FleetTrust
+from hooklatch.fleet.host.trust import FleetTrust, LinkToken
 from hooklatch.fleet.manifests import START, BundleVersion, FleetError
 from hooklatch.fleet.reports import EngineFault
+from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.settings import describe_open_password, read_settings
-from hooklatch.fleet.timestamps import format_moment
 from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
@@ -94,9 +93,12 @@ class FleetHost(PolicyContribution):
         self.token = LinkToken(os.path.dirname(daemon.places["admin"]), self._faults, self._end_links)
         self.trust = FleetTrust(daemon.state, self._note)
         self.contact = FleetContact(
-            daemon.state, self._note, daemon.files.deny, self._find_lack, find_end=lambda: self.trust.ends
+            daemon.state, self._note, daemon.files.deny, self._find_lack, find_end=lambda: self.trust.ends,
+            find_observing=lambda: self.layer.find_observing(),
+        )  # fmt: skip
+        self.layer = FleetLayer(
+            daemon.state, self._note, self._faults, lambda: self.contact.denial, lambda: self.contact.time
         )
-        self.layer = FleetLayer(daemon.state, self._note, self._faults, lambda: self.contact.denial)
         self.layer.load()
 
     @property
@@ -177,7 +179,12 @@ class FleetHost(PolicyContribution):
         fault = contact.fault if contact.stale_denial is None else None  # else the denial says it
         engine = f"the fleet's engine: {self._engine.text}" if self._engine is not None else None
         texts = (engine, contact.denial or contact.problem, fault, self.trust.fault, self._unreadable)
-        return [*self._faults, *(text for text in texts if text is not None)]
+        observing = [
+            f"the fleet's policy {name!r} only observes until {format_moment(end)}: nothing of it is enforced here;"
+            " its publisher ends that: hooklatch fleet observe --end"
+            for name, end in self.layer.observing.items()
+        ]
+        return [*observing, *self._faults, *(text for text in texts if text is not None)]
 
     @property
     def warnings(self) -> list[str]:
@@ -331,6 +338,7 @@ class FleetHost(PolicyContribution):
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
         self._faults.report("image")  # it is needed no more
+        await self.contact.apply_denial()  # it may only observe, by a key that was not active before
         # In the background: fires that began under the old version may run its workers for a while yet.
         self._daemon.dispatcher.background.spawn("fleet clean-up", self.clean)
         return {"applied": msgspec.to_builtins(applied), "revision": self._daemon.registries.view.revision}

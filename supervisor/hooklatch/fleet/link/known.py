@@ -1,21 +1,61 @@
 """The present state of a link, gathered by its tasks: its report, its log and its status line are made of it.
 
 Times that are compared are of this machine's monotonic clock.
+
+And the waiting for an engine: for an answer under a deadline of our own, and after failures, longer each time.  If an
+engine comes back, its hosts must not all connect in the same moment.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 import msgspec
+import trio
 
+from hooklatch.core.text import format_duration
+from hooklatch.fleet.engine.engine import UnreachableError
 from hooklatch.fleet.link.daemon import FollowAnswer
 from hooklatch.fleet.manifests import PolicyVersions
 from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, RecordHead, ReportedPolicy
 from hooklatch.record.storage.chain import ChainLink
 
-__all__ = ["LinkState"]
+__all__ = ["LinkState", "TIMEOUT", "Backoff", "await_answer"]
+
+T = TypeVar("T")
+TIMEOUT = 20.0  # seconds; the engine's own limit is shorter, and this limit is for the case that it fails
+FIRST = 0.05  # seconds
+
+
+async def await_answer(answer: Awaitable[T], seconds: float = TIMEOUT) -> T:
+    """Return an engine's answer, or raise UnreachableError: it did not come in time."""
+    with trio.move_on_after(seconds):
+        return await answer
+    raise UnreachableError(f"the engine did not answer within {format_duration(seconds)}")
+
+
+class Backoff:
+    """The pauses of one task that is retried, up to `maximum` seconds; `chance` returns a number from 0 to 1."""
+
+    def __init__(self, maximum: float, first: float = FIRST, chance: Callable[[], float] = random.random) -> None:
+        self._maximum = maximum
+        self._first = min(first, maximum)
+        self._chance = chance
+        self._bound = self._first
+
+    def next(self) -> float:
+        """Return the next pause in seconds: from half of a bound that doubles to all of it."""
+        bound = self._bound
+        self._bound = min(self._maximum, bound * 2)
+        return bound * (0.5 + 0.5 * self._chance())
+
+    def reset(self) -> None:
+        """Begin anew with the first pause, after a success."""
+        self._bound = self._first
+
 
 logger = logging.getLogger("hooklatch.link")
 MAX_FINDINGS = 20  # the newest are kept
@@ -154,8 +194,10 @@ class LinkState:
 
 def describe_policy(of: PolicyVersions) -> ReportedPolicy:
     """Return the versions of a policy as they are reported."""
-    applied = (of.applied.version, of.applied.bundle) if of.applied is not None else (None, "")
-    return ReportedPolicy(of.wanted.version if of.wanted is not None else None, *applied)
+    wanted = of.wanted.version if of.wanted is not None else None
+    if of.applied is None:
+        return ReportedPolicy(wanted)
+    return ReportedPolicy(wanted, of.applied.version, of.applied.bundle, of.observes)
 
 
 def summarize_answer(answer: FollowAnswer) -> tuple[object, ...]:

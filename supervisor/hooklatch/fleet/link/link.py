@@ -22,14 +22,12 @@ from typing import TypeAlias
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError
-from hooklatch.fleet.identity import HostIdentity
+from hooklatch.fleet.enrolment import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonSocket
-from hooklatch.fleet.link.known import ENGINE, LOG_ENGINE, LinkState
-from hooklatch.fleet.link.outgoing import ShippingReader
+from hooklatch.fleet.link.known import ENGINE, LOG_ENGINE, Backoff, LinkState
 from hooklatch.fleet.link.policy import PolicyFollower
 from hooklatch.fleet.link.reporting import EVERY, Gauge, HostReporter, ShippingNotifier, find_leaving
-from hooklatch.fleet.link.shipping import RecordShipper
-from hooklatch.fleet.link.waiting import Backoff
+from hooklatch.fleet.link.shipping import RecordShipper, ShippingReader
 from hooklatch.fleet.reports import LEFT
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.threads import in_thread

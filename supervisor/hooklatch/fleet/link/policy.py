@@ -22,13 +22,12 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from hooklatch.fleet.bundles import MAX_BUNDLE
 from hooklatch.fleet.engine.engine import KEYS, TIMESTAMP, BehindError, Engine, EngineRefusedError
 from hooklatch.fleet.engine.engine import POLICY as POLICY_STREAM
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket, FollowAnswer
-from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, SIGNED, LinkState
-from hooklatch.fleet.link.waiting import TIMEOUT, Backoff, await_answer
+from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, SIGNED, TIMEOUT, Backoff, LinkState, await_answer
 from hooklatch.fleet.manifests import (
+    MAX_BUNDLE,
     MAX_ENVELOPE,
     RESTORE,
     REWRITTEN,

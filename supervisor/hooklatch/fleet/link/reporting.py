@@ -15,10 +15,9 @@ import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, StoredReport
-from hooklatch.fleet.identity import HostIdentity
+from hooklatch.fleet.enrolment import HostIdentity
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, DaemonSocket
-from hooklatch.fleet.link.known import NAME, REPORT, LinkState
-from hooklatch.fleet.link.waiting import Backoff, await_answer
+from hooklatch.fleet.link.known import NAME, REPORT, Backoff, LinkState, await_answer
 from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
 from hooklatch.fleet.reports import LEFT, EngineFault, GateCounts, HostReport, encode_report, read_report
 from hooklatch.record.storage.lines import read_entries_of_kind
@@ -251,7 +250,7 @@ MAX_CAUSES = 32  # in a report; there are fewer, but a newer daemon may have mor
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """The fields of a call's outcome that say whether a hook which only observes would have denied."""
+    """The fields of a call's outcome that say whether a hook which only observes would have denied or asked."""
 
     observed: bool = False
     verdict: str | None = None
@@ -261,6 +260,11 @@ class Observation(msgspec.Struct, frozen=True):
     def is_denial(self) -> bool:
         """Return whether it would have: by its answer, or because it has none."""
         return self.observed and (self.verdict in ("deny", "halt") or self.cause not in (None, "policy"))
+
+    @property
+    def is_question(self) -> bool:
+        """Return whether it would have asked."""
+        return self.observed and self.verdict == "ask"
 
 
 class DecisionLine(msgspec.Struct, frozen=True):
@@ -284,7 +288,7 @@ class GateCounter:
         self.since = since
         self._decided = 0
         self._denied: dict[str, int] = {}
-        self._would_deny = 0
+        self._would_deny = self._would_ask = 0
 
     def take(self, lines: Iterable[bytes]) -> None:
         """Count the decisions of gates among the next lines of the record."""
@@ -299,8 +303,10 @@ class GateCounter:
                 self._decided += 1
                 if decision.verdict == "deny":
                     self._count((decision.cause or "unknown")[:MAX_NAME])
-                else:
-                    self._would_deny += any(outcome.is_denial for outcome in decision.outcomes)
+                elif any(outcome.is_denial for outcome in decision.outcomes):
+                    self._would_deny += 1
+                elif decision.verdict != "ask":
+                    self._would_ask += any(outcome.is_question for outcome in decision.outcomes)
 
     def _count(self, cause: str) -> None:
         if cause not in self._denied and len(self._denied) >= MAX_CAUSES:
@@ -309,4 +315,4 @@ class GateCounter:
 
     @property
     def gates(self) -> GateCounts:
-        return GateCounts(self.since, self._decided, dict(self._denied), self._would_deny)
+        return GateCounts(self.since, self._decided, dict(self._denied), self._would_deny, self._would_ask)

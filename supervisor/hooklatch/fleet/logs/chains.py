@@ -18,7 +18,7 @@ import msgspec
 
 from hooklatch.core.text import format_count
 from hooklatch.fleet.engine.engine import LogFacts, RecordBatch
-from hooklatch.fleet.logs.logs import ChainPosition, FleetLogEntry, HostLog, LogFinding, ReceivedBatch, SeenRecords
+from hooklatch.fleet.logs.reading import ChainPosition, FleetLogEntry, HostLog, LogFinding, ReceivedBatch, SeenRecords
 from hooklatch.fleet.logs.trimming import TrimNote
 from hooklatch.fleet.reports import HostReport
 from hooklatch.record.findings import ChainWitness, VerifyReport, format_seq_range

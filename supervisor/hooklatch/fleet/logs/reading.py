@@ -2,36 +2,242 @@
 
 Across hosts the order is that in which batches arrived at the engine, within a host that of the record.  A follower
 cannot miss a batch: each look asks every log for the batches after the number that was read last.
+
+    batch ─▶ unpack_batch ─▶ each entry: known already? ─▶ new entries, in the order of their numbers
+
+A batch that cannot be read is a finding, since its entries are then missing from the log.  A log may hold an entry
+twice: a reply was lost and the batch was made anew, or two links ran.  So every number is taken once, in any order of
+the batches, and two hashes of one number are noticed.  That takes some 42 bytes an entry, and some 600 where a host
+ships numbers far apart from each other.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing, suppress
+from enum import Enum
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 import trio
 
+from hooklatch.core.status_answers import RecordLine
 from hooklatch.core.text import suggest_name
-from hooklatch.fleet.batches import BatchError, find_newest_place
+from hooklatch.fleet.batches import (
+    MAX_DATA,
+    BatchError,
+    ShippedRecord,
+    find_newest_place,
+    find_oldest_place,
+    read_batch_lines,
+    split_batch_lines,
+)
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch, StoredReport
-from hooklatch.fleet.logs.logs import HostLog, LogFinding, ReceivedBatch
 from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.reports import read_report
 from hooklatch.record.storage.chain import format_timestamp
 
 __all__ = [
-    "MAX_BYTES",
-    "FleetReader",
-    "FleetScan",
-    "LogKey",
-    "NoHostError",
-    "describe_rest",
-    "limit_epochs",
-    "scan_fleet",
-]
+    "MAX_BYTES", "FleetReader", "FleetScan", "LogKey", "NoHostError", "describe_rest", "find_leads", "limit_epochs",
+    "list_hosts", "scan_fleet", "RecordMatch", "ChainPosition", "SeenRecords", "ReceivedBatch", "FleetLogEntry",
+    "FleetRecordLine", "LogFinding", "HostLog",
+]  # fmt: skip
+
+PAGE = 16  # records in a page
+HALF = 16  # bytes kept of each hash: 128 bits, as a witness has
+WIDTH = 2 * HALF
+NOTHING = bytes(WIDTH)
+
+
+class RecordMatch(Enum):
+    """The relation of a new entry to those that are known."""
+
+    NEW = "new"
+    SAME = "same"
+    OTHER = "other"  # that number has another hash
+
+
+class ChainPosition(msgspec.Struct, frozen=True):
+    """An entry's number, and the beginnings of its hash and of the hash before it, in hexadecimal."""
+
+    seq: int
+    hash: str
+    prev: str
+
+
+class SeenRecords:
+    """The entries of one epoch that were seen."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, bytearray] = {}
+        self.count = 0
+
+    def take(self, seq: int, own: str, prev: str) -> RecordMatch:
+        """Take an entry, unless its number is taken; return how it relates to the known ones."""
+        page, at = self._pages.get(seq // PAGE), seq % PAGE * WIDTH
+        entry = encode_position(own, prev)
+        if page is None:
+            page = self._pages[seq // PAGE] = bytearray(PAGE * WIDTH)
+        stored = bytes(page[at : at + WIDTH])
+        if stored == NOTHING:
+            page[at : at + WIDTH] = entry
+            self.count += 1
+            return RecordMatch.NEW
+        return RecordMatch.SAME if stored[:HALF] == entry[:HALF] else RecordMatch.OTHER
+
+    def hash_of(self, seq: int) -> str | None:
+        """Return the beginning of an entry's hash, None if it was not seen."""
+        page, at = self._pages.get(seq // PAGE), seq % PAGE * WIDTH
+        entry = bytes(page[at : at + WIDTH]) if page is not None else NOTHING
+        return entry[:HALF].hex() if entry != NOTHING else None
+
+    def __iter__(self) -> Iterator[ChainPosition]:
+        """Yield the entries in order of their numbers."""
+        for number in sorted(self._pages):
+            page = self._pages[number]
+            for at in range(0, PAGE * WIDTH, WIDTH):
+                entry = bytes(page[at : at + WIDTH])
+                if entry != NOTHING:
+                    yield ChainPosition(number * PAGE + at // WIDTH, entry[:HALF].hex(), entry[HALF:].hex())
+
+
+def encode_position(own: str, prev: str) -> bytes:
+    entry = bytes.fromhex(own[: 2 * HALF] + prev[: 2 * HALF])
+    # A host may claim any hash for an entry of which it left something out, but zeros mean an empty slot here.
+    return entry if entry[:HALF].strip(b"\0") else b"\0" * (HALF - 1) + b"\1" + entry[HALF:]
+
+
+LATEST = 2**42  # ms since the epoch, in 2109: a host may claim any number as a time of arrival
+
+
+class LogFinding(msgspec.Struct, frozen=True):
+    """Something wrong with a host's log.
+
+    unreadable  a batch cannot be read; conflict: one number has two records
+    missing     numbers are missing; altered: a record is not the one that its neighbour follows
+    lost        the host removed records before they were shipped, and says so
+    anew        the host's record began anew: it was truncated, rewritten or removed
+    engine      the engine has less than the host was told that it has
+    much        the log has more than is read of one host beside others
+    name        another host has shipped the same record
+    signature   the host's key has not signed it
+    identity    the host was never enrolled, or was retired
+    time        a batch, or the report, cannot have arrived when it says
+    report      the host's report cannot be read, or contradicts its log
+    told        the host itself reports something wrong
+    local       the record on this machine is not the one that was shipped
+    """
+
+    host: str
+    what: str
+    text: str
+    epoch: int | None = None
+    seq: int | None = None
+
+
+class FleetLogEntry(msgspec.Struct, frozen=True):
+    """An entry of a host, and when the engine took it, in ms since the epoch by its clock."""
+
+    host: str
+    epoch: int
+    at: int
+    record: ShippedRecord
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the entry with its host, epoch and time, under three names that no entry may use."""
+        return {
+            "fleet_host": self.host,
+            "fleet_epoch": self.epoch,
+            "fleet_at": self.at,
+            **{name: value for name, value in self.record.document.items() if not name.startswith("fleet_")},
+        }
+
+
+class FleetRecordLine(RecordLine):
+    """`fleet log`: a record, and its host."""
+
+    host: str
+
+
+class ReceivedBatch(msgspec.Struct, frozen=True):
+    """A batch as it was read: its host, its numbers, and those of its entries that were not known yet, in order."""
+
+    host: str
+    epoch: int
+    batch: RecordBatch
+    entries: tuple[FleetLogEntry, ...]
+    findings: tuple[LogFinding, ...] = ()
+
+
+class HostLog:
+    """The part of one host's log that was read so far: `read_bytes`, unpacked.
+
+    `seen_records` has the entries of each epoch.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.seen_records: dict[int, SeenRecords] = {}
+        self.repeated = 0  # records that came again
+        self.read_bytes = 0
+        self._conflicts: set[tuple[int, int, str]] = set()
+
+    def take(self, epoch: int, batch: RecordBatch) -> ReceivedBatch:
+        """Return a batch with those of its entries that were not known yet."""
+        batch = msgspec.structs.replace(batch, at=min(batch.at, LATEST))
+        try:
+            lines = split_batch_lines(batch.data)
+            self.read_bytes += sum(map(len, lines))
+            records = read_batch_lines(lines, host=self.host, epoch=epoch, first=batch.first, last=batch.last)
+        except BatchError as error:
+            self.read_bytes += min(MAX_DATA, len(batch.data))
+            text = (
+                f"the batch of records {batch.first} to {batch.last} of {self.host} (epoch {epoch}) cannot be read:"
+                f" {error}; they are still in the record on {self.host}, unless retention has removed them"
+            )
+            return self._make_received(
+                epoch, batch, [], [LogFinding(self.host, "unreadable", text, epoch, batch.first)]
+            )
+        seen_records = self.seen_records.setdefault(epoch, SeenRecords())
+        new: list[ShippedRecord] = []
+        findings: list[LogFinding] = []
+        for record in records:
+            match = self._take(epoch, seen_records, record)
+            if match is RecordMatch.SAME:
+                self.repeated += 1
+                continue
+            new.append(record)
+            if match is RecordMatch.OTHER:  # both are shown: a reader cannot know which is the host's own
+                text = f"record {record.seq} of {self.host} (epoch {epoch}) was shipped twice, with different hashes"
+                findings.append(LogFinding(self.host, "conflict", text, epoch, record.seq))
+        return self._make_received(epoch, batch, new, findings)
+
+    def _make_received(
+        self, epoch: int, batch: RecordBatch, records: Iterable[ShippedRecord], findings: Iterable[LogFinding]
+    ) -> ReceivedBatch:
+        entries = tuple(FleetLogEntry(self.host, epoch, batch.at, record) for record in records)
+        return ReceivedBatch(self.host, epoch, batch, entries, tuple(findings))
+
+    def _take(self, epoch: int, seen_records: SeenRecords, record: ShippedRecord) -> RecordMatch:
+        match = seen_records.take(record.seq, record.hash, record.prev)
+        if match is RecordMatch.NEW and self._is_in_another_epoch(epoch, record):
+            return RecordMatch.SAME
+        if match is RecordMatch.OTHER:
+            conflict = (epoch, record.seq, record.hash)
+            if conflict in self._conflicts:
+                return RecordMatch.SAME
+            self._conflicts.add(conflict)
+        return match
+
+    def _is_in_another_epoch(self, epoch: int, record: ShippedRecord) -> bool:
+        """Return whether another epoch has this entry: a record that began anew is shipped from its beginning."""
+        own = record.hash[:32]
+        return any(seen.hash_of(record.seq) == own for number, seen in self.seen_records.items() if number != epoch)
+
 
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
@@ -57,6 +263,41 @@ async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> lis
         if hosts is None:
             raise
         return sorted([(host, epoch) for host in hosts for epoch in await engine.epochs(host)])
+
+
+async def list_hosts(engine: Engine, names: Collection[str]) -> set[str]:
+    """Return the hosts that have a log, or those with these names; of no other host anything is read.
+
+    Raises:
+        NoHostError: a name is of no host.
+    """
+    hosts = {host for host, _ in await list_logs(engine, names or None)}
+    for name in sorted(set(names) - hosts):
+        if await engine.newest_report(name) is None:
+            known = {host for host, _ in await list_logs(engine)}
+            raise make_unknown_host_error(name, known)
+    return hosts
+
+
+def make_unknown_host_error(name: str, known: Collection[str]) -> NoHostError:
+    return NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}")
+
+
+LEAD = 60_000  # ms by which a host's clock must be ahead for that to matter, and of the delay of a report
+
+
+async def find_leads(engine: Engine, names: Collection[str]) -> dict[str, int]:
+    """Return by how many ms the clocks of hosts are ahead of the engine's, of those that are, by their reports.
+
+    Without that, the records of such a host would be found at times that are yet to come, however late they arrive.
+    """
+    own = [await engine.newest_report(name) for name in names]
+    leads: dict[str, int] = {}
+    for stored in filter(None, own) if names else [report async for report in engine.reports()]:
+        with suppress(FleetError):
+            lead = read_report(stored.data, stored.host).clock - stored.at
+            leads |= {stored.host: lead + LEAD} if lead > LEAD else {}
+    return leads
 
 
 class FleetScan(msgspec.Struct, frozen=True):
@@ -88,7 +329,7 @@ async def scan_fleet(engine: Engine, names: Collection[str] = ()) -> FleetScan:
         scan = FleetScan([report for report in own if report is not None], await list_logs(engine, names))
     for name in names:
         if name not in scan.hosts:
-            raise NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, scan.hosts)}")
+            raise make_unknown_host_error(name, scan.hosts)
     if not names:
         return scan
     reports = [report for report in scan.reports if report.host in names]
@@ -115,11 +356,15 @@ def describe_rest(host: str) -> str:
 
 
 class FleetReader:
-    """A reader of the chosen hosts' logs.  Each entry comes once, over all of its methods."""
+    """A reader of the chosen hosts' logs.  Each entry comes once, over all of its methods.
 
-    def __init__(self, engine: Engine, hosts: Collection[str] | None = None) -> None:
+    `leads` says by how many ms the clocks of some hosts are ahead of the engine's.
+    """
+
+    def __init__(self, engine: Engine, hosts: Collection[str] | None = None, *, leads: Mapping[str, int] = {}) -> None:
         self._engine = engine
         self._hosts = hosts
+        self._leads = leads
         self._logs: dict[str, HostLog] = {}
         self._positions: dict[LogKey, int] = {}
         self._listed: list[LogKey] = []
@@ -144,7 +389,7 @@ class FleetReader:
             for key in self._listed:
                 if (finding := await self._restart_shortened_log(*key)) is not None:
                     yield finding
-        async with aclosing(self._merge(self._listed, self._positions, is_backward=False)) as arrivals:
+        async with aclosing(self._merge(self._listed, self._positions, Period(), is_backward=False)) as arrivals:
             async for arrival in arrivals:
                 yield arrival
 
@@ -169,20 +414,21 @@ class FleetReader:
         now = int((await self._engine.facts())["clock"])
         return ReceivedBatch(finding.host, finding.epoch or 0, RecordBatch(0, 0, b"", now), (), (finding,))
 
-    def forwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
-        """Yield the batches that arrived at a moment or later, in ms by the engine's clock, oldest first.
+    def forwards(self, oldest: int = 0, newest: int | None = None) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the batches of a time, in ms by the engine's clock, oldest first.
 
-        What is older is not read, but for one batch at each step of a search.  No time is believed alone: a batch is
-        older if it arrived before, and its last record was made before.
+        What is older or newer is not read, but for one batch at each step of a search.  No time is believed alone: a
+        batch is older if it arrived before, and its last record was made before; it is newer if it arrived after, and
+        its first record was made after, by a clock that is ahead by the host's lead.
         """
-        return self._merge(None, {}, is_backward=False, oldest=oldest)
+        return self._merge(None, {}, Period(oldest, newest), is_backward=False)
 
-    def backwards(self, oldest: int = 0) -> AsyncGenerator[ReceivedBatch]:
-        """Yield the same batches, newest first, and a few that are older; the records in each are in order."""
-        return self._merge(None, {}, is_backward=True, oldest=oldest)
+    def backwards(self, oldest: int = 0, newest: int | None = None) -> AsyncGenerator[ReceivedBatch]:
+        """Yield the same batches, newest first, and a few more; the records in each are in order."""
+        return self._merge(None, {}, Period(oldest, newest), is_backward=True)
 
     async def _merge(
-        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], *, is_backward: bool, oldest: int = 0
+        self, keys: list[LogKey] | None, positions: Mapping[LogKey, int], period: Period, *, is_backward: bool
     ) -> AsyncGenerator[ReceivedBatch]:
         """Yield the batches of some logs, or of all, each from its position on."""
         keys = await list_logs(self._engine, self._hosts) if keys is None else keys
@@ -198,7 +444,8 @@ class FleetReader:
         for number, (host, logs) in enumerate(logs_by_host.items()):
             starts = [(epoch, AFTER_ALL if is_backward else positions.get((host, epoch), 0)) for _, epoch in logs]
             limit = max(1, AT_ONCE // len(logs_by_host))
-            cursor = LogCursor(self._engine, host, starts, limit=limit, is_backward=is_backward, oldest=oldest)
+            of_host = period.shift_end(self._leads.get(host, 0))
+            cursor = LogCursor(self._engine, host, starts, of_host, limit=limit, is_backward=is_backward)
             if await cursor.advance():
                 heap.append((cursor.rank, number, cursor))
         heapq.heapify(heap)
@@ -221,15 +468,46 @@ class FleetReader:
                 heapq.heappop(heap)
 
 
+class Period(msgspec.Struct, frozen=True):
+    """A time of which batches are looked for, in ms by the engine's clock; `lead` is that of a host's own clock."""
+
+    oldest: int = 0
+    newest: int | None = None
+    lead: int = 0
+
+    def shift_end(self, lead: int) -> Period:
+        """Return the same time for a host whose clock is ahead."""
+        return Period(self.oldest, self.newest, lead)
+
+    def is_before(self, batch: RecordBatch) -> bool:
+        """Return whether a batch is older than what is looked for; one that cannot be read is not."""
+        if batch.at >= self.oldest:
+            return False
+        try:
+            return find_newest_place(batch.data, batch.last).at < format_timestamp(self.oldest / 1000)
+        except BatchError:
+            return False
+
+    def is_after(self, batch: RecordBatch) -> bool:
+        """Return whether a batch is newer; one that cannot be read is not."""
+        if self.newest is None or batch.at <= self.newest:
+            return False
+        try:
+            return find_oldest_place(batch.data).at > format_timestamp((self.newest + self.lead) / 1000)
+        except BatchError:
+            return False
+
+
 class LogCursor:
     """A cursor in one host's log; its `batch`, of `epoch`, is the next to take, in the order of `rank`.
 
-    Batches that arrived before `oldest` are passed over as far as that costs less than to read them.
+    Batches of another time than `period` are passed over as far as that costs less than to read them.
     """
 
     def __init__(
-        self, engine: Engine, host: str, starts: list[tuple[int, int]], *, limit: int, is_backward: bool, oldest: int
-    ) -> None:
+        self, engine: Engine, host: str, starts: list[tuple[int, int]], period: Period, *, limit: int,
+        is_backward: bool,
+    ) -> None:  # fmt: skip
         self.host = host
         self.epoch = 0
         self.batch: RecordBatch = RecordBatch(0, 0, b"")
@@ -238,7 +516,7 @@ class LogCursor:
         self._starts = starts[::-1]  # epochs to come, each with where to begin
         self._limit = limit  # batches to read at once
         self._is_backward = is_backward
-        self._oldest = oldest
+        self._period = period
         self._ready: list[RecordBatch] = []
         self._position = 0
         self._is_open = False
@@ -252,8 +530,10 @@ class LogCursor:
             elif self._starts:
                 self.epoch, self._position = self._starts.pop()
                 self._is_open = True
-                if self._oldest and not self._is_backward:
-                    self._position = await self._find_start()
+                if not self._is_backward and self._period.oldest:
+                    self._position = await self._find_border(self._period.is_before)
+                elif self._is_backward and self._period.newest is not None:
+                    self._position = 1 + await self._find_border(lambda batch: not self._period.is_after(batch))
             else:
                 return False
         self.batch = self._ready.pop()
@@ -270,25 +550,17 @@ class LogCursor:
             for number in range(len(batches) - 1, -1, -1):  # no batch arrived before the one that it follows
                 latest = max(latest, batches[number].at)
                 batches[number] = msgspec.structs.replace(batches[number], at=latest)
-        return [] if self._is_backward and all(map(self._is_older, batches)) else batches
+        is_over = self._period.is_before if self._is_backward else self._period.is_after
+        return [] if all(map(is_over, batches)) else batches
 
-    def _is_older(self, batch: RecordBatch) -> bool:
-        """Return whether a batch is older than what is looked for; one that cannot be read is not."""
-        if batch.at >= self._oldest:
-            return False
-        try:
-            return find_newest_place(batch.data, batch.last).at < format_timestamp(self._oldest / 1000)
-        except BatchError:
-            return False
-
-    async def _find_start(self) -> int:
-        """Return the number after which all batches of the epoch arrived at `oldest` or later, by halving."""
+    async def _find_border(self, is_first: Callable[[RecordBatch], bool]) -> int:
+        """Return the last number of the batches of the epoch that come first, by halving."""
         facts = await self._engine.log_facts(self.host, self.epoch)
-        start, end = self._position, facts.last if facts is not None else 0
+        start, end = 0 if self._is_backward else self._position, facts.last if facts is not None else 0
         while start < end:
             middle = (start + end) // 2
             following = await self._engine.batches(self.host, self.epoch, middle, limit=1)
-            if following and self._is_older(following[0]):
+            if following and is_first(following[0]):
                 start = following[0].last
             else:
                 end = middle

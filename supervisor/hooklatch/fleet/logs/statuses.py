@@ -70,7 +70,7 @@ class FleetHosts(msgspec.Struct, frozen=True):
     """`fleet status`: hosts that are silent first, then those with something wrong; `ok` if there is none.
 
     `retired` are the hosts that were retired and have not reported since, which do not count.  `fullness` is the share
-    of the engine's memory that is taken, null if it has no limit, or it may not be known.
+    of the engine's memory that is taken, null if it has no limit, or it may not be known.  `url` names the engine.
     """
 
     fleet: str
@@ -80,6 +80,7 @@ class FleetHosts(msgspec.Struct, frozen=True):
     hosts: list[HostStatus]
     retired: list[str] = []
     fullness: float | None = None
+    url: str = ""
 
 
 def list_host_statuses(
@@ -175,6 +176,8 @@ def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterabl
         if of.wanted != of.applied:
             of_policy = f" of the policy {name}" if name != DEFAULT_POLICY else ""
             yield f"version {of.wanted}{of_policy} should be active there, and {of.applied or 'none'} is"
+        if of.observes:
+            yield f"its policy {name} only observes until {of.observes}: nothing that it says is enforced there"
     if report.health != "ready":
         yield f"its daemon is {report.health}"
     if report.lost:

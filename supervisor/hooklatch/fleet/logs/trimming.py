@@ -1,4 +1,4 @@
-"""The trimming of the engine's logs by an operator, and the notes on it.
+"""The trimming of the engine's logs by an operator, with a note on it, and the copy into an archive.
 
 A note is written before anything is removed: the number and hash of the last removed entry, how many batches, when, by
 whom and why.  So a trimmed log can be distinguished from a log with a hole.  The newest batch of the epoch that a host
@@ -14,14 +14,19 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.batches import BatchError, ShippedRecord, unpack_batch
-from hooklatch.fleet.engine.engine import Engine, RecordBatch
-from hooklatch.fleet.logs.logs import LogFinding
-from hooklatch.fleet.logs.reading import FleetScan, limit_epochs
-from hooklatch.fleet.manifests import FleetError, Sha256, decode_document
+from hooklatch.fleet.batches import BatchError, ShippedRecord, find_newest_place, unpack_batch
+from hooklatch.fleet.engine.archive import ArchiveWriter
+from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch
+from hooklatch.fleet.enrolment import read_events
+from hooklatch.fleet.logs.reading import FleetScan, LogFinding, limit_epochs
+from hooklatch.fleet.manifests import FleetError, Sha256, decode_document, read_envelope, read_payload
+from hooklatch.fleet.publishing.versions import HistoryError
 from hooklatch.fleet.reports import read_report
 
-__all__ = ["TrimNote", "TrimmedHost", "TrimmedHosts", "count_older", "read_trimmed", "trim_hosts"]
+__all__ = [
+    "TrimNote", "TrimmedHost", "TrimmedHosts", "count_older", "read_trimmed", "trim_hosts", "ArchivedHost",
+    "ArchivedHosts", "archive_fleet",
+]  # fmt: skip
 
 AT_ONCE = 8  # batches in memory
 
@@ -157,3 +162,93 @@ async def find_readable_record(
                 continue
             return records[-1], count
     raise BatchError("none of the batches that are old enough can be read, and the note needs the last record's hash")
+
+
+class ArchivedHost(msgspec.Struct, frozen=True):
+    """The extent of an epoch in the archive: how many batches came now, and the newest record's seq:hash."""
+
+    host: str
+    epoch: int
+    added: int
+    head: str | None
+
+
+ArchivedHosts: TypeAlias = list[ArchivedHost]
+
+
+async def archive_fleet(
+    engine: Engine, archive: ArchiveWriter, scan: FleetScan
+) -> tuple[list[ArchivedHost], list[str]]:
+    """Copy versions, bundles, and the logs and reports of these hosts.
+
+    Return what the archive has of each log, and what is wrong: where the engine and the archive contradict each other,
+    the archive stays as it is.
+
+    Raises:
+        EngineError: the engine or the archive cannot be read.
+        OSError: the archive cannot be written.
+    """
+    findings: list[str] = []
+    await copy_versions(engine, archive, findings)
+    archived: list[ArchivedHost] = []
+    for host, epoch in scan.logs:
+        try:
+            archived.append(await copy_log(engine, archive, host, epoch, findings))
+        except (EngineRefusedError, FleetError) as error:
+            findings.append(f"{host}: {error}")
+    for report in scan.reports:
+        archive.put_current(report, "reports", f"{report.host}.json")
+    archive.put_current([msgspec.json.encode(event).decode() for event in await read_events(engine)], "events.json")
+    archive.put_current(await engine.facts(), "facts.json")  # last: without it there is no archive to read
+    return archived, findings
+
+
+async def copy_versions(engine: Engine, archive: ArchiveWriter, findings: list[str]) -> None:
+    number = 0
+    while sets := await engine.key_sets(number):
+        for data in sets:
+            number += 1
+            try:
+                archive.put(data, "keys", f"{number:012d}")
+            except EngineRefusedError as error:
+                findings.append(f"key set {number}: {error}")
+    after = 0
+    while page := await engine.versions(after):
+        for number, data in page:
+            try:
+                archive.put(data, "policy", f"{number:012d}")
+                digest = read_payload(read_envelope(data)).bundle
+            except (EngineRefusedError, FleetError) as error:
+                findings.append(f"version {number}: {error}")
+                continue
+            bundle = await archive.bundle(digest) or await engine.bundle(digest)
+            if bundle is not None:
+                archive.put(bundle, "bundles", digest)
+            else:
+                findings.append(f"version {number}: the engine does not have its bundle {digest}")
+        after = page[-1][0]
+    if await archive.newest_version() > after:
+        raise HistoryError(
+            f"{archive.folder} has more versions than the engine, which has {after}: the engine lost some, so nothing"
+            f" more is copied; put them back: hooklatch fleet restore --from {archive.folder}"
+        )
+
+
+async def copy_log(engine: Engine, archive: ArchiveWriter, host: str, epoch: int, findings: list[str]) -> ArchivedHost:
+    notes = await engine.notes(host)
+    trimmed = read_trimmed({epoch: notes[epoch]})[epoch] if epoch in notes else None
+    if trimmed is not None:
+        archive.begin_log(host, epoch, notes[epoch].decode(), trimmed.batches)
+    else:
+        archive.begin_log(host, epoch, None, 0)
+    after, added = archive.find_newest(host, epoch), 0
+    while batches := await engine.batches(host, epoch, after, limit=AT_ONCE):
+        archive.put_batches(host, epoch, batches)
+        added, after = added + len(batches), batches[-1].last
+    head = None
+    for batch in await archive.batches_before(host, epoch, after + 1, limit=1):
+        try:
+            head = f"{batch.last}:{find_newest_place(batch.data, batch.last).hash}"
+        except BatchError as error:
+            findings.append(f"{host}: the batch up to record {batch.last} of epoch {epoch} cannot be read: {error}")
+    return ArchivedHost(host, epoch, added, head)

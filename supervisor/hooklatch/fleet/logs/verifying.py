@@ -6,11 +6,9 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from hooklatch.fleet.engine.engine import Engine, RecordBatch, StoredReport
-from hooklatch.fleet.enrolment import Enrolments, describe_retirement, read_enrolments
-from hooklatch.fleet.identity import is_batch_signed
+from hooklatch.fleet.enrolment import Enrolments, describe_retirement, is_batch_signed, read_enrolments
 from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison, ShippedByHost
-from hooklatch.fleet.logs.logs import LogFinding
-from hooklatch.fleet.logs.reading import MAX_BYTES, describe_rest, limit_epochs, scan_fleet
+from hooklatch.fleet.logs.reading import MAX_BYTES, LogFinding, describe_rest, limit_epochs, scan_fleet
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.reports import HostReport, describe_false_time, read_report

@@ -21,8 +21,7 @@ import msgspec
 from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.core.text import is_unicode
 from hooklatch.errors import explain_error, locate_error
-from hooklatch.fleet.bundles import MAX_BUNDLE, Bundle, is_bundle_name
-from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.manifests import MAX_BUNDLE, Bundle, FleetError, is_bundle_name
 from hooklatch_worker.sandbox import children
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
 

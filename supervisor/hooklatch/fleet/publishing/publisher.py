@@ -21,15 +21,16 @@ import trio
 from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular_file
-from hooklatch.fleet.bundles import Bundle, read_bundle
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineError, UnreachableError
 from hooklatch.fleet.manifests import (
     START,
+    Bundle,
     FleetError,
     Manifest,
     PolicyHead,
     RolloutTarget,
     SignedManifest,
+    read_bundle,
     read_envelope,
     read_payload,
 )
@@ -44,9 +45,17 @@ from hooklatch.fleet.publishing.versions import (
     sign_version,
 )
 from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_report
-from hooklatch.fleet.roles import KeySet, Role, follow_key_set, read_key_set
+from hooklatch.fleet.roles import (
+    LONGEST,
+    KeySet,
+    Role,
+    Timestamp,
+    follow_key_set,
+    read_key_set,
+    read_timestamp,
+    sign_timestamp,
+)
 from hooklatch.fleet.signing import PrivateKey, PublicKey
-from hooklatch.fleet.timestamps import LONGEST, Timestamp, read_timestamp, sign_timestamp
 from hooklatch.fleet.version_copies import keep_bundle, keep_key_sets, keep_versions, read_kept_key_sets
 
 __all__ = [
@@ -173,6 +182,7 @@ class PushOutput(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
     suspendable: bool
     cases: int
+    observe_until: datetime | None
 
 
 class Publisher:
@@ -202,6 +212,7 @@ class Publisher:
         self.history = VersionHistory(fleet)
         self.notes: list[str] = []
         self.key_set: KeySet | None = None
+        self.stored_key_sets: list[bytes] = []  # that were read, as the engine has them
         self.keys = keys
         self._trusted = dict(trusted)
         self._anchors = keys if anchors is None else anchors
@@ -238,6 +249,7 @@ class Publisher:
         while texts := await self.engine.key_sets(self.key_set.version if self.key_set is not None else 0):
             for data in texts:
                 self._believe(follow_key_set(data, self.fleet, self.key_set, self._anchors.values()))
+                self.stored_key_sets.append(data)
             if self._memory is not None:
                 self._memory.keep_key_sets(texts)
         newest = self.key_set.version if self.key_set is not None else 0
@@ -327,11 +339,7 @@ class Publisher:
             manifest, envelope = sign_version(
                 self.history, plan, key, created=created, publisher=publisher, message=message
             )
-            if self.key_set is not None and not self.key_set.may_sign(key.public.text, manifest.policy):
-                raise FleetError(
-                    f"your key {key.public.id} may not sign the policy {manifest.policy!r} by the fleet's key set"
-                    f" {self.key_set.version}; see: hooklatch fleet keys show"
-                )
+            self.check_key(key, manifest.policy)
             await self.write(manifest.version, encode_envelope(envelope))
             entries = (*self.history.entries, StoredVersion(manifest, envelope, is_read=True, is_believed=True))
             self.history = VersionHistory(self.fleet, entries, lost)
@@ -350,6 +358,14 @@ class Publisher:
             self.notes.append(str(error))  # the version is out all the same
         await self.try_to_stamp(key)
         return manifest
+
+    def check_key(self, key: PrivateKey, policy: str) -> None:
+        """Raise FleetError if the fleet's key set does not let a key sign a policy."""
+        if self.key_set is not None and not self.key_set.may_sign(key.public.text, policy):
+            raise FleetError(
+                f"your key {key.public.id} may not sign the policy {policy!r} by the fleet's key set"
+                f" {self.key_set.version}; see: hooklatch fleet keys show"
+            )
 
     async def try_to_stamp(self, key: PrivateKey) -> None:
         """Sign a timestamp with a publisher's key; without one what was published is out all the same."""

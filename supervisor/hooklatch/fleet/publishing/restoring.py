@@ -62,10 +62,8 @@ async def restore_versions(
 
 async def restore_key_sets(publisher: Publisher, folders: Sequence[str]) -> tuple[list[int], list[str]]:
     """Put back the key sets that follow the engine's; return the numbers of these, and what contradicts."""
-    added, findings, stored = list[int](), list[str](), set[bytes]()
-    while texts := await publisher.engine.key_sets(len(stored)):
-        stored.update(texts)
-    kept = {data for folder in folders for data in read_kept_key_sets(folder)} - stored
+    added, findings = list[int](), list[str]()
+    kept = {data for folder in folders for data in read_kept_key_sets(folder)}.difference(publisher.stored_key_sets)
     for number, data in sorted((read_number(data, publisher.fleet), data) for data in kept):
         try:
             added.append((await publisher.put_key_set(data)).version)

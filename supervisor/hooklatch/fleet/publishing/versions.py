@@ -11,9 +11,11 @@ What a stolen key has signed can be read and is not believed: a draft that repea
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from hooklatch.core.text import is_unicode
 from hooklatch.fleet.manifests import (
@@ -32,13 +34,15 @@ from hooklatch.fleet.manifests import (
     verify_manifests,
 )
 from hooklatch.fleet.reports import HostReport
+from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.signing import PrivateKey, PublicKey, Purpose
 
 __all__ = [
     "BelievedVersion", "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError",
-    "LOST", "VersionDraft", "check_labels", "describe_unbelieved", "encode_envelope",
-    "find_standing_version", "format_labels", "format_percent", "format_policy", "format_rollback", "format_rollout",
-    "list_in_force", "list_passed_over", "plan_push", "plan_rollback", "plan_wider_rollout", "sign_version",
+    "LONGEST_OBSERVING", "LOST", "VersionDraft", "check_labels", "describe_unbelieved", "encode_envelope",
+    "find_observe_end", "find_standing_version", "format_labels", "format_observing", "format_percent",
+    "format_policy", "format_rollback", "format_rollout", "list_in_force", "list_passed_over", "plan_observing",
+    "plan_push", "plan_rollback", "plan_wider_rollout", "sign_version",
 ]  # fmt: skip
 
 SHOWN = 5  # versions that a message names
@@ -251,28 +255,38 @@ class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
     rollout: RolloutTarget
     same_as: int | None = None
     policy: str = DEFAULT_POLICY
+    observe_until: datetime | UnsetType = UNSET
+
+    @property
+    def content(self) -> tuple[str, float]:
+        return self.bundle, self.observe_until.timestamp() if isinstance(self.observe_until, datetime) else 0.0
 
 
-def draft_again(source: BelievedVersion, rollout: RolloutTarget) -> VersionDraft:
-    """Return the draft of a version with the bundle of an earlier one of its policy."""
+def draft_again(
+    source: BelievedVersion, rollout: RolloutTarget, observe_until: datetime | UnsetType = UNSET
+) -> VersionDraft:
+    """Return the draft of a version with the bundle of an earlier one of its policy, by default an enforced one."""
     of = source.manifest
-    return VersionDraft(bundle=of.bundle, size=of.size, rollout=rollout, same_as=of.version, policy=of.policy)
+    return VersionDraft(
+        bundle=of.bundle, size=of.size, rollout=rollout, same_as=of.version, policy=of.policy,
+        observe_until=observe_until,
+    )  # fmt: skip
 
 
 def find_standing_version(
-    history: VersionHistory, policy: str, bundle: str, labels: Collection[str]
+    history: VersionHistory, draft: VersionDraft | Manifest, labels: Collection[str]
 ) -> BelievedVersion | None:
-    """Return the newest version of a bundle for these labels, None if there is none or another has replaced it.
+    """Return the newest version of this content for these labels, None if there is none or another has replaced it.
 
-    A newer version of the policy replaces it if it has another bundle, and is for all hosts that have these labels.
+    A newer version of the policy replaces it if it has another content, and is for all hosts that have these labels.
     What is not believed neither stands nor replaces: no host takes it.
     """
-    for believed in reversed(history.list_believed(policy)):
+    for believed in reversed(history.list_believed(draft.policy)):
         manifest = believed.manifest
         wanted = set(manifest.rollout.labels)
-        if manifest.bundle == bundle and wanted == set(labels):
+        if manifest.content == draft.content and wanted == set(labels):
             return believed
-        if manifest.bundle != bundle and wanted <= set(labels):
+        if manifest.content != draft.content and wanted <= set(labels):
             return None
     return None
 
@@ -310,7 +324,7 @@ def plan_push(history: VersionHistory, draft: VersionDraft, *, key: str) -> Vers
         FleetError: this bundle is out for more of these hosts.
     """
     bundle, rollout = draft.bundle, draft.rollout
-    found = find_standing_version(history, draft.policy, bundle, rollout.labels)
+    found = find_standing_version(history, draft, rollout.labels)
     standing = found.manifest if found is not None else None
     if standing is not None and standing.rollout.percent >= rollout.percent:
         if standing.rollout.percent > rollout.percent:
@@ -322,30 +336,50 @@ def plan_push(history: VersionHistory, draft: VersionDraft, *, key: str) -> Vers
 
 
 def is_narrowed(history: VersionHistory, manifest: Manifest) -> bool:
-    """Return whether a newer version with another bundle is for some of the hosts that this one is for, by labels."""
+    """Return whether a newer version of another content is for some of the hosts that this one is for, by labels."""
     labels = set(manifest.rollout.labels)
     others = (of.manifest for of in history.list_believed(manifest.policy) if of.manifest.version > manifest.version)
-    return any(other.bundle != manifest.bundle and labels < set(other.rollout.labels) for other in others)
+    return any(other.content != manifest.content and labels < set(other.rollout.labels) for other in others)
 
 
 def plan_wider_rollout(history: VersionHistory, version: int, percent: float) -> VersionDraft:
-    """Return the draft of a wider rollout of a version.
+    """Return the draft of a wider rollout of a version, which observes for as long as that does.
 
     Raises:
         NoVersionError: there is no such version, or it is not believed.
         FleetError: a newer version has replaced it, or it is that wide already.
     """
     manifest = history.find_believed(version).manifest
-    standing = find_standing_version(history, manifest.policy, manifest.bundle, manifest.rollout.labels)
+    standing = find_standing_version(history, manifest, manifest.rollout.labels)
     if standing is None:
         raise FleetError(
-            f"a newer version with another bundle has replaced version {version} (see: hooklatch fleet history);"
+            f"a newer version of another content has replaced version {version} (see: hooklatch fleet history);"
             f" to go back to it, run: hooklatch fleet rollback {version}"
         )
     rollout = standing.manifest.rollout
     if percent <= rollout.percent:
         raise make_too_wide_error(standing.manifest)
-    return draft_again(standing, RolloutTarget(rollout.labels, percent))
+    return draft_again(standing, RolloutTarget(rollout.labels, percent), standing.manifest.observe_until)
+
+
+LONGEST_OBSERVING = 30 * 24 * 3600.0  # seconds: a mode that its publisher has forgotten must end
+
+
+def find_observe_end(lasts: float | None, now: float) -> datetime | UnsetType:
+    """Return until when a version only observes that does for so many seconds from now; it never does for none."""
+    return datetime.fromtimestamp(int(now + lasts), UTC) if lasts else UNSET
+
+
+def plan_observing(history: VersionHistory, policy: str, lasts: float, now: float) -> list[VersionDraft]:
+    """Return drafts by which hosts only observe a policy for so many seconds, or with 0 enforce it, the oldest first.
+
+    Each host keeps the bundle that it has.  None: that is so already, or no host has the policy.
+    """
+    until = find_observe_end(lasts, now)
+    in_force, _ = list_in_force(history, policy, RolloutTarget())
+    if not lasts and not any(of.manifest.observe_end for of in in_force):
+        return []
+    return [draft_again(of, of.manifest.rollout, until) for of in reversed(in_force)]
 
 
 def make_too_wide_error(standing: Manifest) -> FleetError:
@@ -426,7 +460,7 @@ def plan_rollback(
             f"version {of.version} was for hosts{format_labels(of.rollout.labels)}, and this would give it to"
             f" all hosts{format_labels(labels_wanted)}; say which are meant with --label"
         )
-    is_current = of.bundle == newest.bundle and newest.rollout == RolloutTarget(labels_wanted)
+    is_current = newest.content == (of.bundle, 0.0) and newest.rollout == RolloutTarget(labels_wanted)
     if is_current and history.gives_up is None and history.signer(newest.version) == key:
         return newest
     return draft_again(source, RolloutTarget(labels_wanted))
@@ -450,7 +484,14 @@ def format_rollout(manifest: Manifest) -> str:
     """Return a version and the hosts that it is for, for people."""
     rollout = manifest.rollout
     hosts = f"hosts{format_labels(rollout.labels)}" if rollout.labels else "all hosts"
-    return f"version {manifest.version}{format_policy(manifest.policy)}: {format_percent(rollout.percent)} of {hosts}"
+    share = f"{format_percent(rollout.percent)} of {hosts}{format_observing(manifest)}"
+    return f"version {manifest.version}{format_policy(manifest.policy)}: {share}"
+
+
+def format_observing(manifest: Manifest) -> str:
+    """Return until when a version only observes, for people; empty if it never does."""
+    end = manifest.observe_end
+    return f" only observe until {format_moment(end)}" if end else ""
 
 
 def format_percent(percent: float) -> str:

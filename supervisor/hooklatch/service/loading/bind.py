@@ -310,11 +310,12 @@ def make_fleet_hooks(
         builder = LayerBuilder(Layer.FLEET, binder, {}, {}, suspendable=bundle.suspendable)
         builder.add_bundle(bundle)
         diagnostics += builder.diagnostics
+        observes = bundle.observes and bundle.is_sound  # what cannot be read denies all the same
         for hook in builder.hooks:
             hook_id = hook.id
             while hook_id in hooks:
                 hook_id += f"#{bundle.policy}"
-            hooks[hook_id] = msgspec.structs.replace(hook, id=hook_id)
+            hooks[hook_id] = msgspec.structs.replace(hook, id=hook_id, observe=hook.observe or observes)
     return list(hooks.values()), diagnostics
 
 
