@@ -171,6 +171,25 @@ def test_every_page_can_be_read_by_everybody(entered: tuple[Any, Visitor, list[s
     page.set_viewport_size({"width": 1200, "height": 900})
 
 
+def test_the_filters_of_the_record_take_little_of_a_narrow_screen(entered: tuple[Any, Visitor, list[str]]) -> None:
+    page, visitor, _ = entered
+    page.set_viewport_size({"width": 400, "height": 900})
+    fields = "[...document.querySelectorAll('[aria-label=Filters] input, [aria-label=Filters] select')]"
+    boxes = f"{fields}.filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect())"
+
+    visit(page, visitor, "/record")
+    height = page.eval_on_selector("form[aria-label=Filters]", "(one) => one.offsetHeight")
+    shown = page.evaluate(boxes)
+    visit(page, visitor, "/record?tool=Bash")
+    opened = page.evaluate(boxes)
+    page.set_viewport_size({"width": 1200, "height": 900})
+
+    assert height < 300
+    assert len(shown) == 5
+    assert len(opened) == 14  # of which one is chosen: none that is in force is hidden
+    assert all(box["width"] > 150 and box["right"] < 400 for box in (*shown, *opened))
+
+
 def test_a_click_on_the_time_line_shows_the_decisions_of_that_time(entered: tuple[Any, Visitor, list[str]]) -> None:
     page, visitor, complaints = entered
     complaints.clear()  # a page that is missing, which other tests visit, is one

@@ -44,7 +44,7 @@ class Scene:
     """A program at a terminal: the words of its command, and the text by which it shows that it can be typed to.
 
     `settle` writes what a person's home holds so that it asks nothing else first.  `ends` has, by case, the text that
-    its screen ends with where that is not the model's last words.
+    its screen ends with where that is not the model's last words.  `then` is waited for after that.
     """
 
     host: Host
@@ -52,6 +52,7 @@ class Scene:
     ready: str
     settle: Callable[[Place], None] = lambda place: None
     ends: dict[str, str] = field(default_factory=dict)
+    then: Sequence[dict[str, str]] = ()
 
 
 def settle_claude_code(place: Place) -> None:
@@ -73,6 +74,7 @@ def settle_copilot(place: Place) -> None:
 
 NOBODY = "hooklatch refused this prompt"
 ASKED = "asked by ask_guard"
+TOAST = "┃ hooklatch ┃"
 SCENES = {
     scene.host.name: scene
     for scene in (
@@ -86,7 +88,11 @@ SCENES = {
             ends={"ask": ASKED, "no_daemon": NOBODY},
         ),
         Scene(Qwen(), ["--yolo", "--auth-type", "openai"], "Type your message", ends={"no_daemon": NOBODY}),
-        Scene(OpenCode(), [], "Ask anything"),
+        # A notice beside the call for half a minute, and a note that stays once the turn has ended.
+        Scene(
+            OpenCode(), [], "Ask anything", ends=dict.fromkeys(CASES, TOAST),
+            then=[{"wait": DONE}, {"wait": "Not run: bash"}, {"gone": TOAST}],
+        ),
         Scene(
             Copilot(), ["--allow-all-tools", "--allow-all-paths", "--no-color"], "/ commands", settle_copilot,
             {"ask": ASKED},
@@ -106,6 +112,7 @@ def play_screen(scene: Scene, stage: Stage, case: str) -> tuple[str, Outcome]:
     with guarded(host, stage) as it, nullcontext() if case == "no_daemon" else serving(it.ground):
         steps = [
             {"wait": scene.ready}, {"type": opening("main")}, {"wait": scene.ends.get(case, DONE)},
+            *scene.then,
         ]  # fmt: skip
         outcome = play_steps(scene, stage, it.place, steps, [[make(host, it.place, case)]])
         return outcome.stdout.replace(str(it.place.folder), "/PLACE"), outcome

@@ -4,6 +4,7 @@ Reads steps as JSON from the file that its argument names, plays them, and print
 
     {"wait": TEXT}   until the screen has the text, and then stayed the same for a moment, but for a mark that blinks
     {"type": TEXT}   and Enter, once the text is on the screen
+    {"gone": TEXT}   until the screen does not have the text, and stayed the same
 
 It waits for what the program writes (`pipe-pane`), never for time alone.  A text that does not come is exit code 1.
 """
@@ -48,16 +49,16 @@ class Terminal:
         """Return the screen as text."""
         return self.run("capture-pane", "-p")
 
-    def wait_for(self, text: str) -> None:
-        """Wait until the screen has a text, and then until nothing but a blinking mark changes.
+    def wait_for(self, text: str, *, is_there: bool = True) -> None:
+        """Wait until the screen has a text, or has it no more, and then until nothing but a blinking mark changes.
 
         Raises:
-            TimeoutError: it does not come.
+            TimeoutError: it does not come, or does not go.
         """
         deadline = time.monotonic() + PATIENCE
-        while text not in " ".join(self.screen().split()):
+        while (text in " ".join(self.screen().split())) != is_there:
             if not self._is_written_to(deadline - time.monotonic()):
-                raise TimeoutError(f"no {text!r} on the screen:\n{self.screen()}")
+                raise TimeoutError(f"{'no' if is_there else 'still'} {text!r} on the screen:\n{self.screen()}")
         shown, begun = self.screen().replace(BLINKING, " "), time.monotonic()
         while (now := time.monotonic()) < min(deadline, begun + QUIET):
             if self._is_written_to(begun + QUIET - now) and (after := self.screen().replace(BLINKING, " ")) != shown:
@@ -84,7 +85,7 @@ def main(script: Path) -> int:
             for step, text in each.items():
                 if step == "type":
                     terminal.run("send-keys", "-l", text)
-                terminal.wait_for(text)
+                terminal.wait_for(text, is_there=step != "gone")
                 if step == "type":
                     terminal.run("send-keys", "Enter")
         sys.stdout.write(terminal.screen())

@@ -106,7 +106,7 @@ MAX_NOTICES = 5
 class DashboardSite:
     """The parts of a running dashboard. `who` is the user of its actions, as the record names them.
 
-    `look_at_fleet` reads the hosts of this machine's fleet, or returns why not; None without one.
+    `look_at_fleet` reads the hosts of this machine's fleet, or returns why not, or not all; None without one.
     """
 
     def __init__(self, daemon: AdminConnector, keys: Keys, who: str, look_at_fleet: LooksAtFleet | None) -> None:

@@ -111,7 +111,7 @@ class MemoryLine:
         if not request.is_session:
             return StateScope(namespace)
         if not self._session_id:
-            raise RefusedStepError("this fire has no session, so it has no session state")
+            raise RefusedStepError("this fire has no session, so it has no session state; give it a session_id")
         return StateScope(namespace, name_session_scope(self._session_id, is_claimed=True), LINGER)
 
 

@@ -66,6 +66,7 @@ def test_copies_are_private_pass_their_cases_and_are_not_overwritten() -> None:
         assert tested.returncode == 0, tested.stdout
         assert "ceilings.jsonl: 10 cases, 10 passed, 0 failed\n" in tested.stdout
         assert tested.stdout.count(", 0 failed") == 2
+        assert "is no source" not in tested.stderr  # of the other guard, which is not asked
 
         (folder / "ceilings.py").write_text(read_guard_source("ceilings").replace("= 25.0", "= 2500.0"))
         assert place.run("guards", "test", "ceilings").returncode == 1

@@ -160,6 +160,25 @@ def test_a_damaged_installation_is_found(damage: tuple[str, str], what: str, ins
     assert what in whats(said)
 
 
+@pytest.mark.parametrize(
+    ("name", "left"), [("claude-code", '{"hooks": {'), ("gemini", "{}"), ("cursor", None), ("kimi", "")]
+)
+def test_a_program_whose_entry_is_gone_is_not_passed_over(name: str, left: str | None) -> None:
+    with new_place() as place, serving(place):
+        place.run("install", name)
+        path = settings(place, name)
+        path.unlink() if left is None else path.write_text(left)
+
+        before = found(place)
+        if left != '{"hooks": {':
+            uninstalled = place.run("uninstall", name)
+            assert uninstalled.returncode == 0, uninstalled.stderr
+            assert whats(found(place)) == ""
+
+    assert f"DEAD: {path} has no entry any more, and one was installed there, so no guard is asked" in whats(before)
+    assert any(one["do"].startswith(f"hooklatch install {name}; or") for one in before["problems"])
+
+
 def test_an_entry_for_another_daemon_is_found(installed: Daemon) -> None:
     path = settings(installed.place, "gemini")
     text = path.read_text()

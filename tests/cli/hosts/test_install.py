@@ -137,6 +137,21 @@ def test_an_installation_is_summed_up_and_says_both_ways_to_have_a_daemon_after_
     assert "after a reboot" not in started
 
 
+@pytest.mark.parametrize("name", ["claude-code", "opencode", "kimi", "cline"])
+def test_what_starts_the_daemon_after_a_reboot_stays_when_one_installs_again(place: Place, name: str) -> None:
+    place.run("install", name, "--start", "--form", "python")
+    before = tree(place)
+
+    again = place.run("install", name, "--form", "python")
+    after = tree(place)
+    place.run("uninstall", name)
+    place.run("install", name, "--form", "python")
+
+    assert "a daemon that an entry starts has the PATH" in again.stdout
+    assert after == before
+    assert not any(b"--start" in data for data in tree(place).values())
+
+
 def entries(place: Place, name: str, *words: str) -> dict[str, dict[str, Any]]:
     done = place.run("install", name, *words)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,9 @@ Slow: each trial starts a runtime, which starts an entry.
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -82,6 +84,55 @@ def test_the_document_says_what_is_called(tmp_path: Path) -> None:
     assert '"event":"tool.execute.before"' in said
     assert '"tool":"bash"' in said
     assert '"args":{"command":"true"}' in said
+
+
+REFUSED_TWICE = """\
+const [, , plugin, sessions] = process.argv
+const did = []
+const tui = { showToast: async ({ body }) => { did.push(["toast", body.message]) } }
+let left
+const session = { prompt: async (note) => { did.push(["note", note]); left() } }
+const hooks = await (await import(plugin)).Hooklatch({ client: { tui, session }, directory: "/", worktree: "/" })
+const message = { agent: "plan", model: { providerID: "p", modelID: "m" } }
+for (const sessionID of JSON.parse(sessions))
+  await hooks["chat.message"]({ sessionID }, { message, parts: [{ type: "text", text: "go" }] })
+for (const command of ["rm\\n\\u001b[2J x", "y".repeat(300)])
+  await hooks["tool.execute.before"]({ tool: "bash", sessionID: "s" }, { args: { command } }).catch(() => {})
+const noted = new Promise((resolve) => { left = resolve })
+await hooks.event({ event: { type: "session.idle", properties: { sessionID: "s" } } })
+if (JSON.parse(sessions).includes("s")) await noted
+await hooks.event({ event: { type: "session.idle", properties: { sessionID: "s" } } })
+process.stdout.write(JSON.stringify(did))
+"""
+
+
+def refuse_twice(words: list[str], sessions: list[str], folder: Path) -> list[list[object]]:
+    (folder / "plugin.mjs").write_text(make_plugin({"tool.execute.before": words}, 30))
+    (folder / "play.mjs").write_text(REFUSED_TWICE)
+    argv = [shutil.which("node") or "bun", str(folder / "play.mjs"), str(folder / "plugin.mjs"), json.dumps(sessions)]
+    did: list[list[object]] = json.loads(subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout)
+    return did
+
+
+def test_what_was_refused_stays_in_the_session_for_its_person_alone(tmp_path: Path) -> None:
+    did = refuse_twice(entry("""print('{"verdict": "deny", "reason": "no", "person": "not here"}')"""), ["s"], tmp_path)
+
+    text = f"Not run: bash rm [2J x\nnot here\nNot run: bash {'y' * 194}…\nnot here"
+    note = {"agent": "plan", "model": {"providerID": "p", "modelID": "m"}, "noReply": True}
+    body = {**note, "parts": [{"type": "text", "text": text, "ignored": True}]}
+    assert did == [["toast", "not here"], ["toast", "not here"], ["note", {"path": {"id": "s"}, "body": body}]]
+
+
+def test_a_person_hears_that_an_entry_is_gone(tmp_path: Path) -> None:
+    did = refuse_twice([str(tmp_path / "gone")], ["s"], tmp_path)
+
+    assert [what for what, _ in did] == ["toast", "toast", "note"]
+    assert str(did[0][1]).startswith("hooklatch refused this call: it could not judge it: the entry cannot be started")
+    assert str(did[0][1]).endswith("Run: hooklatch doctor")
+
+
+def test_nothing_is_written_where_the_agent_of_a_session_is_not_known(tmp_path: Path) -> None:
+    assert [what for what, _ in refuse_twice(entry("pass"), ["other"], tmp_path)] == ["toast", "toast"]
 
 
 def test_the_commands_of_a_plugin_can_be_read_and_changed() -> None:

@@ -154,6 +154,14 @@ def test_a_narrow_table_says_which_columns_it_left_out(served: Daemon) -> None:
 
 
 @pytest.mark.slow
+def test_what_the_record_says_of_itself_has_a_line_each_at_a_terminal(served: Daemon) -> None:
+    shown = [line for line in CODES.sub("", at_terminal(served, "log")).splitlines() if " source: " in line]
+
+    assert shown
+    assert all(len(line) <= 80 and line.endswith("…") for line in shown)
+    assert "--json has all" in served.place.run("log").stdout
+
+
 def test_a_hooks_own_words_cannot_command_the_terminal(served: Daemon) -> None:
     """Slow: a command is a process."""
     (served.place.folder / "payload.json").write_text(payload("Bash", command="ls"))

@@ -37,14 +37,15 @@ def test_a_good_configuration_is_told_with_what_it_holds(place: Place) -> None:
 
 
 def test_files_are_loaded_and_their_faults_told_with_their_lines(place: Place) -> None:
-    place.write({"typo.py": TYPO, "empty.py": "x = 1\n"})
+    place.write({"typo.py": TYPO, "empty.py": "x = 1\n", "capital.py": GOOD.replace("import hook", "import Deny")})
     folder = place.config.parent
 
-    done = place.run("check", str(folder / "typo.py"), str(folder / "empty.py"), str(folder))
+    done = place.run("check", *(str(folder / name) for name in ("typo.py", "empty.py", "capital.py", "")))
     report = json.loads(place.run("check", str(folder / "typo.py"), "--json").stdout)
 
     assert done.returncode == 1
     assert f"{folder}/typo.py:3: TypeError: @hook has no option 'matc'; did you mean 'match'?" in done.stdout
+    assert "; a guard begins with: from hooklatch import hook, deny, ask, allow" in done.stdout
     assert f"{folder}/empty.py: it marks no function with @hook, so it guards nothing" in done.stdout
     assert f"{place.config}: 1 hook, 1 source, no problem" in done.stdout
     assert (report["ok"], report["checked"][0]["diagnostics"][0]["line"]) == (False, 3)
@@ -88,6 +89,8 @@ def test_a_password_of_a_fleet_that_goes_unencrypted_is_a_note() -> None:
 
 def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> None:
     with new_place(FILES) as other:
+        other.write({"good.py": GOOD.replace('"stop"', '"pre_tool_use", match="bash"')})
+        small = other.run("check")
         other.write({"good.py": GOOD.replace('"stop"', '"pre_tool_use", match="shells"')})
         noted = other.run("check")
         report = json.loads(other.run("check", "--json").stdout)
@@ -96,7 +99,8 @@ def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> 
         (other.config.parent / "hooks.d" / "notes.txt").rename(other.config.parent / "hooks.d" / "guard.sh")
         tried = other.run("test", "-", stdin='{"event": "stop", "expect": "pass"}')
 
-    assert noted.returncode == 0
+    assert noted.returncode == small.returncode == 0
+    assert "'bash' is not 'Bash', as other agents call it; write 'shell' for the tools of all" in small.stdout
     assert "good.py:3: hook 'good:noted': no tool that is known is called 'shells'" in noted.stdout
     assert (report["ok"], [one["line"] for one in report["checked"][0]["notes"]]) == (True, [3])
     assert (unread.returncode, "hooks.d/notes.txt: nothing reads it" in unread.stdout) == (1, True)

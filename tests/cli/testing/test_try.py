@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.cli.testing.fire import GATE
+from hooklatch.guards.catalogue import list_gallery, read_guard_source
 from support.commands import Daemon, new_place, serving
 
 pytestmark = pytest.mark.slow
@@ -40,6 +42,19 @@ def addresses(event):
 def guarded() -> Iterator[Daemon]:
     with new_place({"hooks.d/guards.py": GUARDS}) as place, serving(place) as daemon:
         yield daemon
+
+
+def test_no_guard_of_the_gallery_fails_where_one_tries_it() -> None:
+    names = [guard.name for guard in list_gallery() if not guard.is_missing]
+    with new_place({f"hooks.d/{name}.py": read_guard_source(name) for name in names}) as place, serving(place):
+        loaded = {hook["id"].partition(":")[0] for hook in place.json("hooks")["hooks"] if hook["event"] == GATE}
+        tried = [
+            json.loads(place.run("try", *words, "--json").stdout)
+            for words in (["git status"], ["--write", "notes.txt"], ["--fetch", "https://pypi.org/"])
+        ]
+
+    assert {"ceilings", "git_rules", "network_egress"} <= loaded
+    assert [one for one in tried if one["cause"] not in (None, "policy", "unanswered")] == []
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.fleet.status import look_at_hosts
+from hooklatch.cli.fleet.status import look_at_hosts, prepare_fleet_page
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LogFacts, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.logs.verifying import verify_hosts
 from hooklatch.fleet.reports import HostReport, encode_report
+from hooklatch.fleet.signing import make_key
 from support.engines import versions_after
 from support.example_engine import EXAMPLE, FLEET, ExampleEngine, example_engine
 from support.redis_server import redis_server
@@ -109,6 +111,25 @@ async def test_a_host_sees_the_status_of_itself_alone(example: ExampleEngine) ->
         found = await look_at_hosts(host, fleet=FLEET, names=["laptop1"])
 
     assert [(one.host, one.health) for one in found.hosts] == [("laptop1", "ready")]
+
+
+async def test_the_page_of_a_fleet_says_that_a_host_sees_itself_alone(example: ExampleEngine, tmp_path: Path) -> None:
+    async with opened(example, HOST) as host:
+        await host.report("laptop1", encode_report(HostReport(host="laptop1", health="ready")))
+    config = tmp_path / "hooks.toml"
+    config.write_text(
+        f'[fleet]\nname = "{FLEET}"\nhost = "laptop1"\nurl = "{example.url(HOST)}"\nca = "{example.ca}"\n'
+        f'password_file = "{example.folder}/{HOST}.password"\nkeys = ["{make_key().public.text}"]\n'
+    )
+    config.chmod(0o600)
+
+    look = prepare_fleet_page(str(config))
+    assert look is not None
+    found, says = await look()
+
+    assert found is not None, says
+    assert [one.host for one in found.hosts] == ["laptop1"]
+    assert "this machine sees itself alone" in says
 
 
 async def test_a_trimmed_log_of_a_host_still_tells_it_how_far_it_was(example: ExampleEngine) -> None:

@@ -11,7 +11,14 @@ import pytest
 from hooklatch.core.messages import CallOutcome
 from hooklatch.record.storage import counting
 from hooklatch.record.storage.counting import DecisionCounter, count_lines, summarize_counts
-from hooklatch.record.storage.reading import Filters, filter_entries, read_forwards
+from hooklatch.record.storage.reading import (
+    Filters,
+    filter_entries,
+    list_letters,
+    list_needles,
+    read_forwards,
+    read_newest,
+)
 from hooklatch.record.writer import RecordWriter
 from support.records import SETTINGS, decision, fact, segments
 from support.tables import table
@@ -103,6 +110,30 @@ def test_the_record_is_searched_by_decider_tool_agent_folder_and_text(
     found = filter_entries(read_forwards(folder), filters)
 
     assert [record["decision_id"] for record in found if "decision_id" in record] == expected
+
+
+@pytest.mark.parametrize("name", ["Write", "mcp__a-b__c.d", "T\u00f6\u00f6l", 'a "tool"', "back\\slash"])
+@pytest.mark.parametrize("size", [1, 5000])
+def test_a_tool_and_a_folder_are_found_however_they_are_written(tmp_path: Path, name: str, size: int) -> None:
+    record = RecordWriter(str(tmp_path / "record"), SETTINGS)
+    for number, tool in enumerate((name, "other")):
+        tool_input = {f"key {part}": "x" * 50 for part in range(size // 50 + 1)}
+        payload = {"tool_name": tool, "tool_input": tool_input}
+        record.append_decision(decision(number), fact(payload, cwd=f"/srv/{tool}/x"))
+    record.close()
+
+    by_tool = list(read_newest(str(tmp_path / "record"), Filters(tool=name)))
+    by_folder = list(read_newest(str(tmp_path / "record"), Filters(project=f"/srv/{name}")))
+
+    assert [found["decision_id"] for found in by_tool] == ["d-0"]
+    assert [found["decision_id"] for found in by_folder] == ["d-0"]
+
+
+def test_what_is_searched_for_is_looked_for_before_a_line_is_parsed() -> None:
+    given = {"before": 5, "after": 1, "since": "2026", "until": "2027"}  # of which the head of a line tells
+    names = vars(Filters()).keys() - given.keys()
+
+    assert all(list_needles(Filters(**{name: "x"})) or list_letters(Filters(**{name: "x"})) for name in names)
 
 
 def test_only_what_came_since_a_moment_is_counted(folder: str) -> None:

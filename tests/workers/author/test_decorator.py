@@ -117,6 +117,7 @@ def test_a_marker_crosses_to_the_daemon_as_it_was_written(match: Any) -> None:
         ({"event": ""}, ValueError, "event is empty"),
         ({"event": ("stop",)}, TypeError, "not a 'tuple'"),
         ({"event": plain}, TypeError, 'write @hook("pre_tool_use")'),
+        ({"event": None}, TypeError, 'write @hook("pre_tool_use")'),
         ({"matc": "Bash"}, TypeError, "@hook has no option 'matc'; did you mean 'match'?"),
         ({"zzz": 1}, TypeError, "@hook has no option 'zzz'; it takes match, where, id, priority, timeout"),
     ],

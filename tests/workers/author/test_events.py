@@ -70,6 +70,11 @@ def test_a_misspelt_field_names_the_event_and_the_nearest_field() -> None:
         _ = event("pre_tool_use").comand
 
 
+def test_an_event_that_is_taken_for_a_dict_says_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"write event\.tool_name"):
+        event("pre_tool_use")["tool_name"]
+
+
 def test_an_event_is_read_only() -> None:
     seen = event("pre_tool_use", tool_name="Bash")
 

@@ -86,9 +86,11 @@ def test_a_crash_names_the_innermost_line_that_the_author_wrote(hook: types.Modu
         (RuntimeError("must be called from async context"), "asyncio", 'runtime = "trio"'),
         (RuntimeError("no running event loop"), "asyncio", ""),
         (ValueError("no running event loop"), "trio", ""),
+        (SystemExit(2), "trio", 'does not end the process: return deny("why"), or None'),
+        (TypeError("exceptions must derive from BaseException"), "trio", "a verdict is returned, and not raised"),
     ],
 )
-def test_what_the_other_runtime_lacks_names_the_remedy(error: Exception, runtime: str, remedy: str) -> None:
+def test_a_mistake_that_is_known_names_its_remedy(error: BaseException, runtime: str, remedy: str) -> None:
     told = explain_exception(error, AuthorFrames("/hooks/guard.py"), None, runtime)
 
     assert remedy in told

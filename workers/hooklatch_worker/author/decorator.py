@@ -36,7 +36,7 @@ CO_VARARGS, CO_GENERATOR, CO_ASYNC_GENERATOR = 0x04, 0x20, 0x200
 
 
 def hook(
-    event: str | list[str],
+    event: str | list[str] | None = None,
     *,
     match: str | list[str] | Mapping[str, object] | None = None,
     where: Mapping[str, object] | None = None,

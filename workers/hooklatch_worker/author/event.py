@@ -6,7 +6,7 @@ It knows no event by name: the catalogue's classes are in `events`.
 from __future__ import annotations
 
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, cast
 
 import msgspec
 
@@ -91,6 +91,9 @@ class Event:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"an event is read-only: return amend({name}=...) to change {name!r}")
+
+    def __getitem__(self, key: object) -> Never:
+        raise TypeError(f"an event is no dict: write event.{key}, or event.payload[{key!r}]")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.event} with {', '.join(self.payload) or 'no fields'}>"

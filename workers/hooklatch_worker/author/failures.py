@@ -124,8 +124,12 @@ def format_exception(error: BaseException) -> str:
 
 
 def suggest_remedy(error: BaseException, text: str, runtime: str) -> str:
+    if isinstance(error, SystemExit):
+        return '; a guard does not end the process: return deny("why"), or None'
     if not isinstance(error, RuntimeError | TypeError):
         return ""
+    if text == "exceptions must derive from BaseException":
+        return "; a verdict is returned, and not raised"
     if runtime != "asyncio" and text.startswith(NO_ASYNCIO):
         return '; for asyncio, make it an async def marked with runtime = "asyncio": @hook(..., runtime="asyncio")'
     if runtime == "asyncio" and text.startswith(NO_TRIO):

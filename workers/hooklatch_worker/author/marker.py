@@ -45,7 +45,7 @@ class MarkedEvent(Struct, frozen=True, kw_only=True):
 
 
 def validate_events(event: object) -> list[str]:
-    if isinstance(event, FunctionType):
+    if event is None or isinstance(event, FunctionType):
         raise TypeError('@hook needs the event: write @hook("pre_tool_use")')
     if isinstance(event, str):
         return [validate_text("event", event)]

@@ -27,6 +27,7 @@ from hooklatch_worker.wire import ForeignHook, HookDeclaration, Source
 
 __all__ = ["SourceError", "ImportedSource", "check_refusals", "suggest_package", "load_source"]
 
+OWN = frozenset({"hooklatch", "hooklatch_worker"})
 MAX_PACKAGE = 100  # characters of a package's name in a hint
 CO_COROUTINE = 0x80  # from inspect, which is slow to import
 
@@ -239,16 +240,21 @@ def make_source_error(error: BaseException, path: str) -> SourceError:
 
 
 def suggest_package(error: BaseException) -> str:
-    """Return the remedy for a package that the environment lacks, "" for any other error.
+    """Return the remedy for a package that the environment lacks, or a name that ours has not, "" for other errors.
 
     The name of the package on an index may differ from the module's.
     """
     error = find_innermost(error)
     try:
-        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        name = error.name if isinstance(error, ImportError) else None
+        is_missing = isinstance(error, ModuleNotFoundError)
     except BaseException:  # the class of the error may be the author's
         return ""
     if type(name) is not str or not name:
+        return ""
+    if name.partition(".")[0] in OWN:
+        return "; a guard begins with: from hooklatch import hook, deny, ask, allow"
+    if not is_missing:
         return ""
     package = make_printable(name.partition(".")[0][:MAX_PACKAGE])
     if environment.is_entered():

@@ -27,6 +27,7 @@ from hooklatch.threads import in_thread
 
 __all__ = ["add_status", "look_at_hosts", "prepare_fleet_page"]
 
+ALONE = "with the rights of a host, this machine sees itself alone: how other hosts are, is not known here"
 WIDEST = 20  # characters of a host's health, which the host itself reports
 SKEW = 60.0  # seconds by which a clock may be off before it is shown
 DROP = ("RECORD", "LABELS", "HEAD", "UNSHIPPED", "WANTED", "STALE")
@@ -100,7 +101,7 @@ def prepare_fleet_page(config: str | None) -> Callable[[], Awaitable[tuple[Fleet
     """Return a function that reads the hosts of the fleet for a page: these, or why not.
 
     None on a machine without [fleet]; one that cannot be read is told on the page.  With the rights of a host it reads
-    that host alone.
+    that host alone, and returns both.
     """
     arguments = access.of_config(argparse.Namespace(), config)
     with suppress(CommandError):
@@ -118,7 +119,7 @@ def prepare_fleet_page(config: str | None) -> Callable[[], Awaitable[tuple[Fleet
             except EngineRefusedError:
                 if settings is None:
                     raise
-                return await access.work_connected(own, partial(work, names=[settings.host])), ""
+                return await access.work_connected(own, partial(work, names=[settings.host])), ALONE
         except (CommandError, EngineError, FleetError, NoLibraryError) as error:
             return None, str(error)
 

@@ -141,4 +141,5 @@ def fire_cases(folder: str, name: str, options: list[str], *, settings: str = ""
             file.write(f"{settings}[[source]]\npath = {json.dumps(source)}\n{keys}")
         words = ["test", cases, "--config", config, *options]
         args: argparse.Namespace = build_command_line().parse_args(words)
+        args.warns = False
         return int(args.run(args))

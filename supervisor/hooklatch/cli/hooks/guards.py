@@ -232,7 +232,7 @@ def test_guards(arguments: argparse.Namespace) -> int:
     """Test each guard, and return the worst result."""
     folder = find_hooks_folder(arguments, arguments.folder)
     names = [name.removesuffix(".py") for name in arguments.guards] or list_tested_guards(folder)
-    options = ["--json"] if arguments.json else [] if arguments.verbose else ["--quiet"]
+    options = ["--json"] if arguments.json else ["--verbose"] if arguments.verbose else []
     return max(fire_cases(folder, name, options) for name in names)
 
 

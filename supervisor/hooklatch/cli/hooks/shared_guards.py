@@ -498,9 +498,7 @@ def run_cases(arguments: argparse.Namespace, guards: Mapping[str, GuardFiles], k
         })  # fmt: skip
         with redirect_stdout(sys.stderr) if arguments.json else nullcontext():
             failed = [
-                name
-                for name in guards
-                if fire_cases(folder, name, ["--quiet"], settings=settings, keys=keys) != int(Exit.OK)
+                name for name in guards if fire_cases(folder, name, [], settings=settings, keys=keys) != int(Exit.OK)
             ]
     if failed:
         raise CommandError(Exit.FINDINGS, f"cases of {', '.join(failed)} fail, so nothing was written")

@@ -10,6 +10,7 @@ A change is planned first, as a `FileEdit`, and made by `apply_edit`, so that a 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -34,10 +35,11 @@ from hooklatch.cli.hosts.text_forms import is_script
 
 __all__ = [
     "FileEdit", "apply_edit", "diff_edit", "plan_edit", "plan_install", "plan_plugin_install",
-    "plan_settings_uninstall", "plan_plugin_uninstall", "split_bom",
+    "plan_settings_uninstall", "plan_plugin_uninstall", "split_bom", "starts_daemon",
 ]  # fmt: skip
 
 MARK = "\ufeff"  # a byte order mark
+STARTING = re.compile(rb"--start[\"', ]+--config\b")  # in a command line, or in a list of its words
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,15 @@ class FileEdit:
     @property
     def is_none(self) -> bool:
         return self.old == self.new
+
+
+def starts_daemon(path: str) -> bool:
+    """Return whether entries in a file start the daemon: a new installation keeps that, however it came about."""
+    try:
+        with open(path, "rb") as file:
+            return STARTING.search(file.read()) is not None
+    except OSError:  # the edit reads the file too, and says why it cannot
+        return False
 
 
 def plan_install(

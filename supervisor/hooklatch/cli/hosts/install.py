@@ -20,6 +20,7 @@ from hooklatch.cli.hosts.changing import (
     plan_plugin_install,
     plan_plugin_uninstall,
     plan_settings_uninstall,
+    starts_daemon,
 )
 from hooklatch.cli.hosts.editing import find_beyond_json
 from hooklatch.cli.hosts.effective import SERVICE
@@ -179,6 +180,7 @@ def plan_host(arguments: argparse.Namespace) -> HostInstall:
     host, layout = find_layout(arguments.host)
     scope: Scope = "project" if arguments.project else "user"
     path = find_settings_file(host, layout, scope)
+    arguments.start = arguments.start or starts_daemon(path)
     program, version, why = find_version(host, layout, arguments.program)
     commands, handlers, plugin, no_program = draft_entries(host, layout, version, arguments)
     others = [other for other in list_others_here(host, layout) if arguments.adopt]

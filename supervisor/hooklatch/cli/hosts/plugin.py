@@ -16,7 +16,7 @@ from typing import Final
 
 from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
 from hooklatch.cli.hosts.programs import run_host_program
-from hooklatch.core.refusal_texts import DOCTOR, UNJUDGED, frame_for_model
+from hooklatch.core.refusal_texts import DOCTOR, UNJUDGED, frame_for_model, frame_for_person
 
 __all__ = [
     "is_plugin", "make_plugin", "NoRuntimeError", "TrialError", "list_plugin_commands", "rewrite_commands",
@@ -35,7 +35,9 @@ def make_plugin(commands: Mapping[str, Sequence[str]], limit: float) -> str:
     """Return the plugin; `commands` has the forwarder's command for each event, `limit` is the seconds for a gate."""
     lines = ",\n".join(f"  {json.dumps(event)}: {json.dumps(list(words))}" for event, words in commands.items())
     text = TEXT.replace("@COMMANDS@", f"{{\n{lines},\n}}").replace("@LIMIT@", str(round(limit * 1000)))
-    return text.replace("@UNJUDGED@", json.dumps(frame_for_model(UNJUDGED, DOCTOR)))
+    for mark, words in (("@UNJUDGED@", frame_for_model), ("@UNTOLD@", frame_for_person)):
+        text = text.replace(mark, json.dumps(words(UNJUDGED, DOCTOR)))
+    return text
 
 
 TEXT: Final = """\
@@ -47,9 +49,11 @@ const COMMANDS = @COMMANDS@
 const LIMIT = @LIMIT@ // milliseconds until a gate without an answer is refused
 const MOST = 64 * 1024 * 1024 // bytes of an answer
 const UNJUDGED = @UNJUDGED@ // what a model reads before and after why there is no answer
+const UNTOLD = @UNTOLD@ // the same for a person
 const SHOWN = 30000 // milliseconds that a person sees why a call was refused
 
-const refusal = (why) => new Error(`${UNJUDGED[0]}: ${why}${UNJUDGED[1]}`)
+const framed = (frame, why) => `${frame[0]}: ${why}${frame[1]}`
+const refusal = (why) => Object.assign(new Error(framed(UNJUDGED, why)), { person: framed(UNTOLD, why) })
 
 // Start the entry for an event, and return what it prints.  An error: it could not be started, failed, or was late.
 function ask(event, document) {
@@ -108,11 +112,44 @@ async function show(client, message) {
   }
 }
 
+const spoken = new Map() // by session: the agent and the model of its last prompt
+const unwritten = new Map() // by session: what was refused since then
+
+// Write what was refused into the session, once nothing runs there: the person reads it, and the model does not.
+async function leave(client, sessionID) {
+  const [said, lines] = [spoken.get(sessionID), unwritten.get(sessionID)]
+  unwritten.delete(sessionID)
+  if (!said || !lines) return // without these two, OpenCode would take its own default for both
+  const text = lines.map(([call, why]) => `Not run: ${call}\\n${why}`).join("\\n")
+  try {
+    const parts = [{ type: "text", text, ignored: true }]
+    await client?.session?.prompt({ path: { id: sessionID }, body: { ...said, noReply: true, parts } })
+  } catch {
+    return
+  }
+}
+
 async function gate(client, event, document, output) {
+  try {
+    await judge(event, document, output)
+  } catch (error) {
+    const { sessionID, tool, args = {} } = document
+    if (error.person) {
+      show(client, error.person)
+      const subject = args.command ?? args.filePath ?? args.url
+      const call = `${tool}${typeof subject === "string" ? ` ${subject}` : ""}`.replace(/[\\p{C}\\s]+/gu, " ")
+      const line = [call.length > 200 ? `${call.slice(0, 199)}…` : call, error.person]
+      unwritten.set(sessionID, [...(unwritten.get(sessionID) ?? []).slice(-19), line])
+    }
+    throw error
+  }
+}
+
+async function judge(event, document, output) {
   const answer = parsed(await ask(event, written(event, document)))
   if (answer === null || typeof answer !== "object" || answer.verdict !== "pass") {
-    if (answer?.person) show(client, answer.person)
-    throw answer?.reason ? new Error(answer.reason) : refusal("the answer is not a pass")
+    if (!answer?.reason) throw refusal("the answer is not a pass")
+    throw Object.assign(new Error(answer.reason), { person: answer.person })
   }
   if (answer.output !== undefined) return Object.assign(output, answer.output) // what the model reads of a result
   if (answer.args === undefined) return
@@ -144,12 +181,16 @@ export const Hooklatch = async ({ client, directory, worktree }) => {
       })
     },
     "chat.message": async (input, output) => {
+      if (output.parts?.length && output.parts.every((part) => part.ignored)) return // a note, as `leave` writes it
+      const { agent, model } = output.message ?? {}
+      if (agent && model) spoken.set(input.sessionID, { agent, model })
       const prompt = (output.parts ?? []).map((part) => part.text ?? "").join("\\n")
       tell(client, "chat.message", { ...place, ...input, prompt })
     },
     event: async ({ event }) => {
       const about = event.properties ?? {}
       const sessionID = about.sessionID ?? about.info?.id
+      if (event.type === "session.idle") leave(client, sessionID)
       tell(client, event.type, { ...place, sessionID, parentID: about.info?.parentID, properties: about })
     },
   }

@@ -161,6 +161,8 @@ class Parser(argparse.ArgumentParser):
 
     def _suggest_option(self, word: str) -> str:
         """Return a suggestion for an unknown option; empty for a word that is not an option."""
+        if word.startswith("{") and "--payload" in self._option_string_actions:
+            return "; did you mean --payload '{…}'?"
         name = word.partition("=")[0]
         return self._suggest(name, self._option_string_actions) if name.startswith("-") else ""
 
@@ -295,10 +297,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from hooklatch.cli.terminal.output import print_error
 
-        self.print_usage(sys.stderr)
         # A required option that is missing may be there, misspelt; argparse reports the missing one first.
         suggestion = self._suggest_for_unknown() if "required" in message else ""
-        print_error(f"{message}{suggestion}; see: {self.prog} --help")
+        print_error(f"{message}{suggestion}")
+        example = f"for example: {self._example}\n" if self._example else ""
+        self._print_message(f"{example}see: {self.prog} --help\n", sys.stderr)
         self.exit(Exit.USAGE)
 
 

@@ -221,8 +221,9 @@ FACTS = (
     ("digest", "payload_digest"),
 )  # fmt: skip
 REVISIONS = ("revision", "previous")
+BOOKKEEPING = ("segment", "started", "source", "registry", "settings")  # kinds of which a terminal has a line each
 DIGEST = "[0-9a-f]{64}"
-MAX_FACT = 300  # characters of a fact in a line; the whole text of a guard is one
+MAX_FACT, BEGINNING = 300, 60  # characters of a fact in a line, and of a longer one, such as the text of a guard
 SHORT = 12  # digits of a digest at a terminal, as in `status`
 
 
@@ -244,7 +245,10 @@ def list_line_pieces(record: Mapping[str, Any], width: int | None, *, of: str = 
     """
     start = [look.paint_text(look.format_moment(record.get("at"), is_brief=True), "quiet"), f"  {of}"]
     if record.get("kind") not in DECISIONS and not (record.get("kind") == "ask" and "event" in record):
-        return [*start, format_facts(record)]
+        facts = format_facts(record)
+        if width is not None and record.get("kind") in BOOKKEEPING:
+            facts = clip_width(facts, width - sum(map(measure_width, start)))
+        return [*start, facts]
     word = str(record.get("verdict") or ("asks" if record["kind"] == "ask" else record["kind"]))
     padded = f"{word:<{VERDICT}}"
     start += [look.paint_text(padded, look.VERDICTS[word]) if word in look.VERDICTS else padded, "  "]
@@ -351,7 +355,7 @@ def format_fact(key: str, value: object) -> str:
     text = look.shorten_path(format_record_value(value))
     if len(text) <= MAX_FACT:
         return text
-    return f"{text.partition(chr(10))[0][:MAX_FACT]}… ({len(text)} characters; --json has all)"
+    return f"{text.partition(chr(10))[0][:BEGINNING]}… ({len(text)} characters; --json has all)"
 
 
 def find_hook_name(table: Mapping[str, Any]) -> str:

@@ -89,7 +89,9 @@ def run_try(arguments: argparse.Namespace) -> int:
         name, tool_input = "WebFetch", {"url": arguments.fetch}
     cwd = os.path.abspath(arguments.cwd) if arguments.cwd is not None else find_working_directory()
     payload = serialize_json(encode_argument({"tool_name": name, "tool_input": tool_input})).encode()
-    params = add_payload(encode_argument({"event": GATE, "envelope": {"cwd": cwd}}), payload)
+    # A session of its own, since guards may count in the state of one, and no agent's count may change.
+    envelope = {"cwd": cwd, "session_id": f"try-{os.urandom(4).hex()}"}
+    params = add_payload(encode_argument({"event": GATE, "envelope": envelope}), payload)
     decision = ask_once(arguments, params, GATE)
     if arguments.json:
         output.say_json(decision)

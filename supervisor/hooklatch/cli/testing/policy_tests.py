@@ -58,7 +58,8 @@ def add_test(parser: Parser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="run Python hooks at this terminal, without time limits"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="one line for each file of cases; failures in full")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each case that passes too")
+    parser.set_defaults(warns=True)  # `guards test` has one guard of a folder, and the others would be strangers there
     parser.add_argument("--pdb", action="store_true", help="with --in-process: a debugger where a hook raises")
 
 
@@ -70,7 +71,7 @@ def run_test(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.NO_INPUT, f"{config} does not exist; name the file of hooks with --config")
     files = arguments.files or [find_default_file(folder)]
     cases = select_cases([case for name in files for case in read_cases(name)], arguments)
-    show = partial(print_case_result, is_quiet=arguments.quiet)
+    show = partial(print_case_result, is_verbose=arguments.verbose)
     report: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else show
     opener = make_dispatcher_opener(arguments) if arguments.in_process else None
     run = CaseRunner(cases, report, open_dispatcher=opener)
@@ -80,7 +81,7 @@ def run_test(arguments: argparse.Namespace) -> int:
         run_async(run.fire_all, make_daemon_options(config, scratch))
     for diagnostic in run.diagnostics:
         output.print_error(f"wrong with the hooks: {diagnostic}")
-    for warning in run.warnings if not arguments.quiet else ():
+    for warning in run.warnings if arguments.warns else ():
         output.print_error(f"warning: {warning}")
     if arguments.junit is not None:
         write_junit(arguments.junit, run)
@@ -95,11 +96,12 @@ def run_test(arguments: argparse.Namespace) -> int:
         wrong = ", and the hooks do not load as they should" if run.diagnostics else ""
         if coverages is not None:
             show_coverage(coverages)
-        for file in dict.fromkeys(result.case.file for result in run.results) if arguments.quiet else ():
+        files = dict.fromkeys(result.case.file for result in run.results)
+        for file in files:
             of_file = [result for result in run.results if result.case.file == file]
             failed = sum(bool(result.differences) for result in of_file)
             output.print_line(f"{look.shorten_path(file)}: ", format_sum(len(of_file), failed, wrong))
-        if not arguments.quiet:
+        if len(files) != 1:
             output.print_line(format_sum(len(run.results), run.failed, wrong))
     lacking = [hook for hook in coverages or [] if hook.missing and not is_excepted(hook, arguments.excepted)]
     is_uncovered = arguments.fail_uncovered and bool(lacking)
@@ -210,9 +212,9 @@ def read_cases(name: str) -> list[Case]:
     return read_cases(name, data, os.path.dirname(os.path.abspath(name)))
 
 
-def print_case_result(result: CaseResult, *, is_quiet: bool) -> None:
-    """Print the result of a case: one line, and for a failure the differences and what its hooks printed."""
-    if is_quiet and not result.differences:
+def print_case_result(result: CaseResult, *, is_verbose: bool) -> None:
+    """Print the result of a case: of a failure with the differences and what its hooks printed, of a pass if wanted."""
+    if not is_verbose and not result.differences:
         return
     from hooklatch.testing.results import list_printed_output
 

@@ -4,7 +4,7 @@ The daemon is in this process, in temporary directories (`hooklatch.testing.daem
 beside this process (`in_process`).
 
     with make_own_folder() as scratch:
-        run_async(CaseRunner(cases, print_case_result).fire_all, make_daemon_options(config, scratch))
+        run_async(CaseRunner(cases, report).fire_all, make_daemon_options(config, scratch))
 """
 
 from __future__ import annotations

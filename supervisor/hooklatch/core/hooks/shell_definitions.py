@@ -22,7 +22,7 @@ Variable: TypeAlias = Annotated[str, Meta(pattern="^[^=]+$")]
 class ShellCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command and its protocol; exactly one of `command` (a shell line) and `argv` is set."""
 
-    command: Annotated[str, Meta(pattern=r"\S", extra={"is": "a shell line"})] | None = None
+    command: Annotated[str, Meta(pattern=r"\S", extra={"is": "a shell line (argv takes a list)"})] | None = None
     argv: Annotated[list[Word], Meta(min_length=1, extra={"is": ARGV})] | None = None
     payload: Annotated[
         Literal["canonical", "claude", "reasonix"], Meta(description="The form of its standard input.")

@@ -20,7 +20,8 @@ __all__ = ["read_entries_of_kind", "read_lines_backwards"]
 BLOCK = 256 * 1024
 
 
-def read_lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
+def read_lines_backwards(file: BinaryIO, needles: Sequence[bytes] = (), letters: bytes = b"") -> Iterator[bytes]:
+    """Yield complete lines, newest first; skip blocks without a needle, or without the small letters."""
     position = file.seek(0, os.SEEK_END)
     rest: bytes | None = None  # the end of a line whose start is not read yet; None until the last newline is found
     while position > 0:
@@ -35,7 +36,7 @@ def read_lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Itera
             block = block[:end]
             rest = b""
         text = block + rest
-        if all(needle in text for needle in needles):
+        if all(needle in text for needle in needles) and (not letters or letters in text.lower()):
             rest, *whole = text.split(b"\n")
             yield from reversed(whole)
         else:  # most blocks hold no match, and splitting them into lines is what costs time

@@ -39,6 +39,7 @@ MOMENTS = "2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d
 HEAD = re.compile(rb'\{"seq":(\d{1,18}),"prev":"[0-9a-f]{64}","at":"([^"\\]{1,40})"')  # how each line of ours begins
 CHAIN = ("at", "prev", "hash")  # what is not searched for a text
 DECIDED = ("decision", "abandoned", "ask")  # kinds of which `by` looks for the hook that decided
+PLAIN = re.compile(r"[\w.:/ -]+", re.ASCII)  # names that each encoding of JSON, and JSON in JSON, has as they are
 EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
 
 
@@ -113,10 +114,20 @@ def list_needles(filters: Filters) -> list[bytes]:
     ]
     if filters.agent is not None:
         needles.append(f'"host":{quote_unicode(filters.agent)}'.encode())
-    if filters.hook is not None:
-        hook_id = strip_scope(filters.hook) if LIKE_A_NAME.match(filters.hook) else filters.hook
+    if filters.project is not None:
+        needles.append(f'"cwd":{quote_unicode(filters.project.rstrip("/"))[:-1]}'.encode())
+    if filters.tool is not None and PLAIN.fullmatch(filters.tool):
+        needles.append(filters.tool.encode())
+    for hook in filter(None, (filters.hook, filters.by)):
+        hook_id = strip_scope(hook) if LIKE_A_NAME.match(hook) else hook
         needles.append(quote_unicode(hook_id)[1:-1].removesuffix(".py").encode())
     return needles
+
+
+def list_letters(filters: Filters) -> bytes:
+    """Return what each line that matches contains in small letters; nothing if that cannot be told."""
+    text = filters.text or ""
+    return text.lower().encode() if text.isascii() and text.isprintable() and not set(text) & set('"\\') else b""
 
 
 def may_match(line: bytes, filters: Filters) -> bool:
@@ -210,15 +221,15 @@ def read_forwards(folder: str) -> Iterator[bytes]:
             yield from (line for line in file if line.endswith(b"\n"))
 
 
-def read_backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
-    """Yield complete lines, newest first; lines that lack one of the needles may be skipped.
+def read_backwards(folder: str, needles: Sequence[bytes] = (), letters: bytes = b"") -> Iterator[bytes]:
+    """Yield complete lines, newest first; lines that lack one of the needles, or the small letters, may be skipped.
 
     Raises:
         NoRecordError: there is no record.
     """
     for place in reversed(list_record_segments(folder)):
         with suppress(FileNotFoundError), open_regular_file(place.path) as file:
-            yield from read_lines_backwards(file, needles)
+            yield from read_lines_backwards(file, needles, letters)
 
 
 def read_newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
@@ -227,13 +238,12 @@ def read_newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
     Raises:
         NoRecordError: there is no record.
     """
-    return filter_entries(read_backwards(folder, list_needles(filters)), filters)
+    return filter_entries(read_backwards(folder, list_needles(filters), list_letters(filters)), filters)
 
 
 def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any]]:
     """Yield the matching records, without a limit."""
-    needles, text = list_needles(filters), filters.text or ""
-    letters = text.lower().encode() if text.isascii() and text.isprintable() and not set(text) & set('"\\') else b""
+    needles, letters = list_needles(filters), list_letters(filters)
     for line in lines:
         if not all(needle in line for needle in needles) or not may_match(line, filters):
             continue

@@ -131,7 +131,7 @@ class SharedState:
         if not request.is_session:
             return StateScope(namespace)
         if not session_id:
-            raise RefusedStepError("this fire has no session, so it has no session state")
+            raise RefusedStepError("this fire has no session, so it has no session state; name one: --session ID")
         if len(session_id.encode()) > MAX_SESSION:
             raise RefusedStepError(f"the session's id has more than {MAX_SESSION} bytes")
         is_live = session is not None and not session.has_ended

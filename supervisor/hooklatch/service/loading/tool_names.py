@@ -15,7 +15,7 @@ from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import suggest_name
 from hooklatch.shelltext.tools import NAMES
-from hooklatch_worker.author.tools import KINDS
+from hooklatch_worker.author.tools import KINDS, find_tool_kind_by_name
 
 if TYPE_CHECKING:
     from hooklatch.core.hooks.conditions import CompiledWhere
@@ -37,6 +37,11 @@ def check_matcher(matcher: Matcher) -> Iterator[str]:
     for name in sorted(matcher.names - NAMES - KINDS):
         if not is_of_server(name):
             yield f"no tool that is known is called {name!r}{suggest_name(name, NAMES | KINDS)}"
+    for name in sorted((matcher.names & NAMES) - KINDS):
+        others = {other for other in NAMES if other.lower() == name} - matcher.names - {name}
+        if others:  # in small letters a name is one agent's alone, though it looks like everybody's
+            kind = find_tool_kind_by_name(name)
+            yield f"{name!r} is not {min(others)!r}, as other agents call it; write {kind!r} for the tools of all"
     is_pattern = not (matcher.matches_all or matcher.names)
     if is_pattern and not is_of_server(matcher.text) and not any(map(matcher.matches, NAMES)):
         yield f"no tool that is known matches {matcher.text}"
