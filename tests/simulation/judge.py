@@ -119,7 +119,7 @@ class Judge:
         self.blows: dict[str, float] = defaultdict(lambda: -1e9)  # when each kind of blow was dealt last
         self._dealt: list[float] = []  # when processes were dealt one
         self.verdicts: dict[str, tuple[object, object]] = {}  # that were answered, by decision, with their causes
-        self.answers: dict[str, str | None] = {}  # of a person, by decision; None for one that may come too late
+        self.answers: dict[str, str | None] = {}  # of a person, by decision, with ? if late; None if it may be lost
         self._totals: set[int] = set()  # that the counting hook has told
         self.counted = 0  # how often it was asked to count
         self.gates: Counter[str] = Counter()  # by who decided: the hooks, or something else
@@ -188,8 +188,7 @@ class Judge:
             self._wrong(f"E: {name} was called, which is {hook.state}", asked)
         if outcome["outcome"] == "answered":
             self._judge_answer(asked, hook, told, outcome)
-        elif FAILING.get(told) != outcome["cause"] and not (asked.event != "pre_tool_use" and told in ("ask", "allow",
-                "deny", "mark", "halt") and outcome["cause"] == "protocol"):  # fmt: skip
+        elif outcome["cause"] not in expected_failures(asked, name):
             is_gone = not hook.versions.path and hook not in asked.those(ACTIVE)  # the client that serves it has left
             if not is_gone and not self._is_excused(outcome["cause"], outcome.get("message") or "", asked.began, hook):
                 self._wrong(f"B: {name} is blamed for a {outcome['cause']}", asked)
@@ -204,7 +203,10 @@ class Judge:
             said = marked[0] if marked else outcome.get("message") if verdict else None
             if (told == "mark") != bool(marked):
                 self._wrong(f"A: {hook.name} was told to {told}, and its patch is {patch}", asked)
-        if verdict != expected or (told in FAILING and told != "twice"):  # its second answer may come too late to count
+        is_open = told == "unmarked" and verdict in ("deny", None)  # by what others have made of the payload
+        if (verdict != expected and not is_open) or (
+            told in FAILING and told != "twice"
+        ):  # its second answer may come too late to count
             self._wrong(f"A: {hook.name} was told to {told} and said {verdict}", asked)
         if said is None:
             return
@@ -254,6 +256,8 @@ class Judge:
             for hook in asked.those(ACTIVE):
                 if asked.told(hook.name) in REFUSING:
                     self._wrong(f"A: a gate passed that {hook.name} refuses", asked)
+                if asked.told(hook.name) == "unmarked" and "marked" in str(decision.get("patch")):
+                    self._wrong(f"A: a gate passed with a change that {hook.name} refuses", asked)
             if asked.must_deny is not None:
                 self._wrong(f"A: a gate passed although {asked.must_deny}", asked)
             if decision.get("record") is None:
@@ -261,7 +265,7 @@ class Judge:
         deciding = (decision["hook"] or "").rpartition(":")[2]
         said = {name: one.get("verdict") for name, one in called.items()}
         if cause == "policy" and said.get(deciding) == "ask":
-            if answer is not None and verdict != answer:
+            if answer is not None and verdict not in (answer, answer.removesuffix("?")):
                 self._wrong(f"A: a person said {answer!r}", asked)
         elif cause == "policy":
             if said.get(deciding) != verdict:
@@ -276,6 +280,16 @@ class Judge:
             is_own = is_own or (cause == "overload" and "ask" in said.values())
             if not is_own and not self._is_excused(str(cause), decision["reason"] or "", asked.began):
                 self._wrong("B: a gate is refused without a reason", asked)
+
+
+def expected_failures(asked: Asked, name: str) -> set[str | None]:
+    """Return the causes that a hook has been told to fail for."""
+    told, causes = asked.told(name), {FAILING.get(asked.told(name))}
+    if asked.do.get(name) == "unmarked:raise":
+        causes = {"crash"}
+    if asked.event != "pre_tool_use" and told in ("ask", "allow", "deny", "mark", "unmarked", "halt"):
+        causes.add("protocol")
+    return causes
 
 
 def find_state(hook: Known, report: dict[str, Any]) -> str:

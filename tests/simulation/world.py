@@ -273,7 +273,7 @@ class World:
         is_late = draw.random() < 0.1
         await trio.sleep(draw.random() * 0.3 if not is_late else 14.0 + 2.0 * draw.random())
         verdict = "allow" if draw.random() < 0.5 else "deny"
-        self.judge.answers[name] = verdict if not is_late else None  # before: its answer may overtake ours
+        self.judge.answers[name] = f"{verdict}{'?' * is_late}"  # before: its answer may overtake ours
         try:
             await client.call("answer_ask", id=name, verdict=verdict, reason="I say so", by="sim")
         except ConnectionLost:
@@ -365,6 +365,9 @@ class World:
             )  # fmt: skip
             self.faults[f"hook_{to}"] += 1
             await self.change(hook, to)
+            if self.random.random() < 0.15:
+                self.is_doomed = True  # what was acknowledged just now is there after a crash
+                return
             await trio.sleep(self.random.random() ** 2 * 1.5)
             if hook.state == to and self.random.random() < 0.7:
                 await self.change(hook, ACTIVE)
@@ -479,13 +482,14 @@ class World:
         signal.raise_signal(signal.SIGHUP)
         await trio.sleep(0)
 
-    async def fire_once(self, do: dict[str, str] | None = None) -> None:
-        """Fire once over a connection of its own."""
+    async def fire_once(self, do: dict[str, str] | None = None, after: float = 0.0) -> None:
+        """Fire once over a connection of its own, which is idle for so long."""
         do = {"a": "deny"} if do is None and self.random.random() < 0.5 else do or {}
         try:
             async with trio.open_nursery() as nursery:
                 client = Client(self.kernel, self.agent_socket)
                 nursery.start_soon(client.run)
+                await trio.sleep(after)
                 await self.fire(client, "pre_tool_use", "Bash", do, [*self.globals.values()])
                 client.end()
         except* (ConnectionLost, Refusal):
@@ -542,13 +546,14 @@ class World:
         if is_calm and not is_refused and self.kernel.daemon is daemon and not daemon.is_dead:
             self.violate(f"F: a gate that its client left is not on record: {left}")
 
-    async def flood(self, seconds: float = 0.02) -> None:
-        """Fire from many clients at once: each waits its turn, and gets it."""
+    async def flood(self, count: int, seconds: float) -> None:
+        """Fire from many clients at once: each waits its turn, and gets it, or hears in time that it will not."""
         self.faults["flood"] += 1
         self.judge.blow("flood")
         async with trio.open_nursery() as nursery:
-            for _ in range(10):
+            for _ in range(count):
                 nursery.start_soon(self.fire_once, {"a": f"slow:{seconds}"})
+        self.judge.blow("flood")
 
     async def look_around(self) -> None:
         """Look at a daemon at which nothing happens: all has returned to where it began."""
@@ -579,7 +584,8 @@ class World:
             (1, partial(self.kill, "guardian")), (3, partial(self.stop, "worker")), (1, partial(self.stop, "zygote")),
             (3, self.break_file), (6, self.switch), (2, self.shift_clock), (2, self.stall_client),
             (2, self.drop_client), (2, self.hang_up), (4, self.fire_once), (3, self.fail_disk), (4, self.abandon),
-            (3, self.flood), (1, self.refuse_forks), (3, self.come_and_go),
+            (3, partial(self.flood, 10, 0.02)), (1, partial(self.flood, 40, 0.7)),
+            (1, self.refuse_forks), (3, self.come_and_go),
         ]  # fmt: skip
 
     async def befall(self) -> None:
