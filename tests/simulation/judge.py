@@ -20,7 +20,7 @@ from typing import Any
 
 from simulation.sources import FAILING, REFUSING
 
-__all__ = ["Asked", "Judge", "Known", "Versions", "find_state"]
+__all__ = ["ACTIVE", "LONG", "SUSPENDED_FOR", "Asked", "Judge", "Known", "Versions", "find_state", "request_change"]
 
 # Seconds in which a fire ends, by its event's budget, without what it waits for a person.
 ANSWERED_WITHIN = {"pre_tool_use": 20.0}
@@ -36,7 +36,9 @@ NOTICED = 6.0  # seconds after which a file that was written is loaded, though n
 DEATHS, DEATHS_WITHIN = 3, 200.0  # deaths without which no hook is quarantined, and seconds for which they count
 QUEUED = ("no worker became free", "no time was left", "its turn")
 LETHAL = ("exit", "hang")
+LONG = "slow:0.7"  # so many of these come at once that some find no worker in time
 ACTIVE = "active"
+SUSPENDED_FOR = 600.0
 
 
 @dataclass(eq=False)
@@ -145,9 +147,10 @@ class Judge:
             {name: hook.lowest(now) for name, hook in here.items()},
         )  # fmt: skip
         for name, hook in here.items():
+            if asked.told(name) in LETHAL or do.get(name) == LONG:
+                self.blow(hook.versions.path)  # a worker of this file is taken from all others
             if asked.told(name) in LETHAL:
                 hook.deaths.append(now)
-                self.blow(hook.versions.path)  # a worker of this file is taken from all others
         return asked
 
     def end(self, asked: Asked, decision: Mapping[str, Any]) -> None:
@@ -290,6 +293,19 @@ def expected_failures(asked: Asked, name: str) -> set[str | None]:
     if asked.event != "pre_tool_use" and told in ("ask", "allow", "deny", "mark", "unmarked", "halt"):
         causes.add("protocol")
     return causes
+
+
+def request_change(hook: Known, to: str, run: str) -> tuple[str, dict[str, Any]]:
+    """Return the method, and its params, by which an administrator brings a hook to a state."""
+    named, here = {"id": hook.id}, {"id": hook.id, "scope": "global"}
+    if to == "suspended":
+        return "suspend", {**named, "seconds": SUSPENDED_FOR, "reason": "sim"}
+    if to != ACTIVE:
+        return {"disabled": "disable", "gone": "unregister"}[to], here
+    if hook.state == "gone":
+        table = {"id": hook.id, "event": "pre_tool_use", "run": run, "config": {"id": hook.id}}
+        return "register", {"hooks": [table], "scope": "global"}
+    return ("resume", named) if hook.state == "suspended" else ("enable", here)
 
 
 def find_state(hook: Known, report: dict[str, Any]) -> str:

@@ -107,7 +107,7 @@ class Lives:
 
         async def stop() -> None:
             await trio.sleep(QUIET)
-            await world.flood(10, 0.3)  # nobody else is there, whose calls would wake those that wait
+            await world.flood(10, "slow:0.3")  # nobody else is there, whose calls would wake those that wait
             await trio.sleep(1.0)
             await world.look_around()
             world.faults["daemon_stopped"] += 1

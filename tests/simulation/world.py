@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from simulation.client import Client, ConnectionLost, Refusal
-from simulation.judge import ACTIVE, Judge, Known, Versions, find_state
+from simulation.judge import ACTIVE, LONG, SUSPENDED_FOR, Judge, Known, Versions, find_state, request_change
 from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
 from simulation.session import AgentOfWorld
@@ -25,7 +25,6 @@ from simulation.trouble import DiskTrouble
 __all__ = ["World"]
 
 EVERY = 18  # fires between two events of the world
-SUSPENDED_FOR = 600.0
 INPUTS = {"Bash": {"command": "ls"}, "Edit": {"path": "/a"}, "Count": {"n": 1}}  # what a tool of its kind must say
 EVENTS = {"n": "post_tool_use", "t": "post_model"}
 EDITED = ("a", "a", "b", "b", "n", "t", "c", "s", "s", "p")
@@ -314,30 +313,29 @@ class World:
             if versions.written != versions.highest or versions.is_broken:
                 return
             version = versions.written
+            self.project_fault = None  # from now on, and without an answer, it may be trusted, or not
             result = await self.ask("trust", folder=self.project)
             self._is_trusted = self._is_trusted or result is not None
-            self.project_fault = None  # without an answer it may be trusted, or not
             if result is not None and not result["diagnostics"]:
                 versions.lowest = version
                 self.project_hook.become(ACTIVE)
 
-    # -- states of the operator's hooks ----------------------------------------------------------------------
+    async def untrust(self) -> None:
+        """Trust the project no more: its hook is not called, also after a start."""
+        async with self._locks["p"]:
+            self.project_fault = None
+            self.project_hook.become(None)
+            if await self.ask("untrust", folder=self.project) is not None:
+                self._is_trusted = False
+                self.project_hook.become("gone")
 
-    def _request(self, hook: Known, to: str) -> tuple[str, dict[str, Any]]:
-        named, here = {"id": hook.id}, {"id": hook.id, "scope": "global"}
-        if to == "suspended":
-            return "suspend", {**named, "seconds": SUSPENDED_FOR, "reason": "sim"}
-        if to != ACTIVE:
-            return {"disabled": "disable", "gone": "unregister"}[to], here
-        if hook.state == "gone":
-            hook.registered = max(hook.registered, self.versions["s"].written)
-            table = {"id": "g", "event": "pre_tool_use", "run": f"{self.called}:called", "config": {"id": "g"}}
-            return "register", {"hooks": [table], "scope": "global"}
-        return ("resume", named) if hook.state == "suspended" else ("enable", here)
+    # -- states of the operator's hooks ----------------------------------------------------------------------
 
     async def change(self, hook: Known, to: str) -> None:
         """Bring a hook to a state, and know whether that is stored."""
-        method, params = self._request(hook, to)
+        if hook.state == "gone":
+            hook.registered = max(hook.registered, self.versions["s"].written)
+        method, params = request_change(hook, to, f"{self.called}:called")
         self.kept.pop(hook.name, None)
         hook.become(None)
         began = self.kernel.wall
@@ -388,6 +386,8 @@ class World:
                 self.kept.pop(name, None)  # a disk that failed may have lost it
             if self.kept.get(name) == "suspended" and (left := hook.until - self.kernel.wall) < 30.0:
                 self.kept[name] = ACTIVE if left < -30.0 else None
+        if self.judge.blows["disk"] > self.kernel.now - 20.0:
+            self.project_hook.become(None)
         for agent in self.agents:
             agent.forget()
 
@@ -546,13 +546,13 @@ class World:
         if is_calm and not is_refused and self.kernel.daemon is daemon and not daemon.is_dead:
             self.violate(f"F: a gate that its client left is not on record: {left}")
 
-    async def flood(self, count: int, seconds: float) -> None:
+    async def flood(self, count: int, what: str) -> None:
         """Fire from many clients at once: each waits its turn, and gets it, or hears in time that it will not."""
         self.faults["flood"] += 1
         self.judge.blow("flood")
         async with trio.open_nursery() as nursery:
             for _ in range(count):
-                nursery.start_soon(self.fire_once, {"a": f"slow:{seconds}"})
+                nursery.start_soon(self.fire_once, {"a": what})
         self.judge.blow("flood")
 
     async def look_around(self) -> None:
@@ -584,8 +584,8 @@ class World:
             (1, partial(self.kill, "guardian")), (3, partial(self.stop, "worker")), (1, partial(self.stop, "zygote")),
             (3, self.break_file), (6, self.switch), (2, self.shift_clock), (2, self.stall_client),
             (2, self.drop_client), (2, self.hang_up), (4, self.fire_once), (3, self.fail_disk), (4, self.abandon),
-            (3, partial(self.flood, 10, 0.02)), (1, partial(self.flood, 40, 0.7)),
-            (1, self.refuse_forks), (3, self.come_and_go),
+            (3, partial(self.flood, 10, "slow:0.02")), (1, partial(self.flood, 40, LONG)),
+            (1, self.refuse_forks), (3, self.come_and_go), (1, self.untrust),
         ]  # fmt: skip
 
     async def befall(self) -> None:
