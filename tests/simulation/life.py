@@ -92,7 +92,7 @@ class Lives:
         world.judge.blow("start")
         ready, over, failure = trio.Event(), trio.Event(), list[str]()
         notifier = Notifier.from_environment({}, process.pid)
-        self._promised = None
+        self._promised, world.ledger.unsynced_since = None, float("inf")
 
         async def serve() -> None:
             try:
@@ -173,6 +173,7 @@ class Lives:
             self._machine.boot += 1
         # Up to when the record is promised to be there.
         self._promised = self._kernel.now - PROMISE if is_power_lost else float("inf")
+        world.ledger.unsynced_since = self._kernel.now - PROMISE
 
     async def _after(self, process: Process, failure: list[str]) -> None:
         world, kernel, promised = self._world, self._kernel, self._promised
@@ -203,7 +204,7 @@ class Lives:
             one.reap()
         is_power_lost = promised not in (None, float("inf"))
         with kernel.acting_as(kernel.init):
-            world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost)
+            world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost, kernel.now)
         if not world.is_kept or is_power_lost:
             world.judge.forget_counts(is_zero=not world.is_kept)
         world.forget()

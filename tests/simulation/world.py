@@ -73,8 +73,6 @@ class World:
         self._open: dict[str, float] = {}  # asks that were announced, and when
         self._heard: dict[str, tuple[object, object]] = {}  # decisions that the administrator was told of
 
-    # -- what is wrong ---------------------------------------------------------------------------------------
-
     def violate(self, text: str) -> None:
         """Note a violation."""
         self.violations.append(f"[{self.fires} fires, {self.kernel.now:.4f} s] {text}")
@@ -92,8 +90,6 @@ class World:
     @property
     def is_over(self) -> bool:
         return self.fires >= self.wanted or len(self.violations) >= self.max_violations
-
-    # -- files -----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Write the files of a new machine."""
@@ -186,8 +182,6 @@ class World:
         self.judge.blow("file")
         await self.edit(name)
         await self.reload()
-
-    # -- fires -----------------------------------------------------------------------------------------------
 
     async def fire(
         self, client: Client, event: str, tool: str, do: dict[str, str], hooks: list[Known], *, in_project: bool = False
@@ -314,6 +308,8 @@ class World:
                 return
             version = versions.written
             self.project_fault = None  # from now on, and without an answer, it may be trusted, or not
+            if self.project_hook.state != ACTIVE:
+                self.project_hook.become(None)
             result = await self.ask("trust", folder=self.project)
             self._is_trusted = self._is_trusted or result is not None
             if result is not None and not result["diagnostics"]:
@@ -328,8 +324,6 @@ class World:
             if await self.ask("untrust", folder=self.project) is not None:
                 self._is_trusted = False
                 self.project_hook.become("gone")
-
-    # -- states of the operator's hooks ----------------------------------------------------------------------
 
     async def change(self, hook: Known, to: str) -> None:
         """Bring a hook to a state, and know whether that is stored."""
