@@ -130,15 +130,12 @@ def find_gap(segments: list[SegmentFile], through: float, synced: float) -> floa
     It may have reached the disk, and the end of the one before it not.  What was synced is never behind it.
     """
     begun = [place for place in segments if place.first <= through + 1]
-    tails = (read_tail(place, synced) for place in reversed(begun))
-    last = next((tail.link.hash for tail in tails if tail is not None), None)
-    for place in segments[len(begun) :]:
+    last = next((tail.link.hash for place in reversed(begun) if (tail := read_tail(place, synced))), None)
+    for place in segments[len(begun) :]:  # one with neither could not be begun, or is lost, as the next one shows
         header, tail = read_segment_header(place), read_tail(place, synced)
-        if header is None and tail is None:  # nothing follows it: it could not be begun, or is lost, as the next shows
-            continue
-        if begun and (header is None or header[0].prev != last):
+        if begun and (header or tail) and (header is None or header[0].prev != last):
             return place.first
-        begun, last = [place], tail.link.hash if tail is not None else None
+        begun, last = ([place], tail.link.hash) if tail else (begun, last)
     return math.inf
 
 
