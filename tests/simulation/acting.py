@@ -51,6 +51,10 @@ def act(event: Any, name: str, version: int) -> object:
         case "mark":
             field = "response" if event.event == "post_model" else "tool_input"
             return amend(**{field: {**event.payload[field], "marked": said}})
+        case "unmarked":
+            if value and "marked" in event.payload["tool_input"]:
+                raise ValueError(said)
+            return deny(said) if "marked" in event.payload["tool_input"] else None
         case _:
             return VERDICTS[what](said)
     return None

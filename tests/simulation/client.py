@@ -14,6 +14,8 @@ from simulation.standard_library import Socket
 
 __all__ = ["Client", "ConnectionLost", "Refusal"]
 
+ANSWERED_WITHIN = 70.0  # seconds, whatever is asked: the budget of a fire, a person, and a file that loads slowly
+
 
 class ConnectionLost(Exception):
     """The daemon is gone, or has hung up."""
@@ -128,8 +130,12 @@ class Client:
         number, done, answer = next(self._numbers), trio.Event(), list[dict[str, Any]]()
         self._answers[number] = done, answer
         try:
-            await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-            await done.wait()
+            with trio.fail_after(ANSWERED_WITHIN):
+                await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+                await done.wait()
+        except trio.TooSlowError:
+            self.complain(f"C: no answer to {method} within {ANSWERED_WITHIN:.0f} s: {params!r:.300}")
+            self.end()
         finally:
             self._answers.pop(number, None)
         if not answer:

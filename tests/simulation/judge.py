@@ -20,7 +20,7 @@ from typing import Any
 
 from simulation.sources import FAILING, REFUSING
 
-__all__ = ["Asked", "Judge", "Known", "Versions", "find_state"]
+__all__ = ["ACTIVE", "LONG", "SUSPENDED_FOR", "Asked", "Judge", "Known", "Versions", "find_state", "request_change"]
 
 # Seconds in which a fire ends, by its event's budget, without what it waits for a person.
 ANSWERED_WITHIN = {"pre_tool_use": 20.0}
@@ -36,7 +36,9 @@ NOTICED = 6.0  # seconds after which a file that was written is loaded, though n
 DEATHS, DEATHS_WITHIN = 3, 200.0  # deaths without which no hook is quarantined, and seconds for which they count
 QUEUED = ("no worker became free", "no time was left", "its turn")
 LETHAL = ("exit", "hang")
+LONG = "slow:0.7"  # so many of these come at once that some find no worker in time
 ACTIVE = "active"
+SUSPENDED_FOR = 600.0
 
 
 @dataclass(eq=False)
@@ -119,7 +121,7 @@ class Judge:
         self.blows: dict[str, float] = defaultdict(lambda: -1e9)  # when each kind of blow was dealt last
         self._dealt: list[float] = []  # when processes were dealt one
         self.verdicts: dict[str, tuple[object, object]] = {}  # that were answered, by decision, with their causes
-        self.answers: dict[str, str | None] = {}  # of a person, by decision; None for one that may come too late
+        self.answers: dict[str, str | None] = {}  # of a person, by decision, with ? if late; None if it may be lost
         self._totals: set[int] = set()  # that the counting hook has told
         self.counted = 0  # how often it was asked to count
         self.gates: Counter[str] = Counter()  # by who decided: the hooks, or something else
@@ -145,9 +147,10 @@ class Judge:
             {name: hook.lowest(now) for name, hook in here.items()},
         )  # fmt: skip
         for name, hook in here.items():
+            if asked.told(name) in LETHAL or do.get(name) == LONG:
+                self.blow(hook.versions.path)  # a worker of this file is taken from all others
             if asked.told(name) in LETHAL:
                 hook.deaths.append(now)
-                self.blow(hook.versions.path)  # a worker of this file is taken from all others
         return asked
 
     def end(self, asked: Asked, decision: Mapping[str, Any]) -> None:
@@ -188,8 +191,7 @@ class Judge:
             self._wrong(f"E: {name} was called, which is {hook.state}", asked)
         if outcome["outcome"] == "answered":
             self._judge_answer(asked, hook, told, outcome)
-        elif FAILING.get(told) != outcome["cause"] and not (asked.event != "pre_tool_use" and told in ("ask", "allow",
-                "deny", "mark", "halt") and outcome["cause"] == "protocol"):  # fmt: skip
+        elif outcome["cause"] not in expected_failures(asked, name):
             is_gone = not hook.versions.path and hook not in asked.those(ACTIVE)  # the client that serves it has left
             if not is_gone and not self._is_excused(outcome["cause"], outcome.get("message") or "", asked.began, hook):
                 self._wrong(f"B: {name} is blamed for a {outcome['cause']}", asked)
@@ -204,7 +206,10 @@ class Judge:
             said = marked[0] if marked else outcome.get("message") if verdict else None
             if (told == "mark") != bool(marked):
                 self._wrong(f"A: {hook.name} was told to {told}, and its patch is {patch}", asked)
-        if verdict != expected or (told in FAILING and told != "twice"):  # its second answer may come too late to count
+        is_open = told == "unmarked" and verdict in ("deny", None)  # by what others have made of the payload
+        if (verdict != expected and not is_open) or (
+            told in FAILING and told != "twice"
+        ):  # its second answer may come too late to count
             self._wrong(f"A: {hook.name} was told to {told} and said {verdict}", asked)
         if said is None:
             return
@@ -254,6 +259,8 @@ class Judge:
             for hook in asked.those(ACTIVE):
                 if asked.told(hook.name) in REFUSING:
                     self._wrong(f"A: a gate passed that {hook.name} refuses", asked)
+                if asked.told(hook.name) == "unmarked" and "marked" in str(decision.get("patch")):
+                    self._wrong(f"A: a gate passed with a change that {hook.name} refuses", asked)
             if asked.must_deny is not None:
                 self._wrong(f"A: a gate passed although {asked.must_deny}", asked)
             if decision.get("record") is None:
@@ -261,7 +268,7 @@ class Judge:
         deciding = (decision["hook"] or "").rpartition(":")[2]
         said = {name: one.get("verdict") for name, one in called.items()}
         if cause == "policy" and said.get(deciding) == "ask":
-            if answer is not None and verdict != answer:
+            if answer is not None and verdict not in (answer, answer.removesuffix("?")):
                 self._wrong(f"A: a person said {answer!r}", asked)
         elif cause == "policy":
             if said.get(deciding) != verdict:
@@ -276,6 +283,29 @@ class Judge:
             is_own = is_own or (cause == "overload" and "ask" in said.values())
             if not is_own and not self._is_excused(str(cause), decision["reason"] or "", asked.began):
                 self._wrong("B: a gate is refused without a reason", asked)
+
+
+def expected_failures(asked: Asked, name: str) -> set[str | None]:
+    """Return the causes that a hook has been told to fail for."""
+    told, causes = asked.told(name), {FAILING.get(asked.told(name))}
+    if asked.do.get(name) == "unmarked:raise":
+        causes = {"crash"}
+    if asked.event != "pre_tool_use" and told in ("ask", "allow", "deny", "mark", "unmarked", "halt"):
+        causes.add("protocol")
+    return causes
+
+
+def request_change(hook: Known, to: str, run: str) -> tuple[str, dict[str, Any]]:
+    """Return the method, and its params, by which an administrator brings a hook to a state."""
+    named, here = {"id": hook.id}, {"id": hook.id, "scope": "global"}
+    if to == "suspended":
+        return "suspend", {**named, "seconds": SUSPENDED_FOR, "reason": "sim"}
+    if to != ACTIVE:
+        return {"disabled": "disable", "gone": "unregister"}[to], here
+    if hook.state == "gone":
+        table = {"id": hook.id, "event": "pre_tool_use", "run": run, "config": {"id": hook.id}}
+        return "register", {"hooks": [table], "scope": "global"}
+    return ("resume", named) if hook.state == "suspended" else ("enable", here)
 
 
 def find_state(hook: Known, report: dict[str, Any]) -> str:

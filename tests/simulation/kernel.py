@@ -367,7 +367,8 @@ class Kernel:
             when, _, function, arguments = heapq.heappop(self._due)
             self.now, self.turns = max(self.now, when), 0
             function(*arguments)
-            self.settle()
+            if self.touched:
+                self.settle()
             if seconds > 0.0 and is_enough():
                 return
         self.now = max(self.now, end)

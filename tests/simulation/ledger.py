@@ -6,6 +6,7 @@ Written apart from the daemon: the order of numbers, each line's `prev`, and the
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import msgspec
 
 __all__ = ["Ledger"]
 
+FIRST_SYNC = 0.5  # seconds after which a new daemon has synced what it found
 HEAD = 32  # letters of a hash that an answer names
 DECODE = msgspec.json.Decoder(dict[str, object])
 
@@ -31,6 +33,7 @@ class Ledger:
         self._at: dict[str, int] = {}
         self._last: tuple[int, str] | None = None
         self._calls: deque[object] = deque(maxlen=500)
+        self.unsynced_since = math.inf  # from when on the daemon that was killed may have synced nothing
 
     @property
     def last_number(self) -> int:
@@ -111,11 +114,11 @@ class Ledger:
         if self._decided.get(decision, seq + 1) > seq:
             self._violate(f"F: decision {decision} is not recorded up to entry {seq}")
 
-    def restart(self, promised: float | None, may_have_lost: Callable[[float], bool]) -> None:
+    def restart(self, promised: float | None, may_have_lost: Callable[[float], bool], now: float) -> None:
         """Read the record from its beginning, as a new daemon has it.
 
         After a loss of power nothing is missed that was told later than the moment `promised`, or that the disk had no
-        chance to keep.
+        chance to keep.  What a daemon wrote right before it was killed, the next one syncs.
         """
         told, self._told = self._told, {}
         before = self.hashes
@@ -127,7 +130,7 @@ class Ledger:
         for decision, (seq, own, at) in told.items():
             if seq < first or (promised is not None and (at > promised or may_have_lost(at))):
                 continue
-            self._told[decision] = seq, own, at
+            self._told[decision] = seq, own, at if at <= self.unsynced_since else now + FIRST_SYNC
             if seq not in self.hashes or not self.hashes[seq].startswith(own):
                 self._violate(f"F: entry {seq}, which an answer at {at:.3f} named, is not on record")
             elif self._decided.get(decision, seq + 1) > seq:

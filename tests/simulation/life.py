@@ -92,7 +92,7 @@ class Lives:
         world.judge.blow("start")
         ready, over, failure = trio.Event(), trio.Event(), list[str]()
         notifier = Notifier.from_environment({}, process.pid)
-        self._promised = None
+        self._promised, world.ledger.unsynced_since = None, float("inf")
 
         async def serve() -> None:
             try:
@@ -107,13 +107,16 @@ class Lives:
 
         async def stop() -> None:
             await trio.sleep(QUIET)
-            await world.flood(0.3)  # nobody else is there, whose calls would wake those that wait
+            await world.flood(10, "slow:0.3")  # nobody else is there, whose calls would wake those that wait
             await trio.sleep(1.0)
             await world.look_around()
             world.faults["daemon_stopped"] += 1
             world.judge.blow("end")
             if draw.random() < 0.2:
                 world.trouble.crash_after(draw.randint(1, 30), crash)
+            for do, after in (("slow:0.4", 0.0), ("deny", 0.03), ("deny", 0.1), ("deny", 0.3)):
+                nursery.start_soon(world.fire_once, {"a": do}, after)
+            await trio.sleep(0.02)
             signal.raise_signal(signal.SIGTERM)
             with trio.move_on_after(60.0) as scope:
                 await over.wait()
@@ -170,6 +173,7 @@ class Lives:
             self._machine.boot += 1
         # Up to when the record is promised to be there.
         self._promised = self._kernel.now - PROMISE if is_power_lost else float("inf")
+        world.ledger.unsynced_since = self._kernel.now - PROMISE
 
     async def _after(self, process: Process, failure: list[str]) -> None:
         world, kernel, promised = self._world, self._kernel, self._promised
@@ -200,7 +204,7 @@ class Lives:
             one.reap()
         is_power_lost = promised not in (None, float("inf"))
         with kernel.acting_as(kernel.init):
-            world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost)
+            world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost, kernel.now)
         if not world.is_kept or is_power_lost:
             world.judge.forget_counts(is_zero=not world.is_kept)
         world.forget()
@@ -209,11 +213,9 @@ class Lives:
     def _verify(self) -> None:
         """Hold the record against itself, as far as it is of this life: another one may have lost something."""
         world = self._world
-        # It tells a fault itself. The disk may have later entries that were not synced, and not an earlier one: no
-        # recovery sets these aside, and verify tells of a break. What a failed sync has lost shows like that, too.
-        known = ["fault", "altered"]
-        if world.trouble.has_failed_since(self._began):
-            known += ["missing", "torn"]
+        # It tells a fault itself.  What a failed sync has lost, no recovery brings back after a loss of power.
+        has_failed = world.trouble.has_failed_since(self._began)
+        known = ("fault", "altered", "missing", "torn") if has_failed else ("fault",)
         for finding in verify_record(world.ledger.folder).findings:
             number = finding.seq or int((finding.segment or "9999999999999999").partition(".")[0])
             if finding.what not in known and number > self._first:

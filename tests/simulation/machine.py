@@ -24,6 +24,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import ModuleType, SimpleNamespace
@@ -43,6 +44,8 @@ DISK_FDS = 900_000  # the descriptors of the disk are above that
 FILES = 65_536  # RLIMIT_NOFILE
 PAGE = 4096
 REAL_SIGNAL = signal.signal
+FORMAT_EXCEPTION = traceback.format_exception
+ROOTS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), sys.prefix, sys.base_prefix
 WORDS_OF_STAT = 52
 
 
@@ -165,6 +168,14 @@ class StartedProgram:
     def wait(self, timeout: float | None = None) -> int:
         assert self.process.is_dead
         return self.process.reap()
+
+
+def format_exception(*arguments: Any, **named: Any) -> list[str]:
+    """Do what the one of `traceback` does, without where this machine has its modules: their length would count."""
+    lines = FORMAT_EXCEPTION(*arguments, **named)
+    for root in ROOTS:
+        lines = [line.replace(root, "") for line in lines]
+    return lines
 
 
 def look_now(lane: object, look: Callable[[], Any], answering: tuple[str, ...] = ()) -> Any:
@@ -454,6 +465,7 @@ class Machine:
         yield gc, "freeze", lambda: None
         yield gc, "enable", lambda: None
         yield gc, "set_threshold", lambda *_: None
+        yield traceback, "format_exception", format_exception
         yield threading, "active_count", lambda: 1
         yield threading, "Lock", lambda: Lock(kernel)
         yield subprocess, "Popen", lambda command, **named: StartedProgram(self, command, **named)

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentOfWorld"]
 
-ACTIONS = ("deny", "deny", "deny", "deny", "allow", "ask", "ask", "mark", "mark", "slow:0.02", "slow:0.4", "print",
-           "raise", "exit", "halt", "garbage", "hang", "forge", "twice")  # fmt: skip
+ACTIONS = (
+    "deny", "deny", "deny", "deny", "allow", "ask", "ask", "mark", "mark", "unmarked", "unmarked:raise", "slow:0.02",
+    "slow:0.4", "print", "raise", "exit", "halt", "garbage", "hang", "forge", "twice",
+)  # fmt: skip
 SERVED = ("deny", "deny", "garbage", "illegal", "drop", "hang")
 EVENTS = ("pre_tool_use",) * 8 + ("post_tool_use", "post_model")
 TOOLS = ("Bash", "Bash", "Bash", "Edit", "Count")
@@ -84,15 +86,15 @@ class AgentOfWorld:
         while True:
             if draw.random() < 0.06:
                 await self._change(client)
-            elif draw.random() < 0.15:
+            elif draw.random() < 0.25:
                 async with trio.open_nursery() as together:
-                    for _ in range(draw.randint(2, 4)):
+                    for _ in range(draw.randint(2, 5)):
                         together.start_soon(self._fire_safely, client)
             else:
                 await self._fire(client)
             if client.is_over:
                 raise ConnectionLost("closed")
-            if draw.random() < 0.3:
+            if draw.random() < 0.2:
                 await trio.sleep(draw.random() ** 3 * 0.3)
 
     async def _register(self, client: Client) -> None:
@@ -117,7 +119,7 @@ class AgentOfWorld:
         draw = self._random
         one = draw.choice(list(self.hooks))
         hook = self.hooks[one]
-        match draw.randrange(6):
+        match draw.randrange(8):
             case 0 | 1 as how:
                 with hook.changing("disabled"):
                     await client.call("disable", id=one)
@@ -140,8 +142,26 @@ class AgentOfWorld:
                 self._listen(client, report["revision"])
             case 4:
                 raise ConnectionLost("it hangs up by itself")
+            case 5:
+                await self._trespass(client)
             case _:
                 await self._register(client)
+
+    async def _trespass(self, client: Client) -> None:
+        """Try what only an operator may, and to be another session: each is refused."""
+        of_operator = {"disable": {"id": "a", "scope": "global"}, "reload": {}, "trust": {"folder": "/"}}
+        method = self._random.choice(list(of_operator))
+        other = Client(self._world.kernel, self._world.agent_socket)
+        session = {"id": self.name, "resume_token": "0" * len(self._token or ""), "host": "generic"}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other.run)
+            for one, what, params in (
+                (client, method, of_operator[method]), (other, "hello", {"protocol": 1, "session": session}),
+            ):  # fmt: skip
+                with suppress(Refusal):
+                    await one.call(what, **params)
+                    self._world.violate(f"A: an agent may {what}")
+            other.end()
 
     def check_permits(self, hook: Known) -> None:
         """Check that this client fires the event of a hook that is active for certain."""

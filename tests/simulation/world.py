@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from simulation.client import Client, ConnectionLost, Refusal
-from simulation.judge import ACTIVE, Judge, Known, Versions, find_state
+from simulation.judge import ACTIVE, LONG, SUSPENDED_FOR, Judge, Known, Versions, find_state, request_change
 from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
 from simulation.session import AgentOfWorld
@@ -25,7 +25,6 @@ from simulation.trouble import DiskTrouble
 __all__ = ["World"]
 
 EVERY = 18  # fires between two events of the world
-SUSPENDED_FOR = 600.0
 INPUTS = {"Bash": {"command": "ls"}, "Edit": {"path": "/a"}, "Count": {"n": 1}}  # what a tool of its kind must say
 EVENTS = {"n": "post_tool_use", "t": "post_model"}
 EDITED = ("a", "a", "b", "b", "n", "t", "c", "s", "s", "p")
@@ -74,8 +73,6 @@ class World:
         self._open: dict[str, float] = {}  # asks that were announced, and when
         self._heard: dict[str, tuple[object, object]] = {}  # decisions that the administrator was told of
 
-    # -- what is wrong ---------------------------------------------------------------------------------------
-
     def violate(self, text: str) -> None:
         """Note a violation."""
         self.violations.append(f"[{self.fires} fires, {self.kernel.now:.4f} s] {text}")
@@ -93,8 +90,6 @@ class World:
     @property
     def is_over(self) -> bool:
         return self.fires >= self.wanted or len(self.violations) >= self.max_violations
-
-    # -- files -----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Write the files of a new machine."""
@@ -188,8 +183,6 @@ class World:
         await self.edit(name)
         await self.reload()
 
-    # -- fires -----------------------------------------------------------------------------------------------
-
     async def fire(
         self, client: Client, event: str, tool: str, do: dict[str, str], hooks: list[Known], *, in_project: bool = False
     ) -> None:
@@ -273,7 +266,7 @@ class World:
         is_late = draw.random() < 0.1
         await trio.sleep(draw.random() * 0.3 if not is_late else 14.0 + 2.0 * draw.random())
         verdict = "allow" if draw.random() < 0.5 else "deny"
-        self.judge.answers[name] = verdict if not is_late else None  # before: its answer may overtake ours
+        self.judge.answers[name] = f"{verdict}{'?' * is_late}"  # before: its answer may overtake ours
         try:
             await client.call("answer_ask", id=name, verdict=verdict, reason="I say so", by="sim")
         except ConnectionLost:
@@ -314,30 +307,29 @@ class World:
             if versions.written != versions.highest or versions.is_broken:
                 return
             version = versions.written
+            self.project_fault = None  # from now on, and without an answer, it may be trusted, or not
+            if self.project_hook.state != ACTIVE:
+                self.project_hook.become(None)
             result = await self.ask("trust", folder=self.project)
             self._is_trusted = self._is_trusted or result is not None
-            self.project_fault = None  # without an answer it may be trusted, or not
             if result is not None and not result["diagnostics"]:
                 versions.lowest = version
                 self.project_hook.become(ACTIVE)
 
-    # -- states of the operator's hooks ----------------------------------------------------------------------
-
-    def _request(self, hook: Known, to: str) -> tuple[str, dict[str, Any]]:
-        named, here = {"id": hook.id}, {"id": hook.id, "scope": "global"}
-        if to == "suspended":
-            return "suspend", {**named, "seconds": SUSPENDED_FOR, "reason": "sim"}
-        if to != ACTIVE:
-            return {"disabled": "disable", "gone": "unregister"}[to], here
-        if hook.state == "gone":
-            hook.registered = max(hook.registered, self.versions["s"].written)
-            table = {"id": "g", "event": "pre_tool_use", "run": f"{self.called}:called", "config": {"id": "g"}}
-            return "register", {"hooks": [table], "scope": "global"}
-        return ("resume", named) if hook.state == "suspended" else ("enable", here)
+    async def untrust(self) -> None:
+        """Trust the project no more: its hook is not called, also after a start."""
+        async with self._locks["p"]:
+            self.project_fault = None
+            self.project_hook.become(None)
+            if await self.ask("untrust", folder=self.project) is not None:
+                self._is_trusted = False
+                self.project_hook.become("gone")
 
     async def change(self, hook: Known, to: str) -> None:
         """Bring a hook to a state, and know whether that is stored."""
-        method, params = self._request(hook, to)
+        if hook.state == "gone":
+            hook.registered = max(hook.registered, self.versions["s"].written)
+        method, params = request_change(hook, to, f"{self.called}:called")
         self.kept.pop(hook.name, None)
         hook.become(None)
         began = self.kernel.wall
@@ -365,6 +357,9 @@ class World:
             )  # fmt: skip
             self.faults[f"hook_{to}"] += 1
             await self.change(hook, to)
+            if self.random.random() < 0.15:
+                self.is_doomed = True  # what was acknowledged just now is there after a crash
+                return
             await trio.sleep(self.random.random() ** 2 * 1.5)
             if hook.state == to and self.random.random() < 0.7:
                 await self.change(hook, ACTIVE)
@@ -385,6 +380,8 @@ class World:
                 self.kept.pop(name, None)  # a disk that failed may have lost it
             if self.kept.get(name) == "suspended" and (left := hook.until - self.kernel.wall) < 30.0:
                 self.kept[name] = ACTIVE if left < -30.0 else None
+        if self.judge.blows["disk"] > self.kernel.now - 20.0:
+            self.project_hook.become(None)
         for agent in self.agents:
             agent.forget()
 
@@ -479,13 +476,14 @@ class World:
         signal.raise_signal(signal.SIGHUP)
         await trio.sleep(0)
 
-    async def fire_once(self, do: dict[str, str] | None = None) -> None:
-        """Fire once over a connection of its own."""
+    async def fire_once(self, do: dict[str, str] | None = None, after: float = 0.0) -> None:
+        """Fire once over a connection of its own, which is idle for so long."""
         do = {"a": "deny"} if do is None and self.random.random() < 0.5 else do or {}
         try:
             async with trio.open_nursery() as nursery:
                 client = Client(self.kernel, self.agent_socket)
                 nursery.start_soon(client.run)
+                await trio.sleep(after)
                 await self.fire(client, "pre_tool_use", "Bash", do, [*self.globals.values()])
                 client.end()
         except* (ConnectionLost, Refusal):
@@ -542,13 +540,14 @@ class World:
         if is_calm and not is_refused and self.kernel.daemon is daemon and not daemon.is_dead:
             self.violate(f"F: a gate that its client left is not on record: {left}")
 
-    async def flood(self, seconds: float = 0.02) -> None:
-        """Fire from many clients at once: each waits its turn, and gets it."""
+    async def flood(self, count: int, what: str) -> None:
+        """Fire from many clients at once: each waits its turn, and gets it, or hears in time that it will not."""
         self.faults["flood"] += 1
         self.judge.blow("flood")
         async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(self.fire_once, {"a": f"slow:{seconds}"})
+            for _ in range(count):
+                nursery.start_soon(self.fire_once, {"a": what})
+        self.judge.blow("flood")
 
     async def look_around(self) -> None:
         """Look at a daemon at which nothing happens: all has returned to where it began."""
@@ -579,7 +578,8 @@ class World:
             (1, partial(self.kill, "guardian")), (3, partial(self.stop, "worker")), (1, partial(self.stop, "zygote")),
             (3, self.break_file), (6, self.switch), (2, self.shift_clock), (2, self.stall_client),
             (2, self.drop_client), (2, self.hang_up), (4, self.fire_once), (3, self.fail_disk), (4, self.abandon),
-            (3, self.flood), (1, self.refuse_forks), (3, self.come_and_go),
+            (3, partial(self.flood, 10, "slow:0.02")), (1, partial(self.flood, 40, LONG)),
+            (1, self.refuse_forks), (3, self.come_and_go), (1, self.untrust),
         ]  # fmt: skip
 
     async def befall(self) -> None:

@@ -31,18 +31,28 @@ NUMBERS = {
 }  # fmt: skip
 # Calls, and what each of them can fail with.
 GROUPS = (
-    ("openat", "EACCES EIO EMFILE"), ("openat2", "EACCES EAGAIN EMFILE"), ("read", "EIO EINTR"),
-    ("pread64 getdents64 close", "EIO"), ("write pwrite64 fsync fdatasync", "EIO ENOSPC"),
-    ("stat lstat newfstatat statx statfs readlink readlinkat", "EACCES EIO ENOMEM"), ("fstat fstatfs", "EIO ENOMEM"),
-    ("fallocate", "EIO ENOSPC EOPNOTSUPP"), ("ftruncate", "EIO EPERM"),
-    ("rename renameat renameat2 mkdir mkdirat link", "EACCES EIO ENOSPC"), ("unlink unlinkat rmdir", "EACCES EIO"),
-    ("chmod fchmod fchmodat chown fchown", "EIO EPERM"), ("fcntl", "EINVAL ENOMEM"), ("flock", "EINTR ENOLCK"),
-    ("socket socketpair epoll_create1 pidfd_open memfd_create eventfd2 pipe2 inotify_init1", "EMFILE ENOMEM"),
-    ("bind", "EACCES EADDRINUSE ENOSPC"), ("listen", "EADDRINUSE"), ("accept4", "ECONNABORTED EMFILE ENOMEM"),
-    ("connect", "EACCES EAGAIN"), ("sendto", "ENOBUFS ENOMEM"), ("sendmsg", "ENOBUFS ETOOMANYREFS"),
-    ("recvfrom recvmsg setsockopt", "ENOMEM"), ("getsockopt getsockname", "ENOBUFS"), ("poll ppoll", "EINTR ENOMEM"),
-    ("epoll_ctl inotify_add_watch", "ENOMEM ENOSPC"), ("epoll_wait epoll_pwait getrandom wait4 waitid", "EINTR"),
-    ("clone clone3 fork vfork mmap", "EAGAIN ENOMEM"), ("prctl", "EINVAL EPERM"), ("dup dup2", "EMFILE"),
+    ("openat", "EACCES EINTR EIO EMFILE ENFILE ENOMEM EPERM"),
+    ("openat2", "EACCES EAGAIN EMFILE ENFILE ENOMEM ENOSYS EPERM"),
+    ("read", "EINTR EIO"), ("pread64 getdents64", "EIO"), ("close", "EDQUOT EINTR EIO ENOSPC"),
+    ("write pwrite64", "EDQUOT EFBIG EINTR EIO ENOSPC EPERM"), ("fsync fdatasync", "EDQUOT EINTR EIO ENOSPC EROFS"),
+    ("stat lstat newfstatat statx readlink readlinkat", "EACCES EIO ELOOP ENOMEM"), ("fstat", "EIO ENOMEM"),
+    ("statfs fstatfs", "EACCES EINTR EIO ENOMEM ENOSYS"),
+    ("fallocate", "EDQUOT EFBIG EINTR EIO ENODEV ENOSPC ENOSYS EOPNOTSUPP EPERM"),
+    ("ftruncate", "EFBIG EINTR EIO EPERM"),
+    ("rename renameat renameat2", "EACCES EBUSY EDQUOT EIO ENOMEM ENOSPC EPERM EROFS EXDEV"),
+    ("mkdir mkdirat link", "EACCES EDQUOT EIO EMLINK ENOMEM ENOSPC EPERM EROFS"),
+    ("unlink unlinkat rmdir", "EACCES EBUSY EIO ENOMEM EPERM EROFS"),
+    ("chmod fchmod fchmodat chown fchown", "EIO ENOMEM EPERM EROFS"), ("fcntl", "EACCES EAGAIN EINVAL EMFILE ENOMEM"),
+    ("flock", "EAGAIN EINTR ENOLCK"), ("socket socketpair", "EACCES EMFILE ENFILE ENOBUFS ENOMEM"),
+    ("epoll_create1 memfd_create eventfd2 pipe2 inotify_init1", "EMFILE ENFILE ENOMEM"),
+    ("pidfd_open", "EMFILE ENFILE ENODEV ENOMEM ENOSYS EPERM"), ("bind", "EACCES EADDRINUSE ENOMEM ENOSPC EROFS"),
+    ("listen", "EADDRINUSE"), ("accept4", "ECONNABORTED EINTR EMFILE ENFILE ENOBUFS ENOMEM EPERM EPROTO"),
+    ("connect", "EACCES EAGAIN EINTR EPERM"), ("sendto", "EINTR ENOBUFS ENOMEM"),
+    ("sendmsg", "EINTR ENOBUFS ENOMEM ETOOMANYREFS"), ("recvfrom recvmsg", "EINTR ENOMEM"), ("setsockopt", "ENOMEM"),
+    ("getsockopt getsockname", "ENOBUFS"), ("poll ppoll", "EINTR ENOMEM"), ("epoll_ctl", "ENOMEM ENOSPC"),
+    ("inotify_add_watch", "EACCES ENOMEM ENOSPC"), ("epoll_wait epoll_pwait getrandom wait4 waitid", "EINTR"),
+    ("clone clone3 fork vfork", "EAGAIN ENOMEM ENOSPC EPERM"), ("mmap", "EACCES EAGAIN ENFILE ENODEV ENOMEM EPERM"),
+    ("prctl", "EACCES EINVAL EPERM"), ("dup", "EMFILE"), ("dup2", "EBUSY EINTR EMFILE"),
     ("pidfd_send_signal kill prlimit64", "EPERM"),
 )  # fmt: skip
 ERRORS = {
@@ -65,5 +75,5 @@ def errors_of(call: SystemCall) -> tuple[int, ...]:
     if name == "mmap" and call.arguments[4] >= NO_FILE:
         return ()
     if name == "openat" and call.arguments[2] & WRITING:
-        return (*ERRORS[name], errno.ENOSPC, errno.EROFS)
+        return (*ERRORS[name], errno.EDQUOT, errno.ENOSPC, errno.EROFS)
     return ERRORS.get(name, ())

@@ -29,7 +29,7 @@ import hooklatch.service.logs  # noqa: E402, F401
 from chaos.system_calls.errors import NUMBERS  # noqa: E402
 from chaos.system_calls.page import FaultReport, write_page  # noqa: E402
 from chaos.system_calls.process import PHASES  # noqa: E402
-from chaos.system_calls.session import live  # noqa: E402
+from chaos.system_calls.session import LifeReport, live  # noqa: E402
 from chaos.system_calls.tracer import Fault, explain_absence  # noqa: E402
 
 RESULTS = TESTS.parent / "bench" / "results" / "system_calls.json"
@@ -60,7 +60,10 @@ def name_fault(fault: Fault) -> str:
 
 
 def play(fault: Fault) -> FaultReport:
-    report = live(fault)
+    try:
+        report = live(fault)
+    except Exception as error:  # nothing is known of this life, and the night goes on
+        report = LifeReport(violations=[f"it could not be judged: {error!r}"])
     return FaultReport(
         PHASES[fault.phase], NUMBERS[fault.number], errno.errorcode[fault.error], fault.place, report.is_reached,
         report.effects, report.violations, report.seconds, report.log if report.violations else "",

@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 import uuid
 from pathlib import Path
 
@@ -51,6 +52,8 @@ class TracedDaemon:
         if not self._tracer:
             try:
                 os.write(report, msgspec.json.encode(self._trace(output)))
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(0)
         os.close(output)

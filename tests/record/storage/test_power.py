@@ -104,6 +104,32 @@ def test_what_reached_the_disk_out_of_order_is_set_aside(
     assert path.with_name(f"{path.name}.torn-1").read_bytes() == b"".join(torn[number:])
 
 
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_an_empty_segment_that_could_not_be_removed_is_no_gap(tmp_path: Path, is_synced: bool) -> None:
+    """A failed disk left it: the segment before it went on, and the one behind it follows that one."""
+    with opened(tmp_path) as record:
+        beside = Beside(tmp_path)
+        for number in range(8):
+            decided(record, number)
+        if is_synced:
+            record._syncs.once_blocking()
+            beside = Beside(tmp_path)
+        decided(record, 8)
+        record._journal.begin_segment()
+        decided(record, 9)
+    empty = segments(tmp_path)[0].with_name(f"{5:016d}.jsonl")
+    empty.touch()
+    before = [path.read_bytes() for path in segments(tmp_path)]
+    beside.restore()  # it was killed
+
+    with opened(tmp_path):
+        pass
+
+    assert "recovered" not in kinds(tmp_path)
+    assert [path.read_bytes() for path in segments(tmp_path)][: len(before)] == before
+    assert found_beyond_faults(tmp_path) == []
+
+
 def test_a_gap_before_what_was_on_the_disk_is_told_and_left(tmp_path: Path) -> None:
     rotated(tmp_path, 2)  # anchor and mark name the last entry: only a change by others explains a gap
     first, *later = segments(tmp_path)

@@ -21,7 +21,6 @@ import os
 import platform
 import stat
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -130,11 +129,13 @@ def find_gap(segments: list[SegmentFile], through: float, synced: float) -> floa
 
     It may have reached the disk, and the end of the one before it not.  What was synced is never behind it.
     """
-    for before, place in pairwise(segments):
-        if place.first > through + 1:
-            header, tail = read_segment_header(place), read_tail(before, synced)
-            if header is None or tail is None or header[0].prev != tail.link.hash:
-                return place.first
+    begun = [place for place in segments if place.first <= through + 1]
+    last = next((tail.link.hash for place in reversed(begun) if (tail := read_tail(place, synced))), None)
+    for place in segments[len(begun) :]:  # one with neither could not be begun, or is lost, as the next one shows
+        header, tail = read_segment_header(place), read_tail(place, synced)
+        if begun and (header or tail) and (header is None or header[0].prev != last):
+            return place.first
+        begun, last = ([place], tail.link.hash) if tail else (begun, last)
     return math.inf
 
 
