@@ -1,7 +1,4 @@
-"""The kernel's reports on files and directories (inotify(7)).  For the daemon: no worker loads it.
-
-`darwin_watches` has the same for macOS.
-"""
+"""The kernel's reports on files and directories (inotify(7)), as `darwin_watches` has them.  No worker loads it."""
 
 from __future__ import annotations
 

@@ -62,10 +62,8 @@ class KernelHints:
             ends = {way.end for way in ways.values() if way.disk is None} & {"/", *there.values()}
             places |= dict.fromkeys(ends, FileWatches.CONTENT)
             numbers, names = self._watches.replace(places), defaultdict[int, set[str]](set)
-            for folder, name in steps:
-                names[numbers.get(folder, LOST)].add(name)
-            for end in ends:
-                names[numbers.get(end, LOST)].add(ANY)
+            for place, name in [*steps, *((end, ANY) for end in ends)]:
+                names[numbers.get(place, LOST)].add(name)
             self._names = names
             unwatched = places.keys() - numbers.keys()
             return {

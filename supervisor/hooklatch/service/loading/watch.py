@@ -8,7 +8,6 @@ that.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -24,7 +23,6 @@ from hooklatch.threads import look_in_thread
 
 __all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch", "ReloadHint"]
 
-logger = logging.getLogger("hooklatch.watch")
 STAT_INTERVAL = 2.0  # seconds between two checks of paths that no hint covers
 COVERED_INTERVAL = 30.0  # and of paths that hints cover, so that an idle machine sleeps
 
@@ -65,10 +63,7 @@ class FileWatch:
             try:
                 hints = KernelHints()
             except OSError as error:
-                reason = f"the kernel watches no files for this daemon ({locate_error(error)})"
-                if reason != self._unhinted:
-                    logger.warning("changes of files are noticed late: %s", reason)
-                self._unhinted = reason
+                self._unhinted = f"the kernel watches no files for this daemon ({locate_error(error)})"
                 await trio.sleep(COVERED_INTERVAL)
                 continue
             try:
