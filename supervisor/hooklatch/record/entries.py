@@ -108,7 +108,8 @@ def hide_payload(facts: FireFacts) -> None:
 def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Redactor) -> bytes:
     """Encode the entry of a decision, with the excerpt of its payload, and at most as much of its patch."""
     reason, outcomes, warnings = decision.reason, decision.outcomes, decision.warnings
-    session, host, cwd, outcomes_omitted, warnings_omitted = facts.session, facts.host, facts.cwd, 0, 0
+    session, host, cwd = facts.session, facts.host, facts.cwd
+    outcomes_omitted = warnings_omitted = 0
     call_id = clip_name(facts.call_id) if isinstance(facts.call_id, int) else facts.call_id
     outputs, instead = list[str](), decision.instead
     try:

@@ -114,8 +114,8 @@ def test_a_layer_that_a_program_does_not_have_is_said(words: tuple[str, ...], wh
     assert why in done.stderr
 
 
-def test_a_program_that_was_not_played_is_said_to_be(place: Place) -> None:
-    assert "read and not played" in place.run("install", "letta").stdout
+def test_what_an_agents_service_can_switch_off_is_said(place: Place) -> None:
+    assert "what can leave these hooks out without a word" in place.run("install", "auggie").stdout
 
 
 def test_hooks_json_that_hides_droids_entries_is_found(place: Place) -> None:

@@ -98,7 +98,7 @@ def test_claude_gives_back_what_claude_code_sent(line: bytes) -> None:
 
 def test_claude_knows_the_events_that_the_host_knows() -> None:
     # How a command answers these in Claude Code's form, nothing here reads.
-    without = {"WorktreeCreate", "WorktreeRemove", "Elicitation", "ElicitationResult"}
+    without = {"WorktreeCreate", "WorktreeRemove", "Elicitation", "ElicitationResult", "PreSkillShellCommand"}
     specs = {name: spec.after or spec for name, spec in find_host("claude-code").events.items()}
     known = {name: spec.event for name, spec in specs.items() if spec.event}
     assert {theirs: ours for ours, theirs in CLAUDE_NAMES.items()} == {

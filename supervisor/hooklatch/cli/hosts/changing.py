@@ -62,9 +62,8 @@ class FileEdit:
 def starts_daemon(path: str) -> bool:
     """Return whether entries in a file start the daemon: a new installation keeps that, however it came about."""
     try:
-        with open(path, "rb") as file:
-            return STARTING.search(file.read()) is not None
-    except OSError:  # the edit reads the file too, and says why it cannot
+        return STARTING.search(settings_files.read_if_present(path) or b"") is not None
+    except FileError:  # the edit reads the file too, and says why it cannot
         return False
 
 

@@ -212,10 +212,10 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
         check.add_finding(f"{error}, so nothing is known of its hooks", "make it readable, then: hooklatch doctor")
         return check
     if data is None:
-        return find_loss(check, again)
+        return find_loss(check, layout, again)
     if layout.is_plugin:
         if not is_plugin(data):
-            return find_loss(check, again)
+            return find_loss(check, layout, again)
         if is_own(layout, path) or is_unchanged(path, data):
             return check_plugin(check, layout, data)
         refuse_to_start(check, again)
@@ -228,13 +228,13 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
         else:
             entries = list(find_toml_entries(path) if is_toml else find_entries(text))
     except JsoncError as error:
-        if "hooklatch" not in text and find_loss(check, again) is None:
+        if "hooklatch" not in text and find_loss(check, layout, again) is None:
             return None
         what = f"{path}:{error.line}:{error.column}: {error.what}; a file that cannot be read has no hooks"
         check.add_finding(what, "repair it, then: hooklatch doctor")
         return check
     if not entries:
-        return find_loss(check, again)
+        return find_loss(check, layout, again)
     if not is_toml and (fault := describe_unread_part(host, layout, path, data)) is not None:
         is_sure = layout.has_comments is not None
         check.add_finding(
@@ -261,9 +261,11 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
     return check
 
 
-def find_loss(check: SettingsFileCheck, again: str) -> SettingsFileCheck | None:
+def find_loss(check: SettingsFileCheck, layout: SettingsLayout, again: str) -> SettingsFileCheck | None:
     """Report that a file has no entry of ours any more, if one was installed there; else return None."""
-    if check.file not in install_record.list_installed(os.environ):
+    installed = install_record.list_installed(os.environ).get(check.file)
+    is_ours = check.file.endswith((layout.user, layout.project, *layout.managed_files))
+    if installed is None or (installed.adopted and not is_ours):  # a file from which hooks were taken in
         return None
     what = f"DEAD: {check.file} has no entry any more, and one was installed there, so no guard is asked"
     check.add_finding(what, f"{again}; or, if that is meant: hooklatch uninstall {check.host}")

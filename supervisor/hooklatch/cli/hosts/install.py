@@ -93,11 +93,8 @@ def add_install(parser: Parser) -> None:
         "--accept", metavar="DIGEST", action="append", default=[],
         help="accept another hook that may change what was judged, as it is now, and change nothing else",
     )  # fmt: skip
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="for codex: also write that you trust these hooks, as /hooks would, and turn its model's terminals off",
-    )
+    trusted = "for codex: also write that you trust these hooks, as /hooks would, and turn its model's terminals off"
+    parser.add_argument("--trust", action="store_true", help=trusted)
 
 
 def add_uninstall(parser: Parser) -> None:
