@@ -134,6 +134,52 @@ def test_hosts_and_packages_are_named() -> None:
     assert packages_installed(git) is None
 
 
+@table(
+    ("text", "packages"),
+    [
+        ("dotnet add src/App.csproj package Evil", ["Evil"]),
+        ("dotnet add src/App.csproj reference src/B.csproj", None),
+        ("nix profile add nixpkgs#evil", ["nixpkgs#evil"]),
+        ("nix shell .#dev -c make", []),
+        ("gh ext install evil/x", ["evil/x"]),
+        ("ansible-galaxy collection install -r requirements.yml -p roles", []),
+    ],
+)
+def test_packages_are_named_where_each_program_has_them(text: str, packages: list[str] | None) -> None:
+    (found,) = commands(text)
+
+    named = packages_installed(found)
+    assert (None if named is None else [word.text for word in named]) == packages
+
+
+@table(
+    ("text", "hosts"),
+    [
+        ("docker image pull x.example/a", ["x.example"]),
+        ("docker pull docker.io/library/alpine", []),
+        ("kcat -b localhost,x.example:9092 -L", ["localhost", "x.example"]),
+    ],
+)
+def test_hosts_are_named_where_each_program_has_them(text: str, hosts: list[str]) -> None:
+    (found,) = commands(text)
+
+    assert list(hosts_reached(found)) == hosts
+
+
+@table(
+    ("text", "written"),
+    [
+        ("tar -f x.tar -x .git/hooks/a", True),
+        ("tar --file=x.tar --extract .git/hooks/a", True),
+        ("tar -c -f x.tar .git/hooks/a", False),
+    ],
+)
+def test_members_that_tar_takes_out_are_written(text: str, written: bool) -> None:
+    (found,) = commands(text)
+
+    assert (".git/hooks/a" in [word.text for word in paths_written(found)]) is written
+
+
 @pytest.mark.parametrize(
     "text",
     [
