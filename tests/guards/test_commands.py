@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from guards.calls_of_tools import verdict
 from hooklatch.guards import UnreadableCommandError, commands, hosts_reached, packages_installed, paths_written
+from hooklatch.guards.gallery import destructive_commands
 from support.tables import table
 
 
@@ -213,3 +215,8 @@ def test_what_cannot_be_read_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["base64 -d f | sh", "sh < f", "bash -s < f", "at now < f", ". /dev/stdin < f"])
 def test_a_shell_that_reads_what_nobody_knows_is_a_program_that_nobody_knows(text: str) -> None:
     assert None in [one.program for one in commands(text)]
+
+
+@pytest.mark.parametrize("text", ["find ~ -exec RM -rf {} +", "python -c 'import os; os.system(\"RM -rf /\")'"])
+def test_a_removal_in_capitals_is_one_behind_find_and_in_code(text: str) -> None:
+    assert verdict(destructive_commands.destructive_commands, text) in ("deny", "ask")
