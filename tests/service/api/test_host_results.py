@@ -118,7 +118,11 @@ async def test_a_run_ends_before_its_model_reads_what_another_hook_gave_back(tmp
 
 async def test_what_a_host_never_tells_again_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = list[str]()
-    monkeypatch.setattr(HeldResults, "keep", lambda self, host, *_: kept.append(host))
+
+    def keep(_held: HeldResults, host: str, *_: object) -> None:
+        kept.append(host)
+
+    monkeypatch.setattr(HeldResults, "keep", keep)
     given = {
         "session_id": "s", "turn_id": "1", "cwd": "/", "hook_event_name": "PostToolUse", "tool_name": "Bash",
         "tool_use_id": "t", "tool_input": {"command": "x"}, "tool_response": "deny this line",
