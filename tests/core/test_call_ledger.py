@@ -134,3 +134,12 @@ def test_only_so_many_calls_and_sessions_are_remembered() -> None:
     for number in range(call_ledger.MAX_SESSIONS):
         ledger.run(CallKey("host", f"s{number}", "Bash", "1", True), raw("a"))
     assert len(ledger.sessions) == call_ledger.MAX_SESSIONS
+
+
+def test_what_the_record_has_of_an_input_shows_nothing_of_it() -> None:
+    for text in (b'"a secret"', b'["a secret"]', b'{"command":"a secret"}', b'"' + b"a secret" * 99 + b'"'):
+        (found,) = set(call_ledger.digest_inputs(None, {"tool_input": msgspec.Raw(text)}))
+
+        assert len(found) == 64
+        assert found == call_ledger.digest_input(msgspec.Raw(text))
+        assert b"a secret" not in bytes.fromhex(found)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from guards.calls_of_tools import verdict
 from hooklatch.guards import UnreadableCommandError, commands, hosts_reached, packages_installed, paths_written
+from hooklatch.guards.gallery import destructive_commands
 from support.tables import table
 
 
@@ -134,6 +136,52 @@ def test_hosts_and_packages_are_named() -> None:
     assert packages_installed(git) is None
 
 
+@table(
+    ("text", "packages"),
+    [
+        ("dotnet add src/App.csproj package Evil", ["Evil"]),
+        ("dotnet add src/App.csproj reference src/B.csproj", None),
+        ("nix profile add nixpkgs#evil", ["nixpkgs#evil"]),
+        ("nix shell .#dev -c make", []),
+        ("gh ext install evil/x", ["evil/x"]),
+        ("ansible-galaxy collection install -r requirements.yml -p roles", []),
+    ],
+)
+def test_packages_are_named_where_each_program_has_them(text: str, packages: list[str] | None) -> None:
+    (found,) = commands(text)
+
+    named = packages_installed(found)
+    assert (None if named is None else [word.text for word in named]) == packages
+
+
+@table(
+    ("text", "hosts"),
+    [
+        ("docker image pull x.example/a", ["x.example"]),
+        ("docker pull docker.io/library/alpine", []),
+        ("kcat -b localhost,x.example:9092 -L", ["localhost", "x.example"]),
+    ],
+)
+def test_hosts_are_named_where_each_program_has_them(text: str, hosts: list[str]) -> None:
+    (found,) = commands(text)
+
+    assert list(hosts_reached(found)) == hosts
+
+
+@table(
+    ("text", "written"),
+    [
+        ("tar -f x.tar -x .git/hooks/a", True),
+        ("tar --file=x.tar --extract .git/hooks/a", True),
+        ("tar -c -f x.tar .git/hooks/a", False),
+    ],
+)
+def test_members_that_tar_takes_out_are_written(text: str, written: bool) -> None:
+    (found,) = commands(text)
+
+    assert (".git/hooks/a" in [word.text for word in paths_written(found)]) is written
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -167,3 +215,8 @@ def test_what_cannot_be_read_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["base64 -d f | sh", "sh < f", "bash -s < f", "at now < f", ". /dev/stdin < f"])
 def test_a_shell_that_reads_what_nobody_knows_is_a_program_that_nobody_knows(text: str) -> None:
     assert None in [one.program for one in commands(text)]
+
+
+@pytest.mark.parametrize("text", ["find ~ -exec RM -rf {} +", "python -c 'import os; os.system(\"RM -rf /\")'"])
+def test_a_removal_in_capitals_is_one_behind_find_and_in_code(text: str) -> None:
+    assert verdict(destructive_commands.destructive_commands, text) in ("deny", "ask")

@@ -213,7 +213,7 @@ def keep(tool_input: msgspec.Raw | None) -> bytes | None:
 
 def digest(kept: bytes) -> bytes:
     """Return the digest of the one spelling of what is kept of an input, which may be that digest already."""
-    if not kept.startswith(b"{"):
+    if kept.startswith(b"#"):
         return kept
     with suppress(PayloadError):  # then only the same bytes are the same input
         kept = canonicalize_json(kept)

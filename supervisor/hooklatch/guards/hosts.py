@@ -144,7 +144,8 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
     if name in READ_FROM_FILE and any(True for _ in command.values_of(*READ_FROM_FILE[name])):
         yield None
     for word in command.values_of(*HOST_OPTIONS.get(name, ())):
-        yield from list_word_hosts("curl", word)
+        for text in word.text.split(","):  # kcat -b a,b
+            yield from list_word_hosts("curl", Word(text, word.is_known))
     if name in NAMING_FIRST or name == "scp":
         found = [HOST_OF_SSH.match(word.text) for word in list_option_values(command.arguments, frozenset({"-o"}))]
         yield from (match[1].rpartition("@")[2].partition(":")[0].lower() for match in found if match is not None)
@@ -158,10 +159,11 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         texts = [text for text in texts if CONNECTION.fullmatch(text)] + re.findall(r"\bPGHOST\w*=\S+", command.text)
         for host in (host for text in texts for host in OF_CONNECTION.findall(text)):
             yield from list_word_hosts("curl", Word(host, "$" not in host))
-    if name in ("docker", "podman", "nerdctl") and command.operands[:1] and command.operands[0].text in IMAGE_VERBS:
+    verbs = [word.text for word in command.operands[:2] if word.text != "image"]
+    if name in ("docker", "podman", "nerdctl") and verbs[:1] and verbs[0] in IMAGE_VERBS:
         for word in command.operands[1:]:
             host = word.text.partition("/")[0]
-            if "/" in word.text or command.operands[0].text == "login":
+            if host != "docker.io" and ("/" in word.text or verbs[0] == "login"):  # it is meant where none is named
                 yield from list_word_hosts("curl", Word(host, word.is_known))
     if name == "openssl":
         yield from (

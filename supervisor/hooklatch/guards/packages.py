@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Sequence
+from itertools import takewhile
 from typing import Final
 
 from hooklatch.shelltext.command import Command
@@ -13,8 +14,8 @@ __all__ = ["INSTALLING", "IN_CODE", "packages_installed"]
 
 # Words that may stand before such a verb: npm global add, dotnet tool install, nix profile install.
 BEFORE_VERB: Final = frozenset({
-    "global", "workspace", "tool", "add", "profile", "pub", "package", "extension", "extensions", "plugin", "krew",
-    "collection", "role",
+    "global", "workspace", "tool", "add", "profile", "pub", "package", "extension", "extensions", "ext", "plugin",
+    "krew", "collection", "role",
 })  # fmt: skip
 VERSION: Final = re.compile(r"[\d.]+\Z")  # pip3, python3.12
 OF_PROJECT: Final = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")  # what the project declares
@@ -27,6 +28,7 @@ VALUED_BY_INSTALLERS: Final = {
     "pipenv": frozenset(OF_PROJECT),
     "npm": frozenset({"--prefix", "-C", "-w", "--workspace", "--cache", "--loglevel", "--omit", "--include"}),
     "pnpm": frozenset({"-C", "--dir", "-F", "--filter", "--loglevel"}),
+    "ansible-galaxy": frozenset({*OF_PROJECT, "--role-file", "--requirements-file", "-p", "--roles-path"}),
     "cargo": frozenset({"--path", "--root", "--target-dir", "-F", "--features", "-j", "--jobs"}),
 }  # fmt: skip
 # Programs and verbs that run what they install, so that words behind its name are its own; options without a value.
@@ -57,7 +59,7 @@ INSTALLERS: Final = {
     "volta": ("install",), "port": ("install",), "stack": ("install",),
     **dict.fromkeys(("yay", "paru"), ("-S", "-Sy", "-Syu")), **dict.fromkeys(("dart", "flutter"), ("add",)),
     **dict.fromkeys(("zef", "krew", "ansible-galaxy", "gh", "kubectl", "claude", "gemini"), ("install",)),
-    "nix": ("install", "run", "shell"), "nix-shell": ("-p", "--packages"), "dotnet": ("package", "install"),
+    "nix": ("install", "add", "run", "shell"), "nix-shell": ("-p", "--packages"), "dotnet": ("package", "install"),
     "mix": ("archive.install",), "swift": ("add",),
 }  # fmt: skip
 
@@ -97,6 +99,8 @@ def packages_installed(command: Command) -> list[Word] | None:
         words = words[begin + 1 :]
     else:
         is_run = name in RUNNERS
+    if name == "nix":  # nix shell .#dev -c make
+        words = list(takewhile(lambda word: word.text not in ("-c", "--command"), words))
     named = list_names_behind(words, VALUED_BY_INSTALLERS.get(name, frozenset[str]()))
     return [
         word
@@ -145,6 +149,6 @@ def find_verb(words: Sequence[Word], verbs: Sequence[str]) -> int | None:
         last = words[at - 1].text if at else ""
         if word.text.startswith(("-", "+")) or last.startswith("-"):  # +nightly
             continue
-        if word.text not in BEFORE_VERB and last != "workspace":
+        if word.text not in BEFORE_VERB and last not in ("workspace", "add"):  # dotnet add App.csproj package
             return None
     return None

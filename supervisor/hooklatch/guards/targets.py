@@ -169,7 +169,11 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from (Word(path) for text in texts for path in list_patched_files(text))
     elif name == "git":
         yield from list_files_written(command)
-    elif name in ("tar", "bsdtar", "gtar") and any(EXTRACTING.fullmatch(word.text) for word in command.arguments[:1]):
+    elif name in ("tar", "bsdtar", "gtar") and any(
+        EXTRACTING.fullmatch(word.text)
+        for at, word in enumerate(command.arguments)
+        if at == 0 or word.text.startswith("-")
+    ):
         yield from command.operands  # the members that it takes out
     elif name in SETTING and " ".join(word.text for word in command.operands[:2]).startswith(SETTING[name][0]):
         yield Word(SETTING[name][1])

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.hosts.codex_trust import TERMINALS_LINE, CodexConfigError, add_trust, remove_trust, renew_trust
+from hooklatch.cli.hosts.changing import apply_edit
+from hooklatch.cli.hosts.codex_trust import (
+    TERMINALS_LINE,
+    CodexConfigError,
+    add_trust,
+    plan_trust,
+    plan_untrust,
+    remove_trust,
+)
 
 HASHES = {"/h/hooks.json:pre_tool_use:0:0": "sha256:aa", '/h "x"/hooks.json:stop:0:0': "sha256:bb"}
 TEXTS = [
@@ -47,7 +56,15 @@ def test_a_stale_hash_is_replaced_in_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a = 1\n", "[features]\r\nhooks = true\r\n", "[features] # mine\n[b]\n", '[features]\n"x" = 1']
+    "text",
+    [
+        "",
+        "a = 1\n",
+        "[features]\r\nhooks = true\r\n",
+        "[features] # mine\n[b]\n",
+        '[features]\n"x" = 1',
+        "a = 1\n\n[features]\n# mine\nhooks = true\n",
+    ],
 )
 def test_terminals_are_turned_off_and_on_again(text: str) -> None:
     after = add_trust(text, HASHES)
@@ -55,18 +72,36 @@ def test_terminals_are_turned_off_and_on_again(text: str) -> None:
     features = tomllib.loads(after.replace("\r\n", "\n"))["features"]
     assert features["unified_exec_tty"] is False
     assert {**tomllib.loads(text.replace("\r\n", "\n")).get("features", {}), **features} == features
+    assert add_trust(after, HASHES).rstrip() == after.rstrip()
     assert remove_trust(after).strip() == text.strip()
 
 
-def test_the_trust_in_another_file_of_entries_stays() -> None:
-    keys = [*HASHES]
+def test_the_trust_in_another_file_of_entries_stays(tmp_path: Path) -> None:
+    config, environ, keys = tmp_path / "config.toml", {"HOME": str(tmp_path), "CODEX_HOME": str(tmp_path)}, [*HASHES]
+    config.write_text("model = 1\n")
 
-    after = renew_trust(add_trust("", {keys[0]: "sha256:aa", keys[1]: "sha256:old"}), {keys[1]: "sha256:bb"})
+    for hashes in ({keys[0]: "sha256:aa", keys[1]: "sha256:old"}, {keys[1]: "sha256:bb"}):
+        apply_edit(plan_trust(str(config), hashes, environ), "codex", environ)
 
-    assert {key: table["trusted_hash"] for key, table in tomllib.loads(after)["hooks"]["state"].items()} == HASHES
+    state = tomllib.loads(config.read_text())["hooks"]["state"]
+    assert {key: table["trusted_hash"] for key, table in state.items()} == HASHES
+
+    for path, rest in (('/h "x"/hooks.json', [keys[0]]), ("/h/hooks.json", [])):
+        (change,) = plan_untrust(path, environ)
+        apply_edit(change, "codex", environ)
+        assert [*tomllib.loads(config.read_text()).get("hooks", {}).get("state", {})] == rest
+    assert config.read_text() == "model = 1\n"
 
 
-@pytest.mark.parametrize("text", ["[features]\nunified_exec_tty = true\n", "features = {hooks = true}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[features]\nunified_exec_tty = true\n",
+        "features = {hooks = true}\n",
+        "features = {}\n",
+        "[ features ]\n",
+    ],
+)
 def test_what_the_user_has_said_of_terminals_stays(text: str) -> None:
     assert tomllib.loads(add_trust(text, HASHES))["features"] == tomllib.loads(text)["features"]
 

@@ -110,6 +110,31 @@ async def test_its_end_is_noticed_without_a_link(tmp_path: Path) -> None:
         assert len(await notes(daemon, "enforced")) == 1
 
 
+async def test_its_end_holds_for_hooks_that_a_reload_has_brought_back(tmp_path: Path) -> None:
+    publisher, shift = Publisher(), 0.0
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        contact = fleet_of(daemon).contact
+        contact._clock = lambda: ClockReading(time.time() + shift, "boot", time.monotonic() + shift)
+        made = await brought(link, publisher.publish(DENIES_BASH, observe_until=ends_in(HOUR)))
+        kept = tmp_path / "state" / "fleet" / made["applied"]["bundle"]
+        texts = {path: path.read_bytes() for path in (kept / "guards.py", kept.with_suffix(".json"))}
+        for path in texts:
+            path.chmod(0o600)
+            path.write_bytes(b"")
+        await daemon.parts.files.reload()
+        await contact.apply_denial()
+        assert not fleet_of(daemon).layer.observing
+
+        for path, data in texts.items():
+            path.write_bytes(data)
+        await daemon.parts.files.reload()
+        assert fleet_of(daemon).layer.observing
+
+        shift = 2 * HOUR
+        await contact.apply_denial()
+        assert await decided(daemon) == ENFORCED
+
+
 async def test_without_a_signed_moment_it_is_enforced(tmp_path: Path) -> None:
     publisher = Publisher()
     version = publisher.publish(DENIES_BASH, observe_until=ends_in(HOUR))

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from hooklatch.service.dispatch.results import HeldResults
 from support.daemons import Daemon, running_daemon
+from support.native import decided
 
 pytestmark = pytest.mark.slow  # each runs a daemon
 
@@ -112,6 +114,37 @@ async def test_a_run_ends_before_its_model_reads_what_another_hook_gave_back(tmp
             halted = (await admin.call("log", event="post_tool_batch", verdict="halt"))["records"]
 
     assert len(halted) == 3
+
+
+async def test_what_a_host_never_tells_again_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = list[str]()
+
+    def keep(_held: HeldResults, host: str, *_: object) -> None:
+        kept.append(host)
+
+    monkeypatch.setattr(HeldResults, "keep", keep)
+    given = {
+        "session_id": "s", "turn_id": "1", "cwd": "/", "hook_event_name": "PostToolUse", "tool_name": "Bash",
+        "tool_use_id": "t", "tool_input": {"command": "x"}, "tool_response": "deny this line",
+    }  # fmt: skip
+    async with running_daemon(tmp_path, {"hooks.d/reader.py": READER}) as daemon:
+        client = daemon.connect()
+        answer = await client.call("host", host="codex", event="PostToolUse", environ={}, budget=60.0, document=given)
+        await client.aclose()
+        await read(daemon, "deny this line")
+
+    assert "withheld" in answer["stdout"]
+    assert kept == ["claude-code"]
+
+
+def test_a_long_result_with_one_line_less_is_compared_at_once() -> None:
+    lines = [f"line {number}" for number in range(200_000)]
+    held = HeldResults()
+
+    decision = decided("pass", patch={"tool_response": "\n".join(lines[1:])})
+    held.keep("claude-code", "t", "\n".join(["the secret", *lines]), decision)
+
+    assert held.lines == {("claude-code", "t"): ["the secret", "line 0"]}
 
 
 async def test_where_no_hook_is_on_the_gate_it_is_not_fired(tmp_path: Path) -> None:

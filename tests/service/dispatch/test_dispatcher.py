@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from support.daemons import Client, Daemon, RpcFailure
+from support.daemons import Client, Daemon, RpcFailure, running_daemon
 from support.shared_daemon import daemon_in_thread
 
 GUARDS = """
@@ -282,6 +283,18 @@ async def test_a_required_event_without_a_hook_is_denied(daemon: Daemon) -> None
     assert (missing["verdict"], missing["cause"]) == ("deny", "load")
     assert "requires a hook for user_prompt_submit" in missing["reason"]
     assert [one["verdict"] for one in (there, open_event, registered)] == ["pass", "pass", "pass"]
+
+
+async def test_a_hook_that_only_observes_is_not_one_that_is_required(tmp_path: Path) -> None:
+    source = '@hook("pre_tool_use", observe=True)\ndef looks(event):\n    return deny("no")\n'
+    async with (
+        running_daemon(tmp_path, {"hooks.d/a.py": f"from hooklatch import deny, hook\n{source}"}) as daemon,
+        daemon.session(require_handlers=["pre_tool_use"]) as client,
+    ):
+        decision = await client.fire_tool("Bash")
+
+    assert (decision["verdict"], decision["cause"]) == ("deny", "load")
+    assert "there is none that is enforced" in decision["reason"]
 
 
 async def test_an_unknown_event_cannot_be_required(daemon: Daemon) -> None:

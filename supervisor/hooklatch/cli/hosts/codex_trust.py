@@ -18,6 +18,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, cast
 
 from hooklatch.cli.hosts import settings_files
@@ -29,7 +30,7 @@ from hooklatch_worker.sandbox import children
 
 __all__ = [
     "CodexConfigError", "CodexUnansweredError", "FILE", "TERMINALS", "TERMINALS_LINE", "add_trust", "list_codex_hooks",
-    "list_untrusted", "plan_untrust", "remove_trust", "renew_trust", "settle_codex_trust",
+    "list_untrusted", "plan_trust", "plan_untrust", "remove_trust", "settle_codex_trust",
 ]  # fmt: skip
 
 BEGIN: Final = "# hooklatch: its own entries, trusted with `hooklatch install codex --trust`"
@@ -40,9 +41,9 @@ TERMINALS: Final = "unified_exec_tty"
 TERMINALS_LINE: Final = f"{TERMINALS} = false  # hooklatch: no hook is asked about keystrokes to a running command"
 FEATURES: Final = re.compile(r"^\[features\][ \t]*(?:#[^\n]*)?\r?\n", re.MULTILINE)
 WHOLE_FEATURES: Final = re.compile(
-    rf"(?:\r?\n)?^\[features\]\r?\n{re.escape(TERMINALS_LINE)}\r?\n(?=\s*(?:\[|#|\Z))", re.MULTILINE
-)
-TABLE: Final = re.compile(r'\[hooks\.state\.(?P<key>"[^\r\n]*")\]\r?\ntrusted_hash = "[^"\r\n]*"\r?\n')
+    rf"(?:\r?\n)?^\[features\]\r?\n{re.escape(TERMINALS_LINE)}\r?\n(?=(?:\s|#[^\n]*)*(?:\[|\Z))", re.MULTILINE
+)  # and nothing else is in that table
+TABLE: Final = re.compile(r'\[hooks\.state\.(?P<key>"[^\r\n]*")\]\r?\ntrusted_hash = "(?P<hash>[^"\r\n]*)"\r?\n')
 
 
 class CodexConfigError(ValueError):
@@ -79,11 +80,10 @@ def add_trust(text: str, hashes: Mapping[str, str]) -> str:
     return turn_terminals_off(text)
 
 
-def renew_trust(text: str, hashes: Mapping[str, str]) -> str:
-    """Return the text with these hashes beside those that were written before, such as of another file of entries."""
-    tables = [read_codex_state(block["tables"]) for block in BLOCK.finditer(text)]
-    kept = {key: str(table.get("trusted_hash")) for each in tables for key, table in each.items()}
-    return add_trust(remove_trust(text), {**kept, **hashes})
+def list_trust(text: str) -> dict[str, str]:
+    """Return the hashes that `add_trust` wrote into a text, such as of another file of entries."""
+    tables = (table for block in BLOCK.finditer(text) for table in TABLE.finditer(block["tables"]))
+    return {str(json.loads(table["key"])): table["hash"] for table in tables}
 
 
 def remove_trust(text: str) -> str:
@@ -99,9 +99,13 @@ def turn_terminals_off(text: str) -> str:
     header, end = FEATURES.search(text), "\r\n" if "\r\n" in text else "\n"
     if features is None or TERMINALS in features or (features and header is None):
         return text
-    if header is None:
-        return f"{text}{end if text else ''}[features]{end}{TERMINALS_LINE}{end}"
-    return f"{text[: header.end()]}{TERMINALS_LINE}{end}{text[header.end() :]}"
+    own = "" if header is not None else f"{end if text else ''}[features]{end}"
+    at = header.end() if header is not None else len(text)
+    after = f"{text[:at]}{own}{TERMINALS_LINE}{end}{text[at:]}"
+    with suppress(tomllib.TOMLDecodeError):  # such as where it is written features = {}
+        if tomllib.loads(after.replace("\r\n", "\n")).get("features", {}).get(TERMINALS) is False:
+            return after
+    return text
 
 
 def replace_value(text: str, key: str, value: str) -> str:
@@ -166,7 +170,7 @@ def has_terminals(path: str, environ: Mapping[str, str]) -> bool:
 
 def trust_entries(path: str, program: str, hashes: Mapping[str, str]) -> list[str]:
     config = codex_config_path(path, os.environ)
-    change = plan_edit(config, lambda text: renew_trust(text, hashes), remove_trust, os.environ)
+    change = plan_trust(config, hashes, os.environ)
     backup = apply_edit(change, "codex", os.environ)
     # Asked once more: the form of what was written is Codex's own affair, and may change.
     remaining = list_untrusted(list_codex_hooks(program, path, os.environ))
@@ -179,9 +183,19 @@ def trust_entries(path: str, program: str, hashes: Mapping[str, str]) -> list[st
     return [f"your trust in these {len(hashes)} entries was written to {config}{copy}", *diff_edit(change).splitlines()]
 
 
+def plan_trust(config: str, hashes: Mapping[str, str], environ: Mapping[str, str]) -> FileEdit:
+    """Return the change that writes these hashes beside those of other files of entries."""
+    known = list_trust((settings_files.read_if_present(config) or b"").decode())  # gone from the text that is edited
+    return plan_edit(config, lambda text: add_trust(text, {**known, **hashes}), remove_trust, environ)
+
+
 def plan_untrust(path: str, environ: Mapping[str, str]) -> Iterator[FileEdit]:
-    """Yield the change that takes our part out of Codex's config.toml, if there is one."""
-    change = plan_edit(codex_config_path(path, environ), None, remove_trust, environ)
+    """Yield the change that takes the trust in a file of entries out of Codex's config.toml, if there is one."""
+    config = codex_config_path(path, environ)
+    known = list_trust((settings_files.read_if_present(config) or b"").decode())
+    others = {key: value for key, value in known.items() if not key.startswith(f"{path}:")}
+    insert = partial(add_trust, hashes=others) if others else None  # those of a project, or of its user
+    change = plan_edit(config, insert, remove_trust, environ)
     if not change.is_none:
         yield change
 

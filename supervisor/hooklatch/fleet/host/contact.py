@@ -149,7 +149,8 @@ class FleetContact:
     """The last contact.  `commit` makes the hooks again by the present `denial`; they are active when it returns.
 
     `find_lack` returns why gates are denied for want of a policy, or None, and `find_end` when the fleet's key set
-    expires: nothing is contact from then on.  `find_observing` returns the policies that only observe, and until when.
+    expires: nothing is contact from then on.  `find_observing` returns the policies that are to observe only, and until
+    when, and `find_active` those whose hooks do: a reload may make these again at any time.
     """
 
     def __init__(
@@ -161,6 +162,7 @@ class FleetContact:
         clock: Callable[[], ClockReading] = read_clocks,
         find_end: Callable[[], float] = lambda: math.inf,
         find_observing: Callable[[], Mapping[str, float]] = dict[str, float],
+        find_active: Callable[[], Mapping[str, float]] = dict[str, float],
     ) -> None:
         self._state = state
         self._note = note
@@ -169,7 +171,8 @@ class FleetContact:
         self._clock = clock
         self._find_end = find_end
         self._find_observing = find_observing
-        self._observing: Mapping[str, float] = {}  # the policies by whose hooks only observed last
+        self._find_active = find_active
+        self._observing: Mapping[str, float] = {}  # those that were noted last
         self._settings: FleetSettings | None = None
         self._now = KeptContact("")  # the present state, newer than the kept one
         self._fault: str | None = None  # what is wrong with what the engine showed last
@@ -322,6 +325,10 @@ class FleetContact:
         self._changed.set()  # for `run`: the link may leave, which cancels this, before the denial ends
         await self.apply_denial()
 
+    def look_again(self) -> None:
+        """Have `run` look at the hooks that are active now."""
+        self._changed.set()
+
     def forget_timestamp(self) -> None:
         """Forget what keys have signed that may not sign timestamps any more.  (5.3.11: fast-forward)"""
         self._now = msgspec.structs.replace(self._now, seen=None, floor=None)
@@ -366,14 +373,15 @@ class FleetContact:
         """Deny gates, or stop denying them, by the present `denial`, and enforce policies that observe no more."""
         async with self._applying:
             self._report_change()
-            denial, observing, before = self.denial, self._find_observing(), self._observing
-            if (denial, observing) != (self._denial, before):
+            denial, observing = self.denial, self._find_observing()
+            if (denial, observing) != (self._denial, self._find_active()):
                 await self._commit()
-                self._denial, self._observing = denial, observing
-                self._note_observing(before, observing)
+                self._denial = denial
+            self._note_observing(observing)
 
-    def _note_observing(self, before: Mapping[str, float], now: Mapping[str, float]) -> None:
+    def _note_observing(self, now: Mapping[str, float]) -> None:
         """Log and record which policies are enforced no more, and which are again."""
+        before, self._observing = self._observing, now
         for policy in sorted(policy for policy in {*before, *now} if before.get(policy) != now.get(policy)):
             until = format_moment(now[policy]) if policy in now else None
             logger.warning("the policy %s %s", policy, f"only observes until {until}" if until else "is enforced again")

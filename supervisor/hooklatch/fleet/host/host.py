@@ -94,7 +94,7 @@ class FleetHost(PolicyContribution):
         self.trust = FleetTrust(daemon.state, self._note)
         self.contact = FleetContact(
             daemon.state, self._note, daemon.files.deny, self._find_lack, find_end=lambda: self.trust.ends,
-            find_observing=lambda: self.layer.find_observing(),
+            find_observing=lambda: self.layer.find_observing(), find_active=lambda: self.layer.observing,
         )  # fmt: skip
         self.layer = FleetLayer(
             daemon.state, self._note, self._faults, lambda: self.contact.denial, lambda: self.contact.time
@@ -256,6 +256,7 @@ class FleetHost(PolicyContribution):
 
     def record_active(self, files: FleetFiles | None) -> None:
         self.layer.record_active(files)
+        self.contact.look_again()
 
     def record_attempt(self, what: str, hook: str) -> None:
         self.layer.record_attempt(what, hook)

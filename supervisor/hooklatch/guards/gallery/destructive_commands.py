@@ -79,7 +79,7 @@ SETTING_UP = re.compile(  # what programs print to be run by eval
 )
 A_NAME = re.compile(r"\$(?:[a-z_]\w*|\{[a-z_]\w*\})")  # a variable of the text itself, such as of a loop, and not $HOME
 REMOVES_IN_CODE = re.compile(
-    r"rm_?tree|remove_tree|REMOVE_RECURSE|(?i:remove-item)|file\s+delete|\brm\W{1,6}(?:list\W{1,3})?-\w*[rR]|\brm\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
+    r"rm_?tree|remove_tree|REMOVE_RECURSE|(?i:remove-item)|file\s+delete|\b(?i:rm)\W{1,6}(?:list\W{1,3})?-\w*[rR]|\b(?i:rm)\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
     r"|\bdelete-(?:directory|file)|\bdelete\w*(?:Directory|File|Tree)|\bremoveItem|removedirs|FileUtils\.rm|rm_rf|\brm\([^)]{0,99}recursive|shred\s"
 )
 # Programs whose words are texts, and run nothing: all others may run what a word of theirs says.
@@ -88,7 +88,7 @@ TELLING = {
     "logger", "cat", "tee", "test", "[", "[[", ":", "true", "read", "sed", "tr", "cut", "sort", "diff", "hooklatch",
     "claude", "codex", "gemini", "opencode", "copilot", "qwen", "export", "declare", "local", "alias", "pytest",
 }  # fmt: skip
-A_REMOVAL = re.compile(r"(?:^|[\s;&|!/(\"'`=])rm\s+(?:-[\w-]+\s+)*?(?:-[a-zA-Z]*[rR]|--recur)")
+A_REMOVAL = re.compile(r"(?:^|[\s;&|!/(\"'`=])(?i:rm)\s+(?:-[\w-]+\s+)*?(?:-[a-zA-Z]*[rR]|--recur)")
 # Programs with the words that make them destroy: those of the system are denied, those of services asked about.
 DENIED_WORDS = (
     "init 0", "init 6", "telinit 0", "telinit 6", "systemctl poweroff", "systemctl reboot", "systemctl halt",
@@ -277,8 +277,8 @@ def judge_removal(command: Command, begin: str, paths: PathResolver, found: Sequ
 
 def judge_find(command: Command, begin: str, paths: PathResolver) -> Iterator[Answer]:
     """Judge find where it removes what it finds."""
-    words = [word.text for word in command.arguments]
-    if any(word == "-delete" or os.path.basename(word) in REMOVING for word in words):
+    words = [word.text.casefold() for word in command.arguments]
+    if any(word == "-delete" or os.path.basename(word).removesuffix(".exe") in REMOVING for word in words):
         yield from judge_found(command, command, begin, paths)
 
 

@@ -25,6 +25,7 @@ __all__ = ["HeldResults", "fire_result"]
 
 MAX_HELD: Final = 1024  # results
 MAX_LINES: Final = 64  # of each
+MAX_CHANGED: Final = 1024  # lines of a result that are looked for in the text of what is left of it
 MIN_LINE: Final = 6  # characters; a shorter line may stand anywhere
 
 
@@ -37,8 +38,10 @@ class HeldResults:
     def keep(self, host: str, call_id: object, given: object, decision: FireDecision) -> None:
         """Note which lines a result has no more, by the decision on it."""
         answer = decode_patch(decision)["tool_response"] if decision.patch else WITHHELD + explain_decision(decision)
-        left = "\n".join(list_lines(answer))
-        gone = (line for line in list_lines(given) if len(line) >= MIN_LINE and line not in left)
+        lines_left = set(list_lines(answer))  # looked up first: a text is searched for the few that are not there
+        left = "\n".join(lines_left)
+        changed = (line for line in list_lines(given) if len(line) >= MIN_LINE and line not in lines_left)
+        gone = (line for line in islice(changed, MAX_CHANGED) if line not in left)
         if lines := list(islice(gone, MAX_LINES)):
             self.lines[host, str(call_id)] = lines
         if len(self.lines) > MAX_HELD:
@@ -104,7 +107,10 @@ async def fire_result(
     if is_gated:
         firing = dispatcher.fire(params, session, adapt_decision=make_adapter(host, native), payload=payload)
         decision = await firing
-        if decision.verdict != "pass" or decision.patch:
+        is_told = any(
+            spec.event == "post_tool_batch" for spec in host.events.values()
+        )  # else nothing is taken out again
+        if is_told and (decision.verdict != "pass" or decision.patch):
             held.keep(host.name, params.call_id, native.decode_value(host.find_result_key(native)), decision)
     reported = msgspec.structs.replace(native, spec=after)
     adapt, decided, answers = make_adapter(host, reported), trio.Event(), list[FireDecision]()
