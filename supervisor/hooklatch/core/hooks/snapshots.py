@@ -201,13 +201,13 @@ def runner_key(hook: Hook) -> str | int:
 class EventHooks:
     """The hooks of one event in firing order, with all that its fires need of them, computed once."""
 
-    __slots__ = (
-        "_everything", "_field", "_has_kinds", "_has_names", "_selections", "_weight", "hooks", "indices", "spec"
-    )  # fmt: skip
+    __slots__ = ("_everything", "_field", "_has_kinds", "_has_names", "_selections", "_weight", "enforces", "hooks",
+                 "indices", "spec")  # fmt: skip
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
         self.spec = spec
         self.hooks = tuple(hooks)
+        self.enforces = not all(hook.observe for hook in self.hooks)
         self.indices = {hook: index for index, hook in enumerate(self.hooks)}
         # The field that is matched; None if no hook has a matcher.
         self._field = None if all(hook.matcher.matches_all for hook in self.hooks) else spec.match

@@ -427,8 +427,7 @@ class Dispatcher:
             return "payload", f"its {len(data)} bytes are over the limit of {MAX_PAYLOAD}"
         if not data.startswith(b"{"):
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
-        required = session is not None and session.terms.require_handlers
-        if required and fire.spec.name in required and all(hook.observe for hook in chain.hooks):
+        if not chain.enforces and session is not None and fire.spec.name in session.terms.require_handlers:
             return "load", f"the session requires a hook for {fire.spec.name} and there is none that is enforced"
         if self.is_halting and (overruled := self.calls.fault_of(fire)) is not None:
             return "policy", overruled
