@@ -29,7 +29,7 @@ REMOTE: Final = frozenset({
 })  # fmt: skip
 # Programs that connect this machine with a host of their own settings, or send to one.
 TUNNELING: Final = frozenset({
-    "cloudflared", "ngrok", "localtunnel", "lt", "openvpn", "wg-quick", "zrok", "bore", "frpc", "tailscale", "croc",
+    "cloudflared", "ngrok", "localtunnel", "lt", "openvpn", "wg-quick", "zrok", "bore", "frpc", "croc",
     "wormhole", "magic-wormhole", "ffsend", "mail", "mailx", "sendmail", "mutt", "neomutt", "msmtp", "swaks",
 })  # fmt: skip
 # A command in a text that reaches a host.
@@ -132,7 +132,9 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         or (name == "git" and REACHING.isdisjoint(word.text for word in command.arguments))
     ):
         return
-    if name in TUNNELING or (name in NETWORK and "xargs" in command.within):
+    if (name in TUNNELING and (command.operands or command.redirects)) or (
+        name in NETWORK and "xargs" in command.within
+    ):
         yield None
     if name in NAMING_FIRST:
         first = next((word for word in skip_to_operands(command.arguments, JOINED["ssh"]._replace(before=0))), None)

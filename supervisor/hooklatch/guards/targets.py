@@ -123,10 +123,15 @@ BEHIND: Final[Mapping[str, tuple[tuple[str, tuple[str, ...], bool], ...]]] = {
 
 
 # Programs with the verbs by which they change a file of settings, which makes them run or fetch something else.
-SETTING: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    **dict.fromkeys(("npm", "pnpm"), (("config set", "config edit", "config delete", "set "), "~/.npmrc")),
-    **dict.fromkeys(("pip", "pip3"), (("config set", "config edit", "config unset"), "~/.config/pip/pip.conf")),
-}  # fmt: skip
+OF_NPM: Final = re.compile(
+    r"(?:config |c )?set (?:\S*registry|script-shell|shell|node-options|editor|git|prefix|\S*config|init-module|//)"
+    r"|config edit"
+)
+OF_PIP: Final = re.compile(r"config (?:edit|set \S*(?:index-url|find-links|trusted-host|proxy|cert))")
+SETTING: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
+    **dict.fromkeys(("npm", "pnpm", "yarn"), (OF_NPM, "~/.npmrc")),
+    **dict.fromkeys(("pip", "pip3"), (OF_PIP, "~/.config/pip/pip.conf")),
+}
 EXTRACTING: Final = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
 FOLDERS: Final = frozenset({".", "~", "$HOME", "${HOME}", "$PWD"})
 FAR: Final = re.compile(r"[\w@][\w.@/-]*:")  # what lies in a container, a bucket, or on another machine
@@ -175,7 +180,7 @@ def paths_written(command: Command) -> Iterator[Word]:
         if at == 0 or word.text.startswith("-")
     ):
         yield from command.operands  # the members that it takes out
-    elif name in SETTING and " ".join(word.text for word in command.operands[:2]).startswith(SETTING[name][0]):
+    elif name in SETTING and SETTING[name][0].match(" ".join(word.text for word in command.operands)):
         yield Word(SETTING[name][1])
     if name in SEDS:
         yield from list_sed_files(command.arguments, command.given)

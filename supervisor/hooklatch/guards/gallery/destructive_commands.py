@@ -70,8 +70,11 @@ INTERPRETERS = SHELLS | {
 CODED = INTERPRETERS | {
     "awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp", "elixir", "iex", "mix", "erl", "emacs",
     "clj", "clojure", "bb", "sbcl", "guile", "racket", "scala", "kotlin", "groovy", "jshell", "swift", "ghc", "raku",
-    "R", "octave", "cmake", "powershell", "pwsh",
+    "R", "octave", "cmake",
 }  # fmt: skip
+POWERSHELL_FILE = re.compile(
+    r"(?i)-{1,2}v(?:ersion)?\Z|-{1,2}h(?:elp)?\Z|(?:-no\w+ |-f(?:ile)? )*[\w./\\-]+\.ps1(?: |\Z)"
+)
 NAMED_CODE = re.compile(r"-m [\w.]+(?: |\Z)|[\w./-]+\.(?:py|js|mjs|ts|pl|rb|php)(?: |\Z)")  # xargs adds no code to it
 SETTING_UP = re.compile(  # what programs print to be run by eval
     r"[$<]\((?:(?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
@@ -202,6 +205,8 @@ def judge_command(
         yield from judge_operands(command.operands[-1:], command, begin, paths, is_recursive=True)
     elif name == "kill" and "-1" in [word.text for word in words[1:]]:
         yield "deny", f"{clip_command(command)} ends every process"
+    elif name in ("powershell", "pwsh") and not POWERSHELL_FILE.match(" ".join(word.text for word in words)):
+        yield "ask", f"{clip_command(command)} runs the language of PowerShell, which this guard does not read"
     elif strip_version(name) in INTERPRETERS and (answer := judge_interpreter(command)) is not None:
         yield answer
     elif not is_read and strip_version(name) in CODED and any(map(REMOVES_IN_CODE.search, codes_of(command))):

@@ -89,7 +89,7 @@ LOOKING = {
 LISTING = {"hooks", "guards", "asks"}  # with one of the next words
 LISTED = {"list", "show", "explain", "test"}
 ENDING = {"kill", "pkill", "killall", "systemctl", "service", "launchctl"}
-ATTACHING = {"gdb", "lldb", "strace", "ltrace", "renice"}  # to a process of a number
+ATTACHING = {"gdb", "lldb", "strace", "ltrace", "renice", "prlimit", "cpulimit"}  # to a process of a number
 FINDING = {"pgrep", "pidof", "ps", "lsof", "fuser"}  # which say what a daemon's number is
 READING = {"grep", "cat"}  # which say it only to what is decided when it runs: kill $(cat hooklatch.pid)
 READ_IN = re.compile(r"<\s*\S*hooklatch")  # $(<hooklatch.pid)
@@ -168,7 +168,7 @@ def judge_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
         is_open = not command.is_known or bool(command.fed_by) or bool({"xargs", "parallel"} & set(command.within))
         are_found = not asking.isdisjoint(FINDING | READING if is_open else FINDING)
         are_found = are_found or (is_open and READ_IN.search(text) is not None)
-        if is_switching_off(command) or (are_found and command.program in ENDING):
+        if is_switching_off(command) or (are_found and command.program in ENDING | ATTACHING):
             return deny("a person decides which guards there are: this would change or end them")
         is_read = not set("$`<") & set(command.text)  # from somewhere, so that it may be any part of the text
         if command.program is None and (is_read or ITSELF.search(text)):
@@ -304,8 +304,6 @@ def is_switching_off(command: Command) -> bool:
     if any("hooklatch" in word and ".sock" in word for word in words):  # a command that speaks to the daemon by itself
         return True
     if "hooklatch" in words and not TAKING_AWAY.isdisjoint(words) and command.program not in KEEPING:
-        return True
-    if command.program in ATTACHING and any("hooklatch" in word and "$" in word for word in words):
         return True
     line = "python3 hooklatch serve" if command.has_option("-f", "--full") else "hooklatch serve"
     return command.program in ENDING and any("hooklatch" in word or is_meant(word, line) for word in words)

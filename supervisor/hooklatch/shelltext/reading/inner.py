@@ -26,13 +26,14 @@ OF_CMAKE = {  # commands of `cmake -E`, and programs that do the same
     "copy_if_different": ["cp"], "rename": ["mv"], "touch": ["touch"], "make_directory": ["mkdir"], "tar": ["tar"],
     "create_symlink": ["ln", "-s"], "create_hardlink": ["ln"], "cat": ["cat"],
 }  # fmt: skip
-IN_CAPITALS = frozenset({"R", "Rscript"})  # programs of these names alone
+IN_CAPITALS = {"R": "R", "rscript": "Rscript"}  # by how they may be written; `r` is another one
 # What a shell has itself, and a program of that name has not: `CD /` moves nowhere.
 OF_SHELLS = frozenset({
     "cd", "chdir", "pushd", "popd", "set", "unset", "shift", "export", "declare", "local", "typeset", "readonly",
     "alias", "unalias", "eval", "exec", "source", "trap", "enable", "builtin", "shopt", "return", "exit", "break",
     "continue",
 })  # fmt: skip
+OF_WINDOWS = re.compile(r"\.(?:exe|cmd|bat)\Z")
 PLAIN = re.compile(r"[\w./=:@%+,{}-]+")  # a word that means to a shell what it says
 OF_ENV = re.compile(r"[\w./=:@%+,~ -]*")  # a text of `env -S` that has nothing but words
 OF_PACKAGE = re.compile(r"(?<=[^@/])@[^/@]*\Z")
@@ -56,8 +57,8 @@ def name_of(word: Word) -> str | None:
     if not word.is_known or any(mark in word.text for mark in "*?["):
         return None
     name = word.text.rpartition("/")[2].lstrip("=")  # to zsh =rm is the path of rm
-    folded = name.casefold().removesuffix(".exe")
-    return name if name in IN_CAPITALS or folded in OF_SHELLS else folded
+    folded = OF_WINDOWS.sub("", name.casefold())
+    return name if folded in OF_SHELLS else IN_CAPITALS.get(name) or IN_CAPITALS.get(folded, folded)
 
 
 def list_inner_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
