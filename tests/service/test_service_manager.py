@@ -97,6 +97,7 @@ def receiver(address: str) -> socket.socket:
     return one
 
 
+@pytest.mark.linux_only("abstract names of sockets")
 async def test_an_abstract_socket_is_told_too() -> None:
     with receiver(f"\0hooklatch-{os.getpid()}") as told:
         await Notifier(f"@hooklatch-{os.getpid()}").notify(READY=1, STATUS="one\ntwo")

@@ -150,7 +150,9 @@ def abstract(manager: Manager) -> list[int]:
         (datagrams, "not a Unix stream socket"),
         (not_listening, "does not listen"),
         (a_file, "is not a socket"),
-        (abstract, "clients look for FOLDER/agent.sock"),
+        pytest.param(
+            abstract, "clients look for FOLDER/agent.sock", marks=pytest.mark.linux_only("abstract names of sockets")
+        ),
     ],
 )
 def test_a_socket_that_is_not_ours_is_refused_in_words(

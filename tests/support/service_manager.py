@@ -107,9 +107,11 @@ def leave(daemon: Started) -> str:
 
 
 def open_sockets(pid: int) -> set[str]:
-    """Return what a process has open that are sockets."""
-    found: set[str] = set()
-    for name in os.listdir(f"/proc/{pid}/fd"):
+    """Return what a process has open that are sockets: nothing, if it has ended."""
+    found, names = set[str](), list[str]()
+    with suppress(FileNotFoundError):
+        names = os.listdir(f"/proc/{pid}/fd")
+    for name in names:
         with suppress(FileNotFoundError):  # the one with which we look, where it is ourselves
             found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
     return {target for target in found if target.startswith("socket:")}
