@@ -227,3 +227,9 @@ def test_a_call_that_holds_many_words_is_judged_in_time_that_grows_with_them() -
     assert verdict(destructive_commands.destructive_commands, f"rm -rf {'build/a* ' * 100}") == "pass"
     assert verdict(protected_paths.protected_paths, f"touch {'a/b/c ' * 1900}") == "pass"
     assert Event("x").cwd == "/srv/app/web"
+
+
+@pytest.mark.parametrize("text", ["deploy.bat now", "DEPLOY.BAT", "./deploy.bat x", "deploy.exe"])
+def test_a_condition_on_a_program_of_windows_is_met_by_each_way_of_writing_it(text: str) -> None:
+    assert may_call_hook("deploy.bat", text)
+    assert not may_call_hook("deploy.bat", "ls")

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from hooklatch.shelltext.command import Command
-from hooklatch.shelltext.reading.programs import GUARDED, RUN, SHELLS, TELLING
+from hooklatch.shelltext.reading.programs import GUARDED, RUN, SHELLS, TELLING, normalize_program
 from hooklatch.shelltext.words import Word
 
-__all__ = ["is_meant", "normalize_program", "show_programs"]
+__all__ = ["is_meant", "show_programs"]
 
 # Characters that may hide or build a word, so that a program's name need not stand in the text.
 HIDING: Final = frozenset("$`{*?[(^\0")
@@ -28,10 +28,6 @@ SIGNS_OF_INPUT: Final = (
 UNNAMING: Final = ("xargs", "parallel", "sed", "socat", "nc", "netcat", "cmake")
 READ_FILES: Final = SHELLS | {"source", "."}
 OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "fish", "csh", "tcsh"})  # whose text is not read
-
-
-def normalize_program(name: str) -> str:
-    return name.casefold().removesuffix(".exe").lstrip("=")  # zsh: =git is the path of git
 
 
 def show_programs(text: str) -> str | None:

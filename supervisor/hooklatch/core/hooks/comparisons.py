@@ -24,7 +24,8 @@ from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, translat
 from hooklatch.core.text import is_unicode
 from hooklatch.shelltext.command import Command, UnreadableCommandError
 from hooklatch.shelltext.commands import commands
-from hooklatch.shelltext.prefixes import is_meant, normalize_program
+from hooklatch.shelltext.prefixes import is_meant
+from hooklatch.shelltext.reading.programs import normalize_program
 
 __all__ = [
     "KINDS", "MAX_COMMAND", "MAX_STEPS", "NUMBER", "Comparison", "ComparisonError", "WrongTypeError",

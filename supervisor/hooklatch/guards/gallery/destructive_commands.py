@@ -38,6 +38,7 @@ from hooklatch.guards.paths.devices import formats_disk, is_taking_disk, is_writ
 from hooklatch.guards.paths.finding import list_roots, measure_left_out
 from hooklatch.guards.services import DROPS
 from hooklatch.shelltext.reading.containers import mounted
+from hooklatch.shelltext.reading.programs import normalize_program
 from hooklatch.shelltext.words import GLOB
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
@@ -48,12 +49,7 @@ RECURSIVE = ("-r", "-R", "--recursive", "--dir")
 RIGHTS = {"chmod", "chown", "chgrp", "setfacl", "chattr"}
 ENGINES = {"docker", "podman", "nerdctl"}
 ALWAYS_RECURSIVE = {"srm", "trash", "trash-put", "rimraf", "del-cli"}
-ARCHIVING = {
-    "tar": ("--remove-files",),
-    "bsdtar": ("--remove-files",),
-    "gtar": ("--remove-files",),
-    "zip": ("-m", "--move"),
-}
+ARCHIVING = {**dict.fromkeys(("tar", "bsdtar", "gtar"), ("--remove-files",)), "zip": ("-m", "--move")}
 SYSTEM = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys",
     "/usr", "/var/lib", "/System", "/Library",
@@ -282,8 +278,8 @@ def judge_removal(command: Command, begin: str, paths: PathResolver, found: Sequ
 
 def judge_find(command: Command, begin: str, paths: PathResolver) -> Iterator[Answer]:
     """Judge find where it removes what it finds."""
-    words = [word.text.casefold() for word in command.arguments]
-    if any(word == "-delete" or os.path.basename(word).removesuffix(".exe") in REMOVING for word in words):
+    words = [word.text for word in command.arguments]
+    if any(word == "-delete" or normalize_program(os.path.basename(word)) in REMOVING for word in words):
         yield from judge_found(command, command, begin, paths)
 
 

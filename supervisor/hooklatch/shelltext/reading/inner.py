@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hooklatch.shelltext.option_reader import list_option_values
 from hooklatch.shelltext.reading.options import find_command_starts, skip_options, skip_to_operands, takes_next
-from hooklatch.shelltext.reading.programs import JOINED, PACKAGED, RUNNERS, WRAPPERS, RunnerOptions
+from hooklatch.shelltext.reading.programs import JOINED, PACKAGED, RUNNERS, WRAPPERS, RunnerOptions, normalize_program
 from hooklatch.shelltext.reading.unknown import list_possible_commands
 from hooklatch.shelltext.words import Word
 
@@ -33,7 +33,6 @@ OF_SHELLS = frozenset({
     "alias", "unalias", "eval", "exec", "source", "trap", "enable", "builtin", "shopt", "return", "exit", "break",
     "continue",
 })  # fmt: skip
-OF_WINDOWS = re.compile(r"\.(?:exe|cmd|bat)\Z")
 PLAIN = re.compile(r"[\w./=:@%+,{}-]+")  # a word that means to a shell what it says
 OF_ENV = re.compile(r"[\w./=:@%+,~ -]*")  # a text of `env -S` that has nothing but words
 OF_PACKAGE = re.compile(r"(?<=[^@/])@[^/@]*\Z")
@@ -48,16 +47,13 @@ MAX_LOST = 8  # places that are tried where it is unknown at which word a comman
 
 
 def name_of(word: Word) -> str | None:
-    """Return a program's name without its folder; None if it is decided only when it runs.
-
-    To file systems that take capitals for small letters, /bin/RM is /bin/rm; for what a shell has itself they are two.
-    """
+    """Return a program's name without its folder, in small letters; None if it is decided only when it runs."""
     if word.text == "[":
         return "["
     if not word.is_known or any(mark in word.text for mark in "*?["):
         return None
-    name = word.text.rpartition("/")[2].lstrip("=")  # to zsh =rm is the path of rm
-    folded = OF_WINDOWS.sub("", name.casefold())
+    name = word.text.rpartition("/")[2].lstrip("=")
+    folded = normalize_program(name)
     return name if folded in OF_SHELLS else IN_CAPITALS.get(name) or IN_CAPITALS.get(folded, folded)
 
 

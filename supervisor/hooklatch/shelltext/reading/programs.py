@@ -5,6 +5,7 @@ Knows names of programs and options; parses no shell.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -12,6 +13,7 @@ __all__ = [
     "AWKS", "FLAGS", "FOR_FILES", "GUARDED", "JOINED", "KEEPING", "LEAVING", "LOGIN", "MAKES", "PACKAGED", "PASSING",
     "PROMPTS", "READERS", "READING_FILES", "RUN", "RUNNERS", "SCRIPTED", "SCRIPTED_VERBS", "SHELLS", "SILENT",
     "SPEAKING", "TELLING", "TEXTS", "VARIABLES", "WRAPPERS", "RunnerOptions",
+    "normalize_program",
 ]  # fmt: skip
 
 
@@ -30,6 +32,14 @@ class RunnerOptions(NamedTuple):
 
 def make_wrapper(valued: str = "", *, before: int = 0, assigns: bool = False, script: str = "") -> RunnerOptions:
     return RunnerOptions(frozenset(valued.split()), before, assigns, frozenset(script.split()))
+
+
+OF_WINDOWS: Final = re.compile(r"\.(?:exe|cmd|bat)\Z")
+
+
+def normalize_program(name: str) -> str:
+    """Return the name of a program as it is compared: file systems may take capitals for small letters."""
+    return OF_WINDOWS.sub("", name.casefold()).lstrip("=")  # to zsh =git is the path of git
 
 
 def split_names(names: str) -> frozenset[str]:
