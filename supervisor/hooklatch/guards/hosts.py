@@ -8,9 +8,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hooklatch.guards.git_commands import git_parts
+from hooklatch.guards.interpreters import codes_of
 from hooklatch.shelltext.command import Command
 from hooklatch.shelltext.grammar.commands import DECLARING
 from hooklatch.shelltext.option_reader import list_option_values
+from hooklatch.shelltext.reading.codes import CODES, strip_version
+from hooklatch.shelltext.reading.containers import ENGINES, list_images
 from hooklatch.shelltext.reading.options import skip_to_operands, takes_next
 from hooklatch.shelltext.reading.programs import JOINED
 from hooklatch.shelltext.words import Word
@@ -75,7 +78,7 @@ CONNECTED: Final = frozenset({
 })  # fmt: skip
 CONNECTION: Final = re.compile(r"(?:\s*\w+\s*=\s*(?:'[^']*'|[^\s']+))+\s*")
 OF_CONNECTION: Final = re.compile(r"\b(?:PG)?(?:host|HOST)(?:addr|ADDR)?\s*=\s*['\"]?([^\s,'\"/]+)")
-IMAGE_VERBS: Final = frozenset({"pull", "push", "login"})  # behind which a registry may be named
+OF_REGISTRIES: Final = frozenset({"crane", "oras", "regctl", "buildah"})  # whose operands are images
 OF_SOCKET: Final = re.compile(r"([\w.-]+\.[\w-]+):\d+")  # a host and a port, of openssl
 # Options of programs whose value is what people read: a host in it is only spoken of.
 PROSE: Final = {
@@ -90,7 +93,12 @@ URL: Final = re.compile(r"(?i)\b(?!(?:file|s3|gs):)[a-z][a-z0-9+.-]*://[^\s'\"<>
 PLAIN: Final = re.compile(r"[\w.:-]+")  # what a host is made of; programs read all else in different ways
 LOOSE: Final = re.compile(r"(?i)(?:https?|ftps?):/*(?=[^/])")  # that programs which fetch take for a URL
 DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")  # for which programs that fetch write a full stop
-SOCKET: Final = re.compile(r"/dev/(?:tcp|udp)/([^/\s]+)/")  # of bash
+SOCKET: Final = re.compile(r"/(?:dev/(?:tcp|udp)|inet[46]?/(?:tcp|udp)/\w*)/([^/\s]+)/")  # of bash and awk
+IN_CODE: Final = re.compile(  # the first words of a call in any language
+    r"""(?i)(?:connect\w*|connection|socket(?:[.:>-]+(?:new|open|inet)\w*)*|inet\w*->new|fsockopen|dial\w*|smtp\w*|ftp\w*"""
+    r"""|telnet|https?connection|https?\.(?:get|request)|create_?connection)\s*\(+\s*(?:\d+\s*,\s*)?(?:\w+\s*=>?\s*)?"""
+    r"""['"](?:tcp['"]\s*,\s*['"])?([\w-]+(?:\.[\w-]+)+)(?::\d+)?['"]"""
+)
 # Options of programs that fetch which have another host reached than the URL names.
 DIVERTING: Final = {
     "curl": (
@@ -123,6 +131,10 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
     name = command.program or ""
     for text in (*(redirect.target.text for redirect in command.redirects), *(word.text for word in command.arguments)):
         yield from (host.lower() for host in SOCKET.findall(text))
+    if strip_version(name) in CODES:
+        for code in codes_of(command):
+            yield from (host.lower() for host in IN_CODE.findall(code))
+            yield from (hostname_of(url) for url in URL.findall(code))
     if name not in SPEAKING or name in CODED:
         for proxy in PROXY.findall(command.text):
             yield from list_word_hosts("curl", Word(proxy, "$" not in proxy))
@@ -161,12 +173,12 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         texts = [text for text in texts if CONNECTION.fullmatch(text)] + re.findall(r"\bPGHOST\w*=\S+", command.text)
         for host in (host for text in texts for host in OF_CONNECTION.findall(text)):
             yield from list_word_hosts("curl", Word(host, "$" not in host))
-    verbs = [word.text for word in command.operands[:2] if word.text != "image"]
-    if name in ("docker", "podman", "nerdctl") and verbs[:1] and verbs[0] in IMAGE_VERBS:
-        for word in command.operands[1:]:
-            host = word.text.partition("/")[0]
-            if host != "docker.io" and ("/" in word.text or verbs[0] == "login"):  # it is meant where none is named
-                yield from list_word_hosts("curl", Word(host, word.is_known))
+    images = command.operands[1:] if name in OF_REGISTRIES else list_images(name, command.arguments)
+    is_login = command.operands[:1] == (Word("login"),) and name in ENGINES
+    for word in (*images, *(command.operands[1:] if is_login else ())):
+        host, slash, _ = word.text.partition("/")
+        if host != "docker.io" and (slash or is_login):  # it is meant where none is named
+            yield from list_word_hosts("curl", Word(host, word.is_known))
     if name == "openssl":
         yield from (
             socket[1].lower() for word in command.arguments if (socket := OF_SOCKET.fullmatch(word.text)) is not None

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hooklatch.shelltext.command import Command
+from hooklatch.shelltext.reading.codes import strip_version
 
 __all__ = ["codes_of", "paths_in_code", "reads_data", "strip_version"]
 
@@ -54,7 +55,6 @@ NOT_CODE: Final = re.compile(r"[\w./-]+")  # a name of a file or of an option
 CODE_FOLLOWS: Final = re.compile(r"-\w*[ecrpE]|--\w+")  # an option whose value may be code
 WITH_VERBS: Final = frozenset({"deno", "bun"})
 MAX_CODE: Final = 16 * 1024  # characters of a program in Python that are parsed, some 2 us each
-VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 
 # A file that code writes by one call; what it puts together is not seen.
 IN_CODE: Final = re.compile(
@@ -69,11 +69,6 @@ SECOND_IN_CODE: Final = re.compile(
     r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?"""
     r"""\(\s*[^,()]+,\s*['"]([^'"\n]+)['"]"""
 )
-
-
-def strip_version(program: str) -> str:
-    """Return the name of a program without its version: python of python3.12, but m4 has none."""
-    return VERSION.sub("", program) if program != "m4" else program
 
 
 def reads_data(command: Command) -> bool:

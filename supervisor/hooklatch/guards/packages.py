@@ -15,7 +15,7 @@ __all__ = ["INSTALLING", "IN_CODE", "packages_installed"]
 # Words that may stand before such a verb: npm global add, dotnet tool install, nix profile install.
 BEFORE_VERB: Final = frozenset({
     "global", "workspace", "tool", "add", "profile", "pub", "package", "extension", "extensions", "ext", "plugin",
-    "krew", "collection", "role",
+    "krew", "collection", "role", "mcp",
 })  # fmt: skip
 VERSION: Final = re.compile(r"[\d.]+\Z")  # pip3, python3.12
 OF_PROJECT: Final = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")  # what the project declares
@@ -49,7 +49,7 @@ INSTALLERS: Final = {
     "gem": ("install", "i"), "bundle": ("add",), "aptitude": ("install",), "zypper": ("install", "in"),
     "flatpak": ("install",), "guix": ("install",), "opam": ("install",),
     "pecl": ("install",), "cpan": ("",), "cpanm": ("",), "micromamba": ("install",), "mise": ("use", "u"),
-    "go": ("install", "get"), "apt": ("install",), "apt-get": ("install",), "brew": ("install", "reinstall"),
+    "go": ("install", "get", "run"), "apt": ("install",), "apt-get": ("install",), "brew": ("install", "reinstall"),
     "dnf": ("install", "in"),
     "yum": ("install",), "apk": ("add",), "pacman": ("-S", "-Sy", "-Syu"), "conda": ("install",), "mamba": ("install",),
     "deno": ("install", "add"), "nix-env": ("-i", "-iA"), "poetry": ("add",), "pdm": ("add",), "uvx": ("",),
@@ -58,7 +58,9 @@ INSTALLERS: Final = {
     "emerge": ("",), "xbps-install": ("",), "code": ("--install-extension",),
     "volta": ("install",), "port": ("install",), "stack": ("install",),
     **dict.fromkeys(("yay", "paru"), ("-S", "-Sy", "-Syu")), **dict.fromkeys(("dart", "flutter"), ("add",)),
-    **dict.fromkeys(("zef", "krew", "ansible-galaxy", "gh", "kubectl", "claude", "gemini"), ("install",)),
+    **dict.fromkeys(("zef", "krew", "ansible-galaxy", "gh", "kubectl", "nuget"), ("install",)),
+    **dict.fromkeys(("claude", "gemini", "codex", "qwen"), ("install", "add")), "sdk": ("install", "i"),
+    "corepack": ("use", "install"),
     "nix": ("install", "add", "run", "shell"), "nix-shell": ("-p", "--packages"), "dotnet": ("package", "install"),
     "mix": ("archive.install",), "swift": ("add",),
 }  # fmt: skip
@@ -69,7 +71,9 @@ WITH_VERB: Final = "|".join(
     if verbs != ("",)
 )
 BY_NAME: Final = "|".join(name for name, verbs in INSTALLERS.items() if verbs == ("",))
-IN_CODE: Final = re.compile(r"\binstall\.packages\(|\bPkg\.add\(|\bpip\.main\(|\bpip\._internal")
+IN_CODE: Final = re.compile(
+    r"\binstall\.packages\(|\binstall_(?:github|gitlab|bitbucket|git|url|version|cran)\(|\bpkg_install\(|\bPkg\.add\(|\bpip\.main\(|\bpip\._internal"
+)
 INSTALLING: Final = re.compile(rf"(?<![\w.@-])(?:{WITH_VERB}|(?:{BY_NAME})\s+[^\s;|&])|{IN_CODE.pattern}")  # in a text
 
 
@@ -102,6 +106,8 @@ def packages_installed(command: Command) -> list[Word] | None:
     if name == "nix":  # nix shell .#dev -c make
         words = list(takewhile(lambda word: word.text not in ("-c", "--command"), words))
     named = list_names_behind(words, VALUED_BY_INSTALLERS.get(name, frozenset[str]()))
+    if name == "go" and is_run:
+        named = (word for word in named if "@" in word.text)  # go run example.com/x@v1; without, it is the project's
     return [
         word
         for word in (take_first_package(named, words) if is_run else named)

@@ -54,7 +54,7 @@ SERVICES: Final[Mapping[str, int]] = {
     "turso": 2, "upctl": 3, "atlas": 3, "confluent": 3, "databricks": 2, "snow": 2, "bq": 1, "packer": 1, "vagrant": 1,
     "multipass": 1, "lxc": 1, "incus": 1, "virsh": 1, "kafka-topics": 0, "civo": 2, "stripe": 2, "okteto": 1,
     "porter": 1, "mongocli": 3, "redis-cli": 1, "valkey-cli": 1, "elasticdump": 0, "zfs": 1, "juju": 1, "dokku": 1,
-    "mysqladmin": 1, "restic": 1, "borg": 1, "dropdb": 0, "prisma": 2,
+    "mysqladmin": 1, "restic": 1, "borg": 1, "dropdb": 0, "prisma": 2, "influx": 1, "flyway": 1, "liquibase": 1,
 }  # fmt: skip
 # Verbs of these only that take away what can be had again, or that others use for it.
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
@@ -79,6 +79,8 @@ ONLY: Final[Mapping[str, frozenset[str]]] = {
     "terraform": frozenset({"destroy", "rm", "delete"}),
     "tofu": frozenset({"destroy", "rm", "delete"}),
     "multipass": frozenset({"delete", "purge"}),
+    "flyway": frozenset({"clean"}),
+    "liquibase": frozenset({"dropAll", "drop-all"}),
 }
 # With these options other verbs take away, too.
 BY_OPTION: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
@@ -99,6 +101,8 @@ BY_OPTION: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "podman": (("system", "prune"), ("volume", "rm"), ("volume", "prune"), ("system", "reset")),
     "docker-compose": (("down", "-v"), ("down", "--volumes")),
     "nomad": (("stop", "-purge"),),
+    "alembic": (("downgrade", "base"),),
+    "knex": (("migrate:rollback", "--all"),),
 }  # fmt: skip
 TASK: Final = re.compile(
     r"(?:[\w]+[:.])*(?:db|database|ecto|migrate|schema|doctrine:database)[:.](?:drop|reset|wipe|fresh|purge|truncate)(?:[:.]\w+)*"

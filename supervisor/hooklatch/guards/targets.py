@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hooklatch.guards.git_commands import list_files_written
+from hooklatch.guards.packages import find_module
 from hooklatch.shelltext.command import Command
 from hooklatch.shelltext.reading.sed import SEDS, list_sed_files
 from hooklatch.shelltext.words import Word
@@ -60,9 +61,9 @@ VALUED: Final[Mapping[str, tuple[str, ...]]] = {
     "wget": ("-O", "--output-document", "-o", "--output-file", "-a", "--append-output", "-P", "--directory-prefix",
              "--save-cookies"),
     **dict.fromkeys(("cp", "ln", "mv", "install"), ("-t", "--target-directory")),
-    **dict.fromkeys(("tar", "bsdtar", "gtar"), ("-f", "--file", "-C", "--directory")),
+    **dict.fromkeys(("tar", "bsdtar", "gtar"), ("-f", "--file", "-C", "--directory", "--one-top-level")),
     "cpio": ("-D", "--directory", "-O", "-F", "--file"),
-    "7z": ("-o",),
+    **dict.fromkeys(("7z", "7za", "7zz", "7zr", "unar"), ("-o",)),
     "unzip": ("-d",),
     "sort": ("-o", "--output"),
     "git": ("--git-dir", "--work-tree"),
@@ -124,14 +125,15 @@ BEHIND: Final[Mapping[str, tuple[tuple[str, tuple[str, ...], bool], ...]]] = {
 
 # Programs with the verbs by which they change a file of settings, which makes them run or fetch something else.
 OF_NPM: Final = re.compile(
-    r"(?:config |c )?set (?:\S*registry|script-shell|shell|node-options|editor|git|prefix|\S*config|init-module|//)"
-    r"|config edit"
+    r"(?i)(?:config |c )?set (?:\S*(?:registry|proxy|cafile|strict-ssl)|unsafe\w*|enableStrictSsl|yarnPath|npm\w+"
+    r"|script-shell|shell|node-options|editor|git|prefix|\S*config|init-module|//)|config edit"
 )
 OF_PIP: Final = re.compile(r"config (?:edit|set \S*(?:index-url|find-links|trusted-host|proxy|cert))")
 SETTING: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     **dict.fromkeys(("npm", "pnpm", "yarn"), (OF_NPM, "~/.npmrc")),
     **dict.fromkeys(("pip", "pip3"), (OF_PIP, "~/.config/pip/pip.conf")),
 }
+EXTRACT: Final = frozenset({"-e", "--extract"})
 EXTRACTING: Final = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
 FOLDERS: Final = frozenset({".", "~", "$HOME", "${HOME}", "$PWD"})
 FAR: Final = re.compile(r"[\w@][\w.@/-]*:")  # what lies in a container, a bucket, or on another machine
@@ -180,6 +182,13 @@ def paths_written(command: Command) -> Iterator[Word]:
         if at == 0 or word.text.startswith("-")
     ):
         yield from command.operands  # the members that it takes out
+        for word in command.values_of("--transform", "--xform", *(("-s",) if name == "bsdtar" else ())):
+            begin = re.sub(r"\Aflags=\w*;|\As(?!\w)", "", word.text)  # s,^,/etc/,
+            named = begin[1:].split(begin[:1])[1:2] if begin else []
+            yield from (Word(text, word.is_known and not set("\\&;") & set(text)) for text in named)
+    elif name.startswith(("python", "pypy")) and EXTRACT & {word.text for word in command.arguments}:
+        at = find_module(command.arguments, "tarfile") or find_module(command.arguments, "zipfile")
+        yield from command.arguments[at:][-1:] if at else ()
     elif name in SETTING and SETTING[name][0].match(" ".join(word.text for word in command.operands)):
         yield Word(SETTING[name][1])
     if name in SEDS:

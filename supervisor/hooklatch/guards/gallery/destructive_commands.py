@@ -37,7 +37,8 @@ from hooklatch.guards.paths import PathResolver, PlacedPath, find_own_home, find
 from hooklatch.guards.paths.devices import formats_disk, is_taking_disk, is_writing_device
 from hooklatch.guards.paths.finding import list_roots, measure_left_out
 from hooklatch.guards.services import DROPS
-from hooklatch.shelltext.reading.containers import mounted
+from hooklatch.shelltext.reading.codes import CODES
+from hooklatch.shelltext.reading.containers import ENGINES, mounted
 from hooklatch.shelltext.reading.programs import normalize_program
 from hooklatch.shelltext.words import GLOB
 
@@ -47,7 +48,6 @@ HARMLESS_TOOLS: tuple[str, ...] = ()
 REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "wipe", "trash", "trash-put", "rimraf", "del-cli"}
 RECURSIVE = ("-r", "-R", "--recursive", "--dir")
 RIGHTS = {"chmod", "chown", "chgrp", "setfacl", "chattr"}
-ENGINES = {"docker", "podman", "nerdctl"}
 ALWAYS_RECURSIVE = {"srm", "trash", "trash-put", "rimraf", "del-cli"}
 ARCHIVING = {**dict.fromkeys(("tar", "bsdtar", "gtar"), ("--remove-files",)), "zip": ("-m", "--move")}
 SYSTEM = (
@@ -161,6 +161,7 @@ def judge_command(
 ) -> Iterator[Answer]:
     """Yield what is to be said against a command; `is_read`: what it is told to run is judged, too."""
     name, words = command.program, command.arguments
+    is_read = is_read and strip_version(name or "") not in CODES  # of code only calls are read
     if (loss := data_lost(command)) is not None:
         yield "ask", f"{clip_command(command)} {loss}"
     if is_contained(command):
@@ -201,6 +202,8 @@ def judge_command(
         yield from judge_operands(command.operands[-1:], command, begin, paths, is_recursive=True)
     elif name == "kill" and "-1" in [word.text for word in words[1:]]:
         yield "deny", f"{clip_command(command)} ends every process"
+    elif name in ("pkill", "killall") and is_ending_all(command):
+        yield "ask", f"{clip_command(command)} ends every process of a user"
     elif name in ("powershell", "pwsh") and not POWERSHELL_FILE.match(" ".join(word.text for word in words)):
         yield "ask", f"{clip_command(command)} runs the language of PowerShell, which this guard does not read"
     elif strip_version(name) in INTERPRETERS and (answer := judge_interpreter(command)) is not None:
@@ -233,6 +236,13 @@ def is_a_bomb(command: Command, text: str) -> bool:
         and "(" in text
         and re.search(rf"(?i)(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
     )
+
+
+def is_ending_all(command: Command) -> bool:
+    """Return whether pkill or killall is given nothing that only some processes are called."""
+    users = [word.text for word in command.values_of("-u", "-U", "--user", "--euid", "--uid")]
+    named = [word.text for word in command.operands if word.text not in users]
+    return bool(users or named) and all(re.fullmatch(r"[.^$*+]*", name) for name in named)
 
 
 def judge_contained(command: Command) -> Iterator[Answer]:

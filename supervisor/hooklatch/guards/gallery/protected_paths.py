@@ -84,7 +84,7 @@ UNPACKING = {"tar", "bsdtar", "unzip", "cpio", "7z"}
 # What an agent may have hooklatch do: look.  All else would change its guards, or answer what they ask a person.
 LOOKING = {
     "status", "health", "events", "log", "watch", "top", "sessions", "doctor", "check", "test", "fire", "replay", "dev",
-    "schema", "completion",
+    "schema", "completion", "why", "stats", "try",
 }  # fmt: skip
 LISTING = {"hooks", "guards", "asks"}  # with one of the next words
 LISTED = {"list", "show", "explain", "test"}

@@ -14,9 +14,10 @@ from hooklatch.shelltext.command import Command
 from hooklatch.shelltext.option_reader import list_option_values
 from hooklatch.shelltext.words import Word
 
-__all__ = ["CONTAINED", "list_contained_commands", "is_attended", "is_contained", "mounted"]
+__all__ = ["CONTAINED", "ENGINES", "list_contained_commands", "is_attended", "is_contained", "list_images", "mounted"]
 
 ENGINES: Final = ("docker", "podman", "nerdctl", "finch")
+OF_IMAGES: Final = ("run", "create", "pull", "push", "container run", "container create", "image pull", "image push")
 OF_ENGINE: Final = ("exec", "run", "create", "container exec", "container run", "container create", "compose exec",
                     "compose run", "sandbox run")  # fmt: skip
 # Programs with the verbs behind which a container is named, and then a command.
@@ -125,6 +126,13 @@ def find_option_ends(words: Sequence[Word]) -> list[int]:
                     seen.add(at + step)
                     waiting.append(at + step)
     return list(dict.fromkeys(min(end, len(words)) for end in found))
+
+
+def list_images(name: str, words: Sequence[Word]) -> Iterator[Word]:
+    """Yield the images that an engine may fetch or send, in each way that its options may be read."""
+    for verb in OF_IMAGES if name in ENGINES else ():
+        for rest in find_behind_verb(words, verb.split()):
+            yield from (rest[at] for at in find_option_ends(rest) if at < len(rest))
 
 
 def mounted(words: Sequence[Word]) -> Iterator[str]:

@@ -28,12 +28,13 @@ from hooklatch.shelltext.grammar.tree import (
 )  # fmt: skip
 from hooklatch.shelltext.reading.bounds import MAX_DEPTH, MAX_GIVEN, Work
 from hooklatch.shelltext.reading.builtins import BuiltinRules
+from hooklatch.shelltext.reading.codes import CODES, list_code_scripts, strip_version
 from hooklatch.shelltext.reading.containers import is_attended, list_contained_commands
 from hooklatch.shelltext.reading.files import WrittenFiles, read_interpreter_line
 from hooklatch.shelltext.reading.flows import READ, InputFlow, make_redirect, may_read_before
 from hooklatch.shelltext.reading.inner import find_xargs_mark, list_inner_commands, name_of, reads_password_first
 from hooklatch.shelltext.reading.places import HOME_IS_SET, MOVING, RunFolders, find_run_folders, merge_places
-from hooklatch.shelltext.reading.programs import KEEPING, LEAVING, PASSING, READING_FILES, SHELLS
+from hooklatch.shelltext.reading.programs import AWKS, KEEPING, LEAVING, PASSING, READING_FILES, SHELLS
 from hooklatch.shelltext.reading.scripts import find_script_language, list_scripts, read_variable_script
 from hooklatch.shelltext.words import Word
 
@@ -339,29 +340,52 @@ class ScriptReader:
             for text in self._files.among([*words[1:], *self._files.makefile(name)]):
                 for script in list_scripts(name, (), InputFlow("<", text)):
                     found += self._script_of(script, below, depth, InputFlow(), BASH)
+        else:
+            found += self._run_by_code(name, self._files.among(words[1:]), below, depth, flow)
         return found
+
+    def _run_by_code(
+        self, name: str, codes: Iterable[Word], within: tuple[str, ...], depth: int, flow: InputFlow
+    ) -> list[Command]:
+        """Return the commands that code in another language runs by calls, as far as these are shell text."""
+        language = strip_version(name)
+        if language not in CODES or language in AWKS:  # awk's are read as strictly as a shell's
+            return []
+        scripts = [script for code in codes for script in list_code_scripts(language, code.text)]
+        return [
+            command for script in scripts for command in self._try(script, within, depth, flow.shared(), COMMON) or ()
+        ]
 
     def _read_file(
         self, text: Word, within: tuple[str, ...], depth: int, flow: InputFlow, language: ShellLanguage | None
     ) -> list[Command]:
         """Return the commands of a file; an unknown program, where it cannot be read."""
-        rules, before, here, mark = self._rules, self._language, self._place.now, self._mark
-        calling = list(self._calling)
-        self._rules = BuiltinRules()
+        here = self._place.now
         unknown = Word(text.text, False)
         self._reads += 1
         text = text if self._reads <= MAX_READS else unknown
+        found = self._try(text, within, depth, flow if text.is_known else InputFlow("<", unknown), language)
+        if found is None:
+            found = self._script_of(unknown, within, depth, InputFlow("<", unknown), language)
+        if within[-1] not in KEEPING:
+            self._place.stay(here)
+        return found
+
+    def _try(
+        self, script: Word, within: tuple[str, ...], depth: int, flow: InputFlow, language: ShellLanguage | None
+    ) -> list[Command] | None:
+        """Return the commands of a text that may be no shell text; None if it cannot be read as one."""
+        rules, before, mark, calling = self._rules, self._language, self._mark, list(self._calling)
+        self._rules = BuiltinRules()
         try:
-            found = self._script_of(text, within, depth, flow if text.is_known else InputFlow("<", unknown), language)
+            found = self._script_of(script, within, depth, flow, language)
             self._rules.check()
         except UnreadableCommandError:
             if self._work.is_over:
                 raise
-            found = self._script_of(unknown, within, depth, InputFlow("<", unknown), language)
+            found = None
             self._mark, self._calling = mark, calling
         self._rules, self._language = rules, before
-        if within[-1] not in KEEPING:
-            self._place.stay(here)
         return found
 
     def _run_by(
@@ -398,6 +422,7 @@ class ScriptReader:
         for script in list_scripts(name, told_words, flow):
             language = find_script_language(name, rest)
             found += self._script_of(script, below, depth, passed, self._language if name in KEEPING else language)
+        found += self._run_by_code(name, (*rest, *([flow.given] if flow.given is not None else ())), below, depth, flow)
         self._mark = mark
         if name == "trap":
             place.trapped(before)

@@ -15,6 +15,7 @@ from hooklatch.shelltext.grammar.commands import DECLARING
 from hooklatch.shelltext.grammar.languages import BASH, BASH_POSIX, COMMON, LANGUAGES, ShellLanguage
 from hooklatch.shelltext.option_reader import list_option_values
 from hooklatch.shelltext.reading.builtins import ASSIGNING
+from hooklatch.shelltext.reading.codes import list_code_scripts
 from hooklatch.shelltext.reading.flows import InputFlow, is_input, make_input_word
 from hooklatch.shelltext.reading.inner import PLAIN, name_of, split_git_verb, split_parallel
 from hooklatch.shelltext.reading.options import find_command_starts, skip_options, skip_to_operands
@@ -73,9 +74,6 @@ ESCAPES = {
 MADE_OF = frozenset({"-f", "--file", "--makefile"})
 RECIPE = re.compile(r"(?m)^(?:\t|[^#\n]*?:[^=\n]*?;)[ \t]*[-@+]*(.+)$")
 VARIABLE_OF_MAKE = re.compile(r"(?<!\$)\$[({](\w+)[)}]")
-RUN_BY_AWK = re.compile(
-    r'system\s*\(\s*"((?:[^"\\]|\\.)*)"|\|&?\s*"((?:[^"\\]|\\.)*)"|"((?:[^"\\]|\\.)*)"\s*\|&?\s*getline'
-)
 OTHERS = frozenset({"fish", "csh", "tcsh"})  # shells with languages of their own
 
 
@@ -166,7 +164,7 @@ def run_in(name: str, text: str) -> Sequence[Word]:
     if name in SEDS:
         return read_sed(text).runs
     if name in AWKS:
-        return [Word((match[1] or match[2] or match[3]).replace('\\"', '"')) for match in RUN_BY_AWK.finditer(text)]
+        return list(list_code_scripts(name, text))
     return [Word(VARIABLE_OF_MAKE.sub(r"${\1}", line).replace("$$", "$")) for line in RECIPE.findall(text)]
 
 
