@@ -14,6 +14,14 @@ RUNNING: Final = {
         ">f rm -rf /",
     ],
     "code in another language runs a text by a call": [
+        "perl -e 'open(F, \"rm -rf /|\")'",
+        'perl -e \'open F, "-|", "rm -rf /"\'',
+        "bun -e 'await $`rm -rf /`'",
+        "ipython -c '!rm -rf /'",
+        "scala -e 'import sys.process._; \"rm -rf /\".!'",
+        "python3 -c \"import asyncio; asyncio.create_subprocess_shell('rm -rf /')\"",
+        "vim -es -c 'call system(\"rm -rf /\")'",
+        "gdb -batch -ex 'python import os; os.system(\"rm -rf /\")'",
         "python3 -c \"import os; os.system('rm -rf /')\"",
         "python3.12 -c \"import subprocess as s; s.run(args='rm -rf /', shell=True)\"",
         'python3 -c \'import os; os.system("""rm -rf /""")\'',
@@ -35,6 +43,12 @@ RUNNING: Final = {
         "emacs --batch --eval '(shell-command \"rm -rf /\")'",
         'awk \'BEGIN { system("ls"); system("rm -rf /") }\'',
         'awk \'BEGIN { x = "rm -rf /"; system("ls"); system(x) }\'',
+    ],
+    "a program keeps a text under a name, by which it is run": [
+        "gh alias set x '!rm -rf /'",
+        "npm pkg set scripts.x='rm -rf /' && npm run x",
+        "hg --config alias.x='!rm -rf /' x",
+        "ls | entr -s 'rm -rf /'",
     ],
     "code in another language runs words by a call": [
         "python3 -c \"import subprocess; subprocess.run(['rm', '-rf', '/'])\"",

@@ -20,20 +20,29 @@ __all__ = ["CODES", "list_code_scripts", "strip_version"]
 CODES: Final = AWKS | {
     "python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "deno", "bun", "tsx", "ts-node", "php", "lua",
     "luajit", "tclsh", "expect", "R", "Rscript", "julia", "elixir", "osascript", "emacs", "guile", "racket", "raku",
+    "iex", "erl", "irb", "pry", "rake", "sage", "zx", "vim", "nvim", "vi", "gvim", "gdb", "lldb", "gnuplot", "octave",
+    "jshell", "scala", "kotlin", "groovy", "clj", "clojure", "bb", "sbcl", "ocaml", "ghci", "crystal",
 }  # fmt: skip
 VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 CALL: Final = re.compile(
     r"(?i)(?<![\w$@-])(?:system\w*|popen\w*|exec\w*|spawn\w*|shell_exec|shell-command[\w-]*|shell|passthru|proc_open"
-    r"|getoutput|getstatusoutput|check_output|check_call|run|call|cmd|capture\w*|command|do\s+shell\s+script"
-    r"|(?:call|start)-process\w*)(?![\w-])[\s(\[{]*(?:args\s*=[\s\[(]*)?"
+    r"|getoutput|getstatusoutput|check_output|check_call|create_subprocess_\w+|run(?:-program)?|call|cmd|sh|capture\w*|command|do\s+shell\s+script"
+    r"|(?:call|start)-process[\w-]*)(?![\w-])[\s(\[{]*(?:args\s*=[\s\[(]*)?"
 )
 LITERAL: Final = re.compile(
-    r"""(?s)([fF]?)[bBrRuU]?(?:\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)"""
+    r"""(?s)([fF]?)(?:[bBrRuU]|~[cs])?(?:\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)"""
 )
 BETWEEN: Final = re.compile(r"[\s,\[({]+(?:args\s*[:=]>?[\s\[({]*|(?:nil\s+|t\s+)+)?")
 JOINING: Final = re.compile(r"\s*(?:[+%]|\.(?!\w*\()|\.format\b|\|\|)")  # behind a text that goes on
 QUOTED: Final = re.compile(r"""`([^`]+)`|(?:\bqx|%x)\s*(?:\{([^}]*)\}|\(([^)]*)\)|/([^/]*)/|\|([^|]*)\||!([^!]*)!)""")
 QUOTING: Final = frozenset({"perl", "ruby", "php", "raku"})
+OF_SCRIPTS: Final = re.compile(r"\$`([^`]*)`")  # of zx and bun
+OF_PERL: Final = re.compile(  # open(F, "cmd|"), open(F, "-|", "cmd"), open(F, "|cmd")
+    r"""\bopen\b[^"'\n]*["'](?:(?:-\||\|-)["']\s*,\s*["']([^"'\n]+)|\|([^"'\n-]+)|([^"'|\n-][^"'|\n]*)\|)["']"""
+)
+OF_OBJECTS: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*\.\s*(?:!|execute\b)')  # of Scala and Groovy
+LINES: Final = re.compile(r"(?m)^\s*:?!(.+)$")
+WITH_LINES: Final = frozenset({"ipython", "sage", "ghci", "vim", "nvim", "vi", "gvim", "gdb", "octave"})
 OF_TCL: Final = re.compile(r"\b(?:exec|spawn)\s+([^\s;\]\"'][^;\]\n]*)")
 OF_AWK: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*\|&?\s*getline|\|&?\s*"((?:[^"\\]|\\.)*)"')
 SYSTEM: Final = re.compile(r'\bsystem\s*\(\s*(?:"((?:[^"\\]|\\.)*)"\s*(\))?)?')
@@ -65,10 +74,14 @@ def list_code_scripts(name: str, code: str) -> Iterator[Word]:
             yield Word(FILLED.sub("$X", next(filter(None, match.groups()), "")))
     if name in ("tclsh", "expect"):
         yield from (Word(text) for text in OF_TCL.findall(code))
+    for pattern in (OF_SCRIPTS, OF_OBJECTS, *([LINES] if name in WITH_LINES else ())):
+        yield from (Word(FILLED.sub("$X", text)) for text in pattern.findall(code))
+    if name == "perl":
+        yield from (Word("".join(texts)) for texts in OF_PERL.findall(code))
 
 
 def read_words(code: str, at: int) -> str | None:
-    """Return the text, or the words as one, that a call is given whose words begin here; None if the first is not written out."""
+    """Return the text, or the words as one, that a call is given here; None if the first of them is not written out."""
     words: list[str] = []
     while len(words) < MAX_WORDS and (literal := LITERAL.match(code, at)) is not None:
         at = literal.end()

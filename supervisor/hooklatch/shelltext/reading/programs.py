@@ -235,7 +235,7 @@ FOR_FILES: Final[Mapping[str, frozenset[str]]] = {
     "rg": split_names("--pre --hostname-bin"), "tcpdump": split_names("-z --postrotate-command"),
 }  # fmt: skip
 # Take shell texts as words: each that has a blank is read as one.
-TEXTS: Final = frozenset({"tmux", "screen", "hyperfine", "concurrently", "nodemon"})
+TEXTS: Final = frozenset({"entr", "tmux", "screen", "hyperfine", "concurrently", "nodemon"})
 # Variables whose value is shell text that programs run.
 VARIABLES: Final = frozenset({
     "GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS",

@@ -47,6 +47,9 @@ RUN_BY_GIT = (
     ".process", ".driver", ".helper", "gitproxy", "packobjectshook",
 )  # fmt: skip
 OF_SSH = re.compile(r"(?i)\s*(?:proxy|local|knownhosts)command[\s=]+")  # settings of ssh that are commands
+OF_HG = re.compile(
+    r"(?i)alias\.|hooks\.|extdiff\.|pager\.pager|ui\.(?:editor|ssh|merge)|merge-tools\."
+)  # that are commands
 OF_EXT = re.compile(r"(?s)\A(?:--[\w-]+=)?ext::(.*)")  # an address of git that is a command
 OF_SOCAT = re.compile(
     r"(?is)(?:\A|!!)\s*(?:exec|system|shell):\s*['\"]?([^,'\"]+)"
@@ -114,6 +117,12 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
         yield from (
             (Word(line) for line in CRON.findall(given.text)) if given and given.is_known else [make_input_word(flow)]
         )
+    if name == "hg":
+        for value in list_option_values(words, frozenset({"--config"})):
+            key, _, text = value.text.partition("=")
+            if OF_HG.match(key):
+                yield Word(text.removeprefix("!"), value.is_known)
+    yield from list_kept_scripts(name, words)
     if name == "parallel":
         yield from list_parallel_scripts(words, flow)
     elif (joined := JOINED.get(name)) is not None:
@@ -284,6 +293,17 @@ def read_variable_script(text: str, *, is_known: bool = True) -> Word | None:
     name, equals, value = text.partition("=")
     is_run = name in VARIABLES or (name in PROMPTS and ("$(" in value or "`" in value))
     return Word(value.lstrip("|-"), is_known) if equals and is_run and value else None  # LESSOPEN='||-less %s'
+
+
+def list_kept_scripts(name: str, words: Sequence[Word]) -> Iterator[Word]:
+    """Yield the shell texts that a program keeps under a name, to be run by that: gh alias set, npm pkg set."""
+    verbs = [word.text for word in words[:2]]
+    if name == "gh" and verbs == ["alias", "set"]:
+        yield from (Word(word.text.removeprefix("!"), word.is_known) for word in words[3:] if word.text[:1] != "-")
+    elif name in ("npm", "pnpm", "yarn") and verbs == ["pkg", "set"]:
+        for word in words[2:]:
+            if word.text.startswith("scripts."):
+                yield Word(word.text.partition("=")[2], word.is_known)
 
 
 def list_parallel_scripts(words: Sequence[Word], flow: InputFlow) -> Iterator[Word]:
