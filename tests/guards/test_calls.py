@@ -142,6 +142,23 @@ def test_a_path_that_a_tool_may_write_is_judged(name: str, given: Any) -> None:
     assert verdicts(name, given).get("protected_paths") == "deny"
 
 
+@table(
+    ("name", "given"),
+    [
+        ("mcp__py__run", {"code": "import os\nos.system('git push --force')"}),
+        ("js_repl", {"code": "execFileSync('git', ['push', '--force'])"}),
+        ("execute_code", {"code": "subprocess.run(['git', 'push', '-f'], check=True)"}),
+    ],
+)
+def test_shell_text_that_code_of_a_tool_runs_is_judged(name: str, given: Any) -> None:
+    assert verdicts(name, given).get("git_rules") == "deny"
+
+
+@table("code", ["db.run('CREATE TABLE x (id INT)')", "subprocess.run(['git', 'status'])", "re.compile('a')"])
+def test_calls_of_code_that_run_nothing_of_note_pass(code: str) -> None:
+    assert verdicts("mcp__py__run", {"code": code}) == {}
+
+
 def test_code_that_removes_is_asked_about() -> None:
     assert verdicts("mcp__py__run", {"code": "import shutil; shutil.rmtree('/srv')"})["destructive_commands"] == "ask"
     assert verdicts("mcp__db__query", {"sql": "DROP TABLE users"})["destructive_commands"] == "ask"

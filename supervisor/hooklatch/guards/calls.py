@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import msgspec
 
 from hooklatch.shelltext.commands import commands
+from hooklatch.shelltext.reading.codes import list_code_scripts
 from hooklatch.shelltext.tools import OF_HOSTS, split_names_text
 from hooklatch.shelltext.words import UnreadableCommandError, is_no_path
 from hooklatch_worker.author.tools import OTHER, UnclearToolError, find_tool_kind_by_name
@@ -224,6 +225,8 @@ def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: st
         is_coding = not is_reading and not about.isdisjoint(CODING)
         if key in CODE or is_coding or (key == "query" and not about.isdisjoint(QUERYING)):
             codes.append(text)
+            calls = (script.text for script in list_code_scripts("python", text))  # calls of most languages look alike
+            lines.extend(call for call in calls if is_command(call, False))
         if key in HOSTS or (URL.match(text) and key not in PROSE):
             addresses.append(text)
         if not is_reading and key not in PROSE:
