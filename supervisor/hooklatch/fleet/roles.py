@@ -23,6 +23,7 @@ from msgspec import Meta
 
 from hooklatch.fleet.manifests import (
     NAME,
+    SKEW,
     FleetError,
     Moment,
     Name,
@@ -35,7 +36,7 @@ from hooklatch.fleet.signing import KeyFormatError, PrivateKey, PublicKey, Purpo
 
 __all__ = [
     "BIG", "KeySet", "MAX_DOCUMENT", "OTHERS", "Role", "RoleKeys", "SignedDocument", "follow_key_set", "read_key_set",
-    "read_signed", "sign_document", "LONGEST", "SKEW", "Timestamp", "format_moment", "read_timestamp", "sign_timestamp",
+    "read_signed", "sign_document", "LONGEST", "Timestamp", "format_moment", "read_timestamp", "sign_timestamp",
 ]  # fmt: skip
 
 MAX_DOCUMENT = 64 * 1024  # bytes as stored
@@ -212,8 +213,8 @@ def follow_key_set(data: bytes, fleet: str, before: KeySet | None, anchors: Iter
     return found
 
 
+LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1  # in zones behind UTC a document may name a later moment
 LONGEST = 8 * 24 * 3600.0  # seconds that a timestamp may last: who stole its key must go on signing
-SKEW = 300.0  # seconds by which a signer's clock may be ahead of a host's
 
 
 class Timestamp(
@@ -278,4 +279,4 @@ def read_timestamp(data: bytes, fleet: str, role: Role, seen: Timestamp | None, 
 
 def format_moment(at: float) -> str:
     """Return a moment for people."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(min(at, LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -20,12 +20,11 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
 from hooklatch.core.text import format_count
-from hooklatch.fleet.manifests import Manifest, RolloutTarget
+from hooklatch.fleet.manifests import LONGEST_OBSERVING, Manifest, RolloutTarget
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
 from hooklatch.fleet.publishing.rollout import RolloutPace, StopThreshold, find_cut, list_present_hosts
 from hooklatch.fleet.publishing.versions import (
-    LONGEST_OBSERVING,
     NoVersionError,
     StoredVersion,
     VersionDraft,

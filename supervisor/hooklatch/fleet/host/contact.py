@@ -27,8 +27,8 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.fleet.manifests import FleetError, PolicyHead
-from hooklatch.fleet.roles import SKEW, Role, Timestamp, format_moment, read_timestamp
+from hooklatch.fleet.manifests import SKEW, FleetError, PolicyHead
+from hooklatch.fleet.roles import Role, Timestamp, format_moment, read_timestamp
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.service.config.state_file import StateFile
