@@ -36,7 +36,7 @@ from hooklatch.fleet.signing import KeyFormatError, PrivateKey, PublicKey, Purpo
 
 __all__ = [
     "BIG", "KeySet", "MAX_DOCUMENT", "OTHERS", "Role", "RoleKeys", "SignedDocument", "follow_key_set", "read_key_set",
-    "read_signed", "sign_document", "LONGEST", "Timestamp", "format_moment", "read_timestamp", "sign_timestamp",
+    "read_number", "read_signed", "sign_document", "LONGEST", "Timestamp", "format_moment", "read_timestamp", "sign_timestamp",
 ]  # fmt: skip
 
 MAX_DOCUMENT = 64 * 1024  # bytes as stored
@@ -192,6 +192,14 @@ class KeySet(
 def read_key_set(data: bytes, fleet: str) -> KeySet:
     """Read a stored key set that was verified before."""
     return read_signed(data, KeySet, fleet, "the key set")[0]
+
+
+def read_number(data: bytes, fleet: str) -> int:
+    """Return the number of a key set in a copy; 0 if it cannot be read, as one that a crash has torn."""
+    try:
+        return read_key_set(data, fleet).version
+    except FleetError:
+        return 0
 
 
 def follow_key_set(data: bytes, fleet: str, before: KeySet | None, anchors: Iterable[PublicKey]) -> KeySet:

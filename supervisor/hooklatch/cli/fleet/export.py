@@ -30,7 +30,7 @@ from hooklatch.fleet.logs.exporting import (
     open_cursor,
     open_exporter,
 )
-from hooklatch.fleet.logs.reading import FleetReader, list_hosts, scan_fleet
+from hooklatch.fleet.logs.reading import FleetReader, scan_fleet
 from hooklatch.fleet.logs.trimming import ArchivedHost, TrimmedHost, archive_fleet, trim_hosts
 from hooklatch.threads import in_thread
 
@@ -97,7 +97,7 @@ async def send_records(
     cursor: ExportCursor, exporter: OtlpExporter, arguments: argparse.Namespace, engine: Engine
 ) -> None:
     """Send what follows the cursor, and with --follow what arrives then."""
-    await list_hosts(engine, arguments.host)
+    await scan_fleet(engine, arguments.host, has_reports=False)
     reader = FleetReader(engine, set(arguments.host) or None)
     reader.resume(cursor.positions)
     async with aclosing(access.follow_fleet_log(reader) if arguments.follow else reader.new()) as arrivals:

@@ -28,7 +28,7 @@ from hooklatch.cli.terminal.records import (
 from hooklatch.core.text import format_count
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES, FleetVerified, HostVerified, LocalReport
-from hooklatch.fleet.logs.reading import FleetLogEntry, FleetReader, ReceivedBatch, find_leads, list_hosts
+from hooklatch.fleet.logs.reading import FleetLogEntry, FleetReader, ReceivedBatch, find_leads, scan_fleet
 from hooklatch.fleet.logs.verifying import verify_hosts
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.reading import Filters, NoRecordError, list_entry_values, matches_filters
@@ -82,10 +82,10 @@ class ShownLog:
         self._printed = 0  # records
 
     async def show(self, engine: Engine) -> None:
-        hosts = {*await list_hosts(engine, self._hosts), *self._hosts}
-        self._width = max((len(host) for host in hosts), default=0)
+        scan = await scan_fleet(engine, self._hosts, has_reports=self._newest is not None)
+        self._width = max(map(len, scan.hosts), default=0)
         if self._newest is not None:
-            self._leads = await find_leads(engine, self._hosts)
+            self._leads = find_leads(scan.reports)
         needles = list_needles(self._filters)
         reader = FleetReader(engine, set(self._hosts) or None, leads=self._leads, needles=needles)
         if self._follows:

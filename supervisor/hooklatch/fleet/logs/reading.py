@@ -42,7 +42,7 @@ from hooklatch.record.storage.chain import format_timestamp
 
 __all__ = [
     "MAX_BYTES", "FleetReader", "FleetScan", "LogKey", "NoHostError", "describe_rest", "find_leads", "limit_epochs",
-    "list_hosts", "scan_fleet", "RecordMatch", "ChainPosition", "SeenRecords", "ReceivedBatch", "FleetLogEntry",
+    "scan_fleet", "RecordMatch", "ChainPosition", "SeenRecords", "ReceivedBatch", "FleetLogEntry",
     "FleetRecordLine", "LogFinding", "HostLog",
 ]  # fmt: skip
 
@@ -272,35 +272,16 @@ async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> lis
         return sorted([(host, epoch) for host in hosts for epoch in await engine.epochs(host)])
 
 
-async def list_hosts(engine: Engine, names: Collection[str]) -> set[str]:
-    """Return the hosts that have a log, or those with these names; of no other host anything is read.
-
-    Raises:
-        NoHostError: a name is of no host.
-    """
-    hosts = {host for host, _ in await list_logs(engine, names or None)}
-    for name in sorted(set(names) - hosts):
-        if await engine.newest_report(name) is None:
-            known = {host for host, _ in await list_logs(engine)}
-            raise make_unknown_host_error(name, known)
-    return hosts
-
-
-def make_unknown_host_error(name: str, known: Collection[str]) -> NoHostError:
-    return NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}")
-
-
 LEAD = 60_000  # ms by which a host's clock must be ahead for that to matter, and of the delay of a report
 
 
-async def find_leads(engine: Engine, names: Collection[str]) -> dict[str, int]:
+def find_leads(reports: Iterable[StoredReport]) -> dict[str, int]:
     """Return by how many ms the clocks of hosts are ahead of the engine's, of those that are, by their reports.
 
     Without that, the records of such a host would be found at times that are yet to come, however late they arrive.
     """
-    own = [await engine.newest_report(name) for name in names]
     leads: dict[str, int] = {}
-    for stored in filter(None, own) if names else [report async for report in engine.reports()]:
+    for stored in reports:
         with suppress(FleetError):
             lead = read_report(stored.data, stored.host).clock - stored.at
             leads |= {stored.host: lead + LEAD} if lead > LEAD else {}
@@ -319,28 +300,27 @@ class FleetScan(msgspec.Struct, frozen=True):
         return {report.host for report in self.reports} | {host for host, _ in self.logs}
 
 
-async def scan_fleet(engine: Engine, names: Collection[str] = ()) -> FleetScan:
-    """Return what the engine has of all hosts, or of those with these names; a host sees what is its own.
+async def scan_fleet(engine: Engine, names: Collection[str] = (), *, has_reports: bool = True) -> FleetScan:
+    """Return what the engine has of all hosts, or of those with these names; of no other host anything is read.
 
-    Reports first: a host reports a batch only after the engine took it, so a log that is listed later has it.
+    Without `has_reports` those of all hosts are not needed.  Reports come first: a host reports a batch only after the
+    engine took it, so a log that is listed later has it.
 
     Raises:
         NoHostError: a name is of no host.
     """
-    try:
-        scan = FleetScan([report async for report in engine.reports()], await list_logs(engine))
-    except EngineRefusedError:
-        if not names:
-            raise
-        own = [await engine.newest_report(name) for name in names]
-        scan = FleetScan([report for report in own if report is not None], await list_logs(engine, names))
+    own = [await engine.newest_report(name) for name in names]
+    reports = [report for report in own if report is not None]
+    if has_reports and not names:
+        reports = [report async for report in engine.reports()]
+    scan = FleetScan(reports, await list_logs(engine, names or None))
     for name in names:
         if name not in scan.hosts:
-            raise make_unknown_host_error(name, scan.hosts)
-    if not names:
-        return scan
-    reports = [report for report in scan.reports if report.host in names]
-    return FleetScan(reports, [key for key in scan.logs if key[0] in names])
+            known = scan.hosts
+            with suppress(EngineRefusedError):  # a host may not list the others
+                known = (await scan_fleet(engine)).hosts
+            raise NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}")
+    return scan
 
 
 def limit_epochs(logs: Iterable[LogKey]) -> tuple[list[LogKey], list[LogFinding]]:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import time
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import msgspec
@@ -51,7 +51,7 @@ from hooklatch.fleet.roles import (
     Role,
     Timestamp,
     follow_key_set,
-    read_key_set,
+    read_number,
     read_timestamp,
     sign_timestamp,
 )
@@ -111,12 +111,8 @@ class LastSeenHead:
 
     def find_newest_key_set(self) -> int:
         """Return the version of the newest key set that was seen here, 0 if none was."""
-        newest = 0
         with self._writing():
-            for data in read_kept_key_sets(self.copy):
-                with suppress(FleetError):  # torn by a crash; it is added again
-                    newest = max(newest, read_key_set(data, self._fleet).version)
-        return newest
+            return max((read_number(data, self._fleet) for data in read_kept_key_sets(self.copy)), default=0)
 
     def keep_key_sets(self, stored: Iterable[bytes]) -> None:
         """Keep key sets."""
