@@ -66,11 +66,8 @@ class GateCounts(msgspec.Struct, frozen=True):
         if before is None or before.since != self.since or before.decided > self.decided:
             return self
         denied = {cause: max(0, count - before.denied.get(cause, 0)) for cause, count in self.denied.items()}
-        would_deny, would_ask = (
-            max(0, now - then)
-            for now, then in ((self.would_deny, before.would_deny), (self.would_ask, before.would_ask))
-        )
-        return GateCounts(self.since, self.decided - before.decided, denied, would_deny, would_ask)
+        would = max(0, self.would_deny - before.would_deny), max(0, self.would_ask - before.would_ask)
+        return GateCounts(self.since, self.decided - before.decided, denied, *would)
 
 
 class EngineFault(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import trio
 
 from hooklatch.fleet.host.contact import ClockReading, FleetContact
 from hooklatch.fleet.manifests import PolicyHead
-from hooklatch.fleet.roles import LONGEST, Role, sign_timestamp
+from hooklatch.fleet.roles import LONGEST, RoleKeys, sign_timestamp
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
 from hooklatch.service.config.state_file import StateFile
@@ -72,7 +72,7 @@ class Host:
         return text
 
     async def bring(self, text: str | None, *, read: PolicyHead = HEAD) -> None:
-        role = Role((KEY.public,))
+        role = RoleKeys((KEY.public.text,))
         await self.contact.record_answer(text, role, head=read, is_current=True, is_end=True)
 
     @property

@@ -23,7 +23,6 @@ from hooklatch.errors import explain_error
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.exporting import (
-    CursorError,
     ExportCursor,
     ExportError,
     OtlpExporter,
@@ -32,6 +31,7 @@ from hooklatch.fleet.logs.exporting import (
 )
 from hooklatch.fleet.logs.reading import FleetReader, scan_fleet
 from hooklatch.fleet.logs.trimming import ArchivedHost, TrimmedHost, archive_fleet, trim_hosts
+from hooklatch.fleet.manifests import FleetError
 from hooklatch.threads import in_thread
 
 __all__ = ["add_archive", "add_export", "add_otlp", "add_trim"]
@@ -80,10 +80,8 @@ def run_fleet_export(arguments: argparse.Namespace) -> int:
             line = f"exported {format_count(exporter.exported, 'record')}"
             output.say_result(result, line, is_json=arguments.json)
             return Exit.FINDINGS if exporter.findings or exporter.refused else Exit.OK
-    except CursorError as error:
-        raise CommandError(Exit.BAD_DATA, str(error)) from None
-    except ExportError as error:
-        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+    except FleetError as error:
+        raise access.make_command_error(error) from None
 
 
 class ExportOutput(TypedDict):

@@ -436,7 +436,7 @@ class FleetReader:
         for number, (host, logs) in enumerate(logs_by_host.items()):
             starts = [(epoch, AFTER_ALL if is_backward else positions.get((host, epoch), 0)) for _, epoch in logs]
             limit = max(1, AT_ONCE // len(logs_by_host))
-            of_host = period.shift_end(self._leads.get(host, 0))
+            of_host = msgspec.structs.replace(period, lead=self._leads.get(host, 0))
             cursor = LogCursor(self._engine, host, starts, of_host, limit=limit, is_backward=is_backward)
             if await cursor.advance():
                 heap.append((cursor.rank, number, cursor))
@@ -466,10 +466,6 @@ class Period(msgspec.Struct, frozen=True):
     oldest: int = 0
     newest: int | None = None
     lead: int = 0
-
-    def shift_end(self, lead: int) -> Period:
-        """Return the same time for a host whose clock is ahead."""
-        return Period(self.oldest, self.newest, lead)
 
     def is_before(self, batch: RecordBatch) -> bool:
         """Return whether a batch is older than what is looked for; one that cannot be read is not."""

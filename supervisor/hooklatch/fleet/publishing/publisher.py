@@ -48,7 +48,7 @@ from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_
 from hooklatch.fleet.roles import (
     LONGEST,
     KeySet,
-    Role,
+    RoleKeys,
     Timestamp,
     follow_key_set,
     read_number,
@@ -379,7 +379,7 @@ class Publisher:
         Raises:
             FleetError: nothing was ever pushed, or others push all the time.
         """
-        role = Role((key.public,))
+        role = RoleKeys((key.public.text,))
         if self.key_set is not None and key.public.text not in self.key_set.timestamp.keys:
             raise FleetError(
                 f"your key {key.public.id} may not sign timestamps by the fleet's key set {self.key_set.version}"
@@ -403,8 +403,9 @@ class Publisher:
         if stored is None:
             return now
         try:
-            keys = self.key_set.timestamp.open() if self.key_set is not None else Role(tuple(self.keys.values()))
-            before = read_timestamp(stored[1], self.fleet, keys, None, now)
+            listed = RoleKeys(tuple(key.text for key in self.keys.values()))
+            role = self.key_set.timestamp if self.key_set is not None else listed
+            before = read_timestamp(stored[1], self.fleet, role, None, now)
         except FleetError:  # no host takes it either
             return now
         return max(now, before.at + 0.001)
