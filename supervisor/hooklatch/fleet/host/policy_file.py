@@ -62,7 +62,7 @@ class ObservingEnd(msgspec.Struct, frozen=True):
 
 
 class PolicyFloor(PolicyHead, frozen=True):
-    """What the state file keeps of `PolicyFile`: its `floor`, and its `ends`."""
+    """The part of `PolicyFile` that the state file keeps: its `floor`, and its `ends`."""
 
     ends: dict[str, ObservingEnd] = msgspec.field(default_factory=dict[str, ObservingEnd])
 
