@@ -86,7 +86,7 @@ class LinkProcess:
         self._notifier = Notifier.from_environment(os.environ, os.getpid())
         self._link: Link | None = None
         self._check_requested = trio.Event()
-        self._stamp = stamp_path(paths.config)
+        self._stamp: tuple[int, ...] = stamp_path(paths.config)
 
     async def run(self) -> None:
         """Run the link until SIGTERM or SIGINT."""
@@ -163,7 +163,7 @@ class LinkProcess:
         """Wait for a change of the file or for SIGHUP, and take its settings; a broken file changes nothing."""
         with trio.move_on_after(CHECK_INTERVAL) as scope:
             await self._check_requested.wait()
-        stamp = await in_thread(stamp_path, self._paths.config)
+        stamp: tuple[int, ...] = await in_thread(stamp_path, self._paths.config)
         if scope.cancelled_caught and stamp == self._stamp:
             return
         # Before the file is read: what changes while it is read is then seen as a change.
