@@ -104,7 +104,7 @@ class Pair:
         by_tuf = taken(lambda: self.tuf.update_timestamp(tuf_bytes(of_tuf, signers)), RepositoryError)
         stamp = Timestamp(fleet="acme", version=version, digest="0" * 64, issued=issued, expires=expires)
         data = sign_document(stamp, Purpose.TIMESTAMP, *signers)
-        role, seen = self.key_set.timestamp.open(), self.seen
+        role, seen = self.key_set.timestamp, self.seen
         ours = taken(lambda: read_timestamp(data, "acme", role, seen, NOW.timestamp()), FleetError)
         if ours:
             self.seen = stamp

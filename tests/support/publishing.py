@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -96,6 +97,7 @@ class Publisher:
         manifest = Manifest(
             fleet=self.fleet, version=len(self.versions) + 1, previous=self._previous,
             bundle=hashlib.sha256(bundle).hexdigest(), size=len(bundle), rollout=rollout,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
         )  # fmt: skip
         payload = encode_signed_text(msgspec.structs.replace(manifest, **changes))
         envelope = SignedManifest(payload, self.key.public.id, self.key.sign(payload.encode(), Purpose.MANIFEST))

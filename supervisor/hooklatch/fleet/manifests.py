@@ -28,16 +28,18 @@ from msgspec import UNSET, Meta, UnsetType
 from hooklatch.fleet.signing import KeyFormatError, PublicKey, Purpose, read_public
 
 __all__ = [
-    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "MAX_ENVELOPE", "Moment", "RESTORE", "REWRITTEN", "START",
-    "SignedManifest", "FleetError", "PolicyHead", "PolicyVersions", "Manifest", "RolloutTarget", "VerifiedManifests",
-    "find_bucket", "select_newest", "decode_document", "decode_signature", "encode_signed_text", "read_envelope",
-    "read_payload", "read_manifest", "find_signer", "index_keys", "verify_manifests", "MAX_BUNDLE", "Bundle",
-    "encode_bundle", "is_bundle_name", "read_bundle",
+    "BUCKETS", "BundleVersion", "DEFAULT_POLICY", "LONGEST_OBSERVING", "MAX_ENVELOPE", "Moment", "RESTORE", "REWRITTEN",
+    "SKEW", "START", "SignedManifest", "FleetError", "PolicyHead", "PolicyVersions", "Manifest", "RolloutTarget",
+    "VerifiedManifests", "find_bucket", "select_newest", "decode_document", "decode_signature", "encode_signed_text",
+    "read_envelope", "read_payload", "read_manifest", "find_signer", "index_keys", "verify_manifests", "MAX_BUNDLE",
+    "Bundle", "encode_bundle", "is_bundle_name", "read_bundle",
 ]  # fmt: skip
 
 T = TypeVar("T")
 BUCKETS = 10_000  # a percentage has two decimals
 DEFAULT_POLICY = "default"  # of a version that names no policy
+LONGEST_OBSERVING = 30 * 24 * 3600.0  # seconds: a mode that its publisher has forgotten, or a thief begun, must end
+SKEW = 300.0  # seconds by which a signer's clock may be ahead of a host's
 MAX_ENVELOPE = 64 * 1024  # bytes of a manifest as stored
 # For all hosts at once, on one machine: a text never sends an operator from host to host.
 RESTORE = (
@@ -98,11 +100,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """One version of one of a fleet's policies; the numbers are those of all policies together.
 
     `previous` is the sha256 of the envelope of the version before, empty for version 1.  `bundle` is the sha256 of the
-    bundle's bytes and `size` how many they are.  `created` is a moment in UTC, for people.  `same_as` is the version
-    whose bundle this is, if it is not a new one: a rollback, or a wider rollout.  `gives_up` is the head of a history
-    that was lost.  Numbers are never used again, so all versions that take the place of lost ones say so, and the one
-    after them: from that one on, hosts accept a history without the lost versions.  Until `observe_until` hosts only
-    observe: hooks run, and nothing that they say is enforced.
+    bundle's bytes and `size` how many they are.  `created` is a moment in UTC.  `same_as` is the version whose bundle
+    this is, if it is not a new one: a rollback, or a wider rollout.  `gives_up` is the head of a history that was lost.
+    Numbers are never used again, so all versions that take the place of lost ones say so, and the one after them: from
+    that one on, hosts accept a history without the lost versions.  Until `observe_until`, and for `LONGEST_OBSERVING`
+    after `created` at most, hosts only observe: hooks run, and nothing that they say is enforced.
     """
 
     fleet: Name
@@ -123,8 +125,27 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def observe_end(self) -> float:
-        """Return when the hooks begin to be enforced, in seconds since the epoch; 0: from the first moment."""
-        return self.observe_until.timestamp() if isinstance(self.observe_until, datetime) else 0.0
+        """Return when the hooks begin to be enforced, in seconds since the epoch; 0: from the first moment.
+
+        A version that does not say when it was made is enforced: a window that nothing bounds would have no end.
+        """
+        if not isinstance(self.observe_until, datetime) or (created := self.created_at) is None:
+            return 0.0
+        return min(self.observe_until.timestamp(), created + LONGEST_OBSERVING)
+
+    @property
+    def created_at(self) -> float | None:
+        """Return `created` in seconds since the epoch; None if it is not a moment of a known zone."""
+        try:
+            created = datetime.fromisoformat(self.created)
+        except ValueError:
+            return None
+        return created.timestamp() if created.tzinfo is not None else None
+
+    def may_observe(self, now: float) -> bool:
+        """Return whether hosts only observe at this moment: never before it was made, or windows could lie ahead."""
+        created = self.created_at
+        return created is not None and created - SKEW <= now < self.observe_end
 
     @property
     def content(self) -> tuple[str, float]:

@@ -7,6 +7,7 @@ that host.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -65,11 +66,8 @@ class GateCounts(msgspec.Struct, frozen=True):
         if before is None or before.since != self.since or before.decided > self.decided:
             return self
         denied = {cause: max(0, count - before.denied.get(cause, 0)) for cause, count in self.denied.items()}
-        would_deny, would_ask = (
-            max(0, now - then)
-            for now, then in ((self.would_deny, before.would_deny), (self.would_ask, before.would_ask))
-        )
-        return GateCounts(self.since, self.decided - before.decided, denied, would_deny, would_ask)
+        would = max(0, self.would_deny - before.would_deny), max(0, self.would_ask - before.would_ask)
+        return GateCounts(self.since, self.decided - before.decided, denied, *would)
 
 
 class EngineFault(msgspec.Struct, frozen=True):
@@ -192,10 +190,8 @@ def describe_false_time(at: int, now: int) -> str | None:
 
 def sum_gates(counts: Iterable[GateCounts]) -> GateCounts:
     """Return the sum of several hosts' counts; its `since` means nothing."""
-    decided, denied, would_deny, would_ask = 0, dict[str, int](), 0, 0
+    denied, numbers = Counter[str](), Counter[str]()
     for gates in counts:
-        decided, would_deny = decided + gates.decided, would_deny + gates.would_deny
-        would_ask += gates.would_ask
-        for cause, count in gates.denied.items():
-            denied[cause] = denied.get(cause, 0) + count
-    return GateCounts(0, decided, denied, would_deny, would_ask)
+        denied.update(gates.denied)
+        numbers.update(decided=gates.decided, would_deny=gates.would_deny, would_ask=gates.would_ask)
+    return GateCounts(denied=dict(denied), **numbers)

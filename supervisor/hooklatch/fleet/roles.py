@@ -13,7 +13,7 @@ epoch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Protocol, TypeVar
@@ -23,6 +23,7 @@ from msgspec import Meta
 
 from hooklatch.fleet.manifests import (
     NAME,
+    SKEW,
     FleetError,
     Moment,
     Name,
@@ -30,12 +31,14 @@ from hooklatch.fleet.manifests import (
     Sha256,
     decode_document,
     decode_signature,
+    index_keys,
 )
 from hooklatch.fleet.signing import KeyFormatError, PrivateKey, PublicKey, Purpose, read_public
 
 __all__ = [
-    "BIG", "KeySet", "MAX_DOCUMENT", "OTHERS", "Role", "RoleKeys", "SignedDocument", "follow_key_set", "read_key_set",
-    "read_signed", "sign_document", "LONGEST", "SKEW", "Timestamp", "format_moment", "read_timestamp", "sign_timestamp",
+    "BIG", "KeySet", "MAX_DOCUMENT", "OTHERS", "RoleKeys", "SignedDocument", "follow_key_set", "read_key_set",
+    "read_number", "read_signed", "sign_document", "LONGEST", "Timestamp", "format_moment", "read_timestamp",
+    "sign_timestamp",
 ]  # fmt: skip
 
 MAX_DOCUMENT = 64 * 1024  # bytes as stored
@@ -60,30 +63,13 @@ class SignedDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signatures: Annotated[dict[str, str], Meta(max_length=MAX_KEYS)]
 
     def count_signers(self, keys: Iterable[PublicKey], purpose: Purpose) -> int:
-        """Return how many of these keys have signed; a key that is given twice counts once."""
+        """Return how many of these keys have signed."""
         signed = 0
-        for key in {key.id: key for key in keys}.values():
+        for key in keys:
             signature = self.signatures.get(key.id)
             if signature is not None:
                 signed += key.verifies(self.payload.encode(), decode_signature(signature), purpose)
         return signed
-
-
-class Role(msgspec.Struct, frozen=True):
-    """So many of these keys must sign a document."""
-
-    keys: tuple[PublicKey, ...]
-    threshold: int = 1
-
-    def check(self, document: SignedDocument, purpose: Purpose, what: str) -> None:
-        """Raise FleetError unless enough of the role's keys have signed.  (5.3.4, 5.4.2: arbitrary software)"""
-        signed = document.count_signers(self.keys, purpose)
-        if signed < self.threshold:
-            by = ", ".join(document.signatures) or "no key"
-            raise FleetError(
-                f"{what} is signed by {signed} of the keys that may sign it here, and {self.threshold} must;"
-                f" its signatures are of: {by}"
-            )
 
 
 def read_signed(data: bytes, shape: type[D], fleet: str, what: str) -> tuple[D, SignedDocument]:
@@ -116,9 +102,15 @@ class RoleKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     keys: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MAX_KEYS)]
     threshold: Annotated[int, Meta(ge=1)] = 1
 
-    def open(self) -> Role:
-        """Return the role with its keys as keys."""
-        return Role(tuple(map(read_public, self.keys)), self.threshold)
+    def check(self, document: SignedDocument, purpose: Purpose, what: str) -> None:
+        """Raise FleetError unless enough of the keys have signed.  (5.3.4, 5.4.2: arbitrary software)"""
+        signed = document.count_signers(index_keys(self.keys).values(), purpose)
+        if signed < self.threshold:
+            by = ", ".join(document.signatures) or "no key"
+            raise FleetError(
+                f"{what} is signed by {signed} of the keys that may sign it here, and {self.threshold} must;"
+                f" its signatures are of: {by}"
+            )
 
 
 class KeySet(
@@ -169,7 +161,8 @@ class KeySet(
 
     def check(self) -> None:
         """Raise FleetError for a key set by which nothing could be signed, or one key would count as two."""
-        for name, role in self._list_roles():
+        policies = ((f"policy {name}", role) for name, role in self.policies.items())
+        for name, role in (("root", self.root), ("timestamp", self.timestamp), *policies):
             try:
                 keys = [read_public(text) for text in role.keys]
             except KeyFormatError as error:
@@ -183,14 +176,18 @@ class KeySet(
                 what = f"the key set {self.version} wants {role.threshold} signatures of {name}"
                 raise FleetError(f"{what}: only root may have more than one")
 
-    def _list_roles(self) -> Iterator[tuple[str, RoleKeys]]:
-        yield from (("root", self.root), ("timestamp", self.timestamp))
-        yield from ((f"policy {name}", role) for name, role in self.policies.items())
-
 
 def read_key_set(data: bytes, fleet: str) -> KeySet:
     """Read a stored key set that was verified before."""
     return read_signed(data, KeySet, fleet, "the key set")[0]
+
+
+def read_number(data: bytes, fleet: str) -> int:
+    """Return the number of a key set in a copy; 0 if it cannot be read, as one that a crash has torn."""
+    try:
+        return read_key_set(data, fleet).version
+    except FleetError:
+        return 0
 
 
 def follow_key_set(data: bytes, fleet: str, before: KeySet | None, anchors: Iterable[PublicKey]) -> KeySet:
@@ -207,13 +204,14 @@ def follow_key_set(data: bytes, fleet: str, before: KeySet | None, anchors: Iter
     if (found.version, found.previous) != expected:  # 5.3.5: rollback, and beyond it: two of one number
         raise FleetError(f"{what} does not follow {f'the key set {before.version}' if before else 'no key set'}")
     found.check()
-    (before.root.open() if before is not None else Role(tuple(anchors))).check(envelope, Purpose.KEYS, what)  # 5.3.4
-    found.root.open().check(envelope, Purpose.KEYS, what)  # 5.3.4: by itself, too
+    root = before.root if before is not None else RoleKeys(tuple(key.text for key in anchors))
+    root.check(envelope, Purpose.KEYS, what)  # 5.3.4
+    found.root.check(envelope, Purpose.KEYS, what)  # 5.3.4: by itself, too
     return found
 
 
+LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1  # in zones behind UTC a document may name a later moment
 LONGEST = 8 * 24 * 3600.0  # seconds that a timestamp may last: who stole its key must go on signing
-SKEW = 300.0  # seconds by which a signer's clock may be ahead of a host's
 
 
 class Timestamp(
@@ -252,7 +250,7 @@ def sign_timestamp(fleet: str, head: PolicyHead, key: PrivateKey, *, at: float, 
     return sign_document(stamp, Purpose.TIMESTAMP, key)
 
 
-def read_timestamp(data: bytes, fleet: str, role: Role, seen: Timestamp | None, now: float) -> Timestamp:
+def read_timestamp(data: bytes, fleet: str, role: RoleKeys, seen: Timestamp | None, now: float) -> Timestamp:
     """Return a timestamp that may follow the newest one that was seen, which may be the same one again.
 
     One that has expired is taken, and does not count as contact: see `lasts`.
@@ -278,4 +276,4 @@ def read_timestamp(data: bytes, fleet: str, role: Role, seen: Timestamp | None, 
 
 def format_moment(at: float) -> str:
     """Return a moment for people."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(min(at, LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -130,17 +130,16 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reconnect: Duration = "500ms"
 
     def __post_init__(self) -> None:
-        for key in ("url", "log_url"):
+        checks: dict[str, Callable[[str], object]] = {
+            "url": read_url, "log_url": read_url, "max_staleness": read_duration, "reconnect": read_duration,
+        }  # fmt: skip
+        for key, read in checks.items():
             try:
-                read_url(getattr(self, key) or self.url)
-            except AddressError as error:
+                if (value := getattr(self, key)) is not None:
+                    read(value)
+            except (AddressError, ValueError) as error:
                 raise InvalidTableError(f"{key}: {error}", (key,)) from None
         check_keys(self.keys)
-        for key in ("max_staleness", "reconnect"):
-            try:
-                read_duration(getattr(self, key))
-            except ValueError as error:
-                raise InvalidTableError(f"{key}: {error}", (key,)) from None
         if len(self.labels) > MAX_LABELS:
             raise InvalidTableError(f"labels has {len(self.labels)} labels; the most is {MAX_LABELS}", ("labels",))
         for field in self.fields:

@@ -13,8 +13,9 @@ from hooklatch.fleet.signing import NoLibraryError
 def test_each_exit_code_is_of_an_error_that_there_is() -> None:
     names: set[str] = set()
     kinds: list[type[Exception]] = [EngineError, FleetError, NoLibraryError]
-    for module in ("folder", "publisher", "restoring", "rollout", "versions"):
-        importlib.import_module(f"hooklatch.fleet.publishing.{module}")
+    publishing = (f"publishing.{module}" for module in ("folder", "publisher", "restoring", "rollout", "versions"))
+    for module in ("engine.archive", "logs.exporting", *publishing):
+        importlib.import_module(f"hooklatch.fleet.{module}")
     while kinds:
         kind = kinds.pop()
         names.add(kind.__name__)

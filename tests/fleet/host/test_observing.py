@@ -20,6 +20,7 @@ from support.pools import until
 from support.publishing import DENIES_BASH, Publisher, brought, guard
 
 HOUR = 3600.0
+DAY = 24 * HOUR
 OWN = "global/no-bash: own"  # what decides where the fleet's hook does not count
 ENFORCED = "fleet/no-bash: fleet"
 
@@ -163,6 +164,64 @@ async def test_a_withheld_bundle_of_the_version_that_ends_it_does_not_prolong_it
         await link.call("fleet_follow", manifests=[publisher.publish({"guards.py": guard("next")}).envelope])
 
         assert await decided(daemon) == ENFORCED
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_no_reset_brings_back_what_a_newer_version_has_ended(tmp_path: Path, is_lost: bool) -> None:
+    """Its bundle is withheld, and after the reset its manifest too; the file of the policy may be lost besides."""
+    publisher = Publisher()
+    observing = publisher.publish(DENIES_BASH, observe_until=ends_in(HOUR))
+    ends_it = publisher.publish({"guards.py": guard("next")})
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await brought(link, observing)
+        await link.call("fleet_follow", manifests=[ends_it.envelope])
+        assert await decided(daemon) == ENFORCED
+    if is_lost:
+        (tmp_path / "state" / "fleet" / "policy.json").write_text("{")
+
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        async with daemon.administrator() as admin:
+            await admin.call("fleet_reset", reason="again")
+        if not is_lost:
+            assert await decided(daemon) == ENFORCED
+        await brought(link, observing)
+        assert await decided(daemon) == ENFORCED
+        await link.call("fleet_follow", manifests=[ends_it.envelope])
+        await brought(link, publisher.publish(DENIES_BASH, same_as=1, observe_until=ends_in(HOUR)))
+        assert await decided(daemon) == OWN  # a newer word counts as before
+
+
+async def test_a_reset_does_not_end_what_nothing_newer_has_ended(tmp_path: Path) -> None:
+    publisher = Publisher()
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await brought(link, publisher.publish(DENIES_BASH, observe_until=ends_in(HOUR)))
+        async with daemon.administrator() as admin:
+            await admin.call("fleet_reset", reason="again")
+
+        assert await decided(daemon) == OWN
+
+
+@pytest.mark.parametrize(
+    ("created", "until", "ends"),
+    [
+        (0, 400 * DAY, 30 * DAY),
+        (-29 * DAY, 400 * DAY, DAY),
+        (-31 * DAY, DAY, None),
+        (DAY, 2 * DAY, None),  # windows that lie ahead could follow each other for ever
+        (None, DAY, None),
+    ],
+)
+async def test_a_window_that_no_tool_bounds_ends_after_30_days(
+    tmp_path: Path, created: float | None, until: float, ends: float | None
+) -> None:
+    publisher, said = Publisher(), "" if created is None else ends_in(created).isoformat()
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        now = await brought(link, publisher.publish(DENIES_BASH, created=said, observe_until=ends_in(until)))
+
+        assert await decided(daemon) == (ENFORCED if ends is None else OWN)
+        observes = now["policies"]["default"]["observes"]
+        near = [format_moment(time.time() + ends + shift) for shift in range(-10, 2)] if ends is not None else [""]
+        assert observes in near
 
 
 async def test_the_word_of_a_key_that_was_taken_away_is_no_leave_to_observe(tmp_path: Path) -> None:

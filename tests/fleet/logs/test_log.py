@@ -127,6 +127,20 @@ async def test_what_is_newer_is_not_read(way: str, wanted: int) -> None:
     assert shelf.read <= 150
 
 
+@pytest.mark.parametrize("word", ["needle-7", "needle\\u002d7", "\\u006eeedle-7"])
+async def test_of_what_cannot_be_the_one_that_is_looked_for_nothing_is_decoded(word: str) -> None:
+    """A host may write JSON as it likes, and hides no record of its own by that."""
+    shelf = Shelf(50)
+    packed = pack_batch("a", 1, chain(1, start=7, body=f'{{"decision_id":"{word}"}}'.encode()), ("decision_id",))
+    assert packed is not None
+    shelf._batches[6] = RecordBatch(7, 7, packed.data, LATER + 7000)
+
+    batches = [batch async for batch in FleetReader(shelf, needles=[b"needle-7"]).forwards()]
+
+    (found,) = (entry for batch in batches for entry in batch.entries)
+    assert (len(batches), found.record.document["decision_id"]) == (50, "needle-7")
+
+
 def test_a_host_whose_clock_is_ahead_is_found_though_it_ships_late(empty: FleetCommands) -> None:
     made = datetime.now(UTC)
     ahead, day = write_record(empty.record("a")), 24 * 3600

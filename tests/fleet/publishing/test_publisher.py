@@ -27,13 +27,13 @@ from hooklatch.fleet.publishing.publisher import (
 )
 from hooklatch.fleet.publishing.versions import HistoryError, NoVersionError, VersionDraft, encode_envelope
 from hooklatch.fleet.reports import encode_report
-from hooklatch.fleet.roles import LONGEST, KeySet, Role, RoleKeys, read_timestamp, sign_document, sign_timestamp
+from hooklatch.fleet.roles import LONGEST, KeySet, RoleKeys, read_timestamp, sign_document, sign_timestamp
 from hooklatch.fleet.signing import Purpose
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 
 pytestmark = [pytest.mark.slow, needs_redis]
-ROLE = Role((KEY.public,))
+ROLE = RoleKeys((KEY.public.text,))
 
 
 def plan_of(letter: str, percent: float = 100.0) -> VersionDraft:

@@ -48,7 +48,7 @@ CODES = {
     "EngineError": Exit.UNAVAILABLE, "ConflictError": Exit.CONFLICT,
     "LostRaceError": Exit.CONFLICT, "UnknownOutcomeError": Exit.UNAVAILABLE, "StoppedError": Exit.FINDINGS,
     "MissingFolderError": Exit.NO_INPUT, "NoVersionError": Exit.NO_INPUT, "NoLibraryError": Exit.UNAVAILABLE,
-    "NoCopyError": Exit.NO_INPUT, "NoHostError": Exit.NO_INPUT,
+    "NoCopyError": Exit.NO_INPUT, "NoHostError": Exit.NO_INPUT, "ExportError": Exit.UNAVAILABLE,
 }  # fmt: skip
 TIMEOUT = 10.0  # seconds for a connection, and for each reply
 MAX_KEY = 4096  # bytes of its file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from typing import Literal, TypedDict
 
 import msgspec
@@ -85,13 +86,10 @@ def parse_host(text: str) -> str:
 def run_enroll(arguments: argparse.Namespace) -> int:
     """Put on record that a host is one of the fleet, with its key, or with a token by which it registers one."""
     fleet_access = access.read_engine_access(arguments)
-    key = ""
-    if arguments.host_key is not None:
-        try:
-            key = read_public(arguments.host_key).text
-        except (KeyFormatError, NoLibraryError) as error:
-            raise CommandError(Exit.BAD_DATA, f"--host-key: {error}") from None
-    publishers = list_publishers(arguments)
+    (key,) = read_keys([arguments.host_key], "--host-key") if arguments.host_key is not None else ("",)
+    settings = None if arguments.publisher else access.read_own_settings(arguments)
+    listed = settings.keys if settings is not None else ()
+    publishers = read_keys(arguments.publisher or listed, "--publisher")
     if not key and not publishers:
         raise CommandError(Exit.USAGE, "say whose versions the host is to believe: --publisher KEY")
     ca = read_certificates(fleet_access.ca) if fleet_access.ca is not None else ""
@@ -114,14 +112,12 @@ def run_enroll(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def list_publishers(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the public keys that a host is to believe."""
-    settings = None if arguments.publisher else access.read_own_settings(arguments)
-    keys = arguments.publisher or (settings.keys if settings is not None else ())
+def read_keys(texts: Iterable[str], option: str) -> tuple[str, ...]:
+    """Return public keys as keygen writes them."""
     try:
-        return tuple(read_public(key).text for key in keys)
+        return tuple(read_public(text).text for text in texts)
     except (KeyFormatError, NoLibraryError) as error:
-        raise CommandError(Exit.BAD_DATA, f"--publisher: {error}") from None
+        raise CommandError(Exit.BAD_DATA, f"{option}: {error}") from None
 
 
 def read_certificates(path: str) -> str:

@@ -23,15 +23,15 @@ from hooklatch.errors import explain_error
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.exporting import (
-    CursorError,
     ExportCursor,
     ExportError,
     OtlpExporter,
     open_cursor,
     open_exporter,
 )
-from hooklatch.fleet.logs.reading import FleetReader, list_hosts, scan_fleet
+from hooklatch.fleet.logs.reading import FleetReader, scan_fleet
 from hooklatch.fleet.logs.trimming import ArchivedHost, TrimmedHost, archive_fleet, trim_hosts
+from hooklatch.fleet.manifests import FleetError
 from hooklatch.threads import in_thread
 
 __all__ = ["add_archive", "add_export", "add_otlp", "add_trim"]
@@ -80,10 +80,8 @@ def run_fleet_export(arguments: argparse.Namespace) -> int:
             line = f"exported {format_count(exporter.exported, 'record')}"
             output.say_result(result, line, is_json=arguments.json)
             return Exit.FINDINGS if exporter.findings or exporter.refused else Exit.OK
-    except CursorError as error:
-        raise CommandError(Exit.BAD_DATA, str(error)) from None
-    except ExportError as error:
-        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+    except FleetError as error:
+        raise access.make_command_error(error) from None
 
 
 class ExportOutput(TypedDict):
@@ -97,7 +95,7 @@ async def send_records(
     cursor: ExportCursor, exporter: OtlpExporter, arguments: argparse.Namespace, engine: Engine
 ) -> None:
     """Send what follows the cursor, and with --follow what arrives then."""
-    await list_hosts(engine, arguments.host)
+    await scan_fleet(engine, arguments.host, has_reports=False)
     reader = FleetReader(engine, set(arguments.host) or None)
     reader.resume(cursor.positions)
     async with aclosing(access.follow_fleet_log(reader) if arguments.follow else reader.new()) as arrivals:

@@ -12,7 +12,6 @@ import msgspec
 
 from hooklatch import paths
 from hooklatch.cli.fleet import access
-from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.text import format_count
@@ -111,13 +110,13 @@ NOTHING = "nothing"  # the name of the empty side with which version 1 is compar
 
 
 def add_diff(parser: Parser) -> None:
-    parser.runs(run_fleet_diff, example="hooklatch fleet diff 7 hooks/", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_diff, example="hooklatch fleet diff 7 hooks/", exits=(*access.EXITS, Exit.FINDINGS))
     parser.prints("cli.fleet.history:BundleDifference")
     sides = "two of them; without the first, the newest version but one; without the second, the newest"
     parser.add_argument("sides", metavar="VERSION|DIR", nargs="*", help=sides)
     parser.add_argument("--policy", metavar="NAME", help="of which the newest versions are meant (default: the only)")
     parser.add_argument("--files", action="store_true", help="only the files: build no hooks")
-    add_access(parser, with_keys=True)
+    access.add_access(parser, with_keys=True)
 
 
 class DiffSide(msgspec.Struct, frozen=True):
@@ -141,7 +140,7 @@ def run_fleet_diff(arguments: argparse.Namespace) -> int:
         before, after = choose_sides(arguments.sides, publisher.history, arguments.policy)
         return await read_side(publisher, before), await read_side(publisher, after)
 
-    old, new = run_publisher(read_engine_access(arguments), work, heeds_hosts=False)
+    old, new = access.run_publisher(access.read_engine_access(arguments), work, heeds_hosts=False)
     files = list(list_file_changes(old.bundle.files, new.bundle.files))
     hooks, notes = [], list[str]()
     notes += [f"no hook of {side.name} is built: {side.doubt}" for side in (old, new) if side.doubt is not None]

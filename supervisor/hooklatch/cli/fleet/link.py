@@ -65,7 +65,9 @@ def run_link(arguments: argparse.Namespace) -> int:
         )
 
         def on_ready(host: str, fleet: str) -> None:
-            print_link_start(arguments, host, fleet)
+            ready = LinkOutput(ready=True, pid=os.getpid(), host=host, fleet=fleet)
+            line = f"the link of {host} to the fleet {fleet} runs (pid {os.getpid()})"
+            output.say_result(ready, line, is_json=arguments.json)
 
         trio.run(LinkProcess(link_paths, settings, on_ready).run)
     finally:
@@ -92,9 +94,3 @@ def lock_link(state: str) -> int:
         raise CommandError(Exit.UNAVAILABLE, refusal) from None
     except OSError as error:
         raise CommandError(Exit.UNAVAILABLE, f"{state} cannot be locked: {error.strerror or error}") from None
-
-
-def print_link_start(arguments: argparse.Namespace, host: str, fleet: str) -> None:
-    ready = LinkOutput(ready=True, pid=os.getpid(), host=host, fleet=fleet)
-    line = f"the link of {host} to the fleet {fleet} runs (pid {os.getpid()})"
-    output.say_result(ready, line, is_json=arguments.json)

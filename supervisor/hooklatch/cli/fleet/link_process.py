@@ -23,6 +23,7 @@ from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.settings import FleetSettings, describe_open_password
 from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.service.config.path_lookup import stamp_path
 from hooklatch.service.service_manager import Notifier
 from hooklatch.threads import in_thread
 
@@ -85,7 +86,7 @@ class LinkProcess:
         self._notifier = Notifier.from_environment(os.environ, os.getpid())
         self._link: Link | None = None
         self._check_requested = trio.Event()
-        self._signature: tuple[int, ...] | None = read_file_signature(paths.config)
+        self._stamp: tuple[int, ...] = stamp_path(paths.config)
 
     async def run(self) -> None:
         """Run the link until SIGTERM or SIGINT."""
@@ -162,11 +163,11 @@ class LinkProcess:
         """Wait for a change of the file or for SIGHUP, and take its settings; a broken file changes nothing."""
         with trio.move_on_after(CHECK_INTERVAL) as scope:
             await self._check_requested.wait()
-        signature = read_file_signature(self._paths.config)
-        if scope.cancelled_caught and signature == self._signature:
+        stamp: tuple[int, ...] = await in_thread(stamp_path, self._paths.config)
+        if scope.cancelled_caught and stamp == self._stamp:
             return
         # Before the file is read: what changes while it is read is then seen as a change.
-        self._check_requested, self._signature = trio.Event(), signature
+        self._check_requested, self._stamp = trio.Event(), stamp
         try:
             settings = await in_thread(read_fleet, self._paths.config)
         except CommandError as error:
@@ -202,12 +203,3 @@ def warn_of_readers(settings: FleetSettings) -> None:
     with suppress(OSError):  # each connection to the engine reads it, and reports the error
         if password_file is not None and os.stat(password_file).st_mode & 0o077:
             logger.warning("others may read the engine's password; run: chmod 600 %s", password_file)
-
-
-def read_file_signature(path: str) -> tuple[int, ...] | None:
-    """Return what differs after a change of a file; None if it cannot be looked up."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns

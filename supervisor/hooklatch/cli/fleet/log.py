@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing, nullcontext, suppress
 from datetime import datetime
@@ -27,12 +28,14 @@ from hooklatch.cli.terminal.records import (
 from hooklatch.core.text import format_count
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.logs.chains import DOES_NOT_PROVE, PROVES, FleetVerified, HostVerified, LocalReport
-from hooklatch.fleet.logs.reading import FleetLogEntry, FleetReader, ReceivedBatch, find_leads, list_hosts
+from hooklatch.fleet.logs.reading import FleetLogEntry, FleetReader, ReceivedBatch, find_leads, scan_fleet
 from hooklatch.fleet.logs.verifying import verify_hosts
 from hooklatch.record.storage.chain import format_timestamp
 from hooklatch.record.storage.reading import Filters, NoRecordError, list_entry_values, matches_filters
 
 __all__ = ["add_log", "add_verify"]
+
+PLAIN = re.compile(r"[A-Za-z0-9._:-]+").fullmatch  # JSON has such a name as it is, or with escapes that show
 
 
 def add_log(parser: Parser) -> None:
@@ -79,11 +82,12 @@ class ShownLog:
         self._printed = 0  # records
 
     async def show(self, engine: Engine) -> None:
-        hosts = {*await list_hosts(engine, self._hosts), *self._hosts}
-        self._width = max((len(host) for host in hosts), default=0)
+        scan = await scan_fleet(engine, self._hosts, has_reports=self._newest is not None)
+        self._width = max(map(len, scan.hosts), default=0)
         if self._newest is not None:
-            self._leads = await find_leads(engine, self._hosts)
-        reader = FleetReader(engine, set(self._hosts) or None, leads=self._leads)
+            self._leads = find_leads(scan.reports)
+        needles = list_needles(self._filters)
+        reader = FleetReader(engine, set(self._hosts) or None, leads=self._leads, needles=needles)
         if self._follows:
             await reader.mark_end()
         if self._number == 0:
@@ -152,8 +156,11 @@ class ShownLog:
         known_by_name = {name: set[str]() for name in list_asked_names(self._filters)}
         present: set[object] = set()
         count = 0
-        async with aclosing(FleetReader(engine, set(self._hosts) or None).backwards()) as arrivals:
+        reader = FleetReader(engine, set(self._hosts) or None)
+        async with aclosing(reader.backwards()) as arrivals:
             async for arrival in arrivals:
+                if len(known_by_name) == 1 and count > SUGGESTION_RECORDS:
+                    reader.needles = list_needles(self._filters)
                 for entry in arrival.entries:
                     count += 1
                     for name, known in known_by_name.items():
@@ -170,6 +177,11 @@ class ShownLog:
                 raise CommandError(
                     error.code, f"{error}; a field that hosts do not ship cannot be found ([fleet] fields)"
                 )
+
+
+def list_needles(filters: Filters) -> list[bytes]:
+    """Return texts that each record has which the filters choose, of those filters that choose very few."""
+    return [name.encode() for name in (filters.decision_id, filters.session, filters.run) if name and PLAIN(name)]
 
 
 RANGES = 20  # unbroken ranges to print

@@ -242,23 +242,13 @@ def print_push(arguments: argparse.Namespace, candidate: PushCandidate, manifest
         output.print_error(f"nothing was tested: {candidate.folder.path} has no policy-tests.toml")
     digest = hashlib.sha256(candidate.data).hexdigest()
     if arguments.json:
-        facts = PushOutput(
-            version=manifest.version,
-            policy=manifest.policy,
-            is_new=is_new,
-            bundle=digest,
-            size=len(candidate.data),
-            rollout=manifest.rollout,
-            same_as=manifest.same_as,
-            message=manifest.message,
-            commit=candidate.commit,
-            files=list(candidate.folder.bundle.files),
-            left_out=candidate.folder.left_out,
-            suspendable=candidate.folder.bundle.suspendable,
-            cases=candidate.tests,
+        folder, named = candidate.folder, ("version", "policy", "rollout", "same_as", "message")
+        output.say_json(PushOutput(
+            **{name: getattr(manifest, name) for name in named}, is_new=is_new, bundle=digest,
+            size=len(candidate.data), commit=candidate.commit, files=list(folder.bundle.files),
+            left_out=folder.left_out, suspendable=folder.bundle.suspendable, cases=candidate.tests,
             observe_until=manifest.observe_until or None,
-        )
-        output.say_json(facts)
+        ))  # fmt: skip
         return
     if candidate.folder.left_out:
         output.print_error(f"left out: {', '.join(candidate.folder.left_out)}")

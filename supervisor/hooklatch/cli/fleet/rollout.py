@@ -20,12 +20,11 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
 from hooklatch.core.text import format_count
-from hooklatch.fleet.manifests import Manifest, RolloutTarget
+from hooklatch.fleet.manifests import LONGEST_OBSERVING, Manifest, RolloutTarget
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
 from hooklatch.fleet.publishing.rollout import RolloutPace, StopThreshold, find_cut, list_present_hosts
 from hooklatch.fleet.publishing.versions import (
-    LONGEST_OBSERVING,
     NoVersionError,
     StoredVersion,
     VersionDraft,
@@ -56,26 +55,19 @@ class Goal(msgspec.Struct, frozen=True):
     pace: RolloutPace | None = None
 
 
-class RolloutProgress:
-    """The progress of a rollout, to be reported when it is interrupted."""
-
-    def __init__(self) -> None:
-        self.ongoing: Ongoing | None = None
-
-
 @contextmanager
-def report_interruption() -> Generator[RolloutProgress]:
-    """Print the rollout's step if Ctrl-C ends the block, or an error whose own text does not have it."""
-    progress = RolloutProgress()
+def report_interruption() -> Generator[list[Ongoing]]:
+    """Print the step of the rollout that was put into the list, if there is one, when Ctrl-C ends the block, or an
+    error whose own text does not have it.
+    """
+    progress: list[Ongoing] = []
     try:
         yield progress
-    except KeyboardInterrupt:
-        if progress.ongoing is not None:
-            output.print_error(f"interrupted{format_progress(progress.ongoing.at)}")
-        raise
-    except CommandError as error:
-        if progress.ongoing is not None and error.code not in (Exit.FINDINGS, Exit.CONFLICT):
-            output.print_error(f"the rollout ended early{format_progress(progress.ongoing.at)}")
+    except (KeyboardInterrupt, CommandError) as error:
+        if not isinstance(error, CommandError) or error.code not in (Exit.FINDINGS, Exit.CONFLICT):
+            what = "the rollout ended early" if isinstance(error, CommandError) else "interrupted"
+            for ongoing in progress:
+                output.print_error(f"{what}{format_progress(ongoing.at)}")
         raise
 
 
@@ -143,7 +135,7 @@ def read_rollout_goal(arguments: argparse.Namespace) -> Goal:
 
 async def roll_out(
     publisher: Publisher, key: PrivateKey, goal: Goal, draft: VersionDraft, *, message: str,
-    report: Callable[[str], None], progress: RolloutProgress,
+    report: Callable[[str], None], progress: list[Ongoing],
 ) -> tuple[Manifest, bool]:  # fmt: skip
     """Make a draft the newest version, as wide as the goal has it; return it, and whether it is new."""
     labels = draft.rollout.labels
@@ -161,8 +153,8 @@ async def roll_out(
     if goal.pace is None or not steps:
         return await publisher.commit(plan, key, publisher=by, message=message), True
     pace = msgspec.structs.replace(goal.pace, steps=steps)
-    progress.ongoing = Ongoing(publisher, key, pace, by=by, message=message, notify=report)
-    return await progress.ongoing.run(plan), True
+    progress.append(Ongoing(publisher, key, pace, by=by, message=message, notify=report))
+    return await progress[-1].run(plan), True
 
 
 def format_progress(at: Manifest | None) -> str:

@@ -151,15 +151,21 @@ def list_status_head(fleet: FleetHosts) -> Iterator[tuple[str, Any]]:
     if hosts and not any(host.proven for host in hosts):
         yield "proven", "none: nobody has proven which machine any of these is (hooklatch fleet enroll)"
     gates = sum_gates(host.gates for host in hosts)
-    observing = {f"{name} until {of.observes}" for host in hosts for name, of in host.policies.items() if of.observes}
-    if observing:
-        yield "OBSERVING", f"nothing is enforced of the policies {', '.join(sorted(observing))}"
+    if observing := list_observing(hosts):
+        yield "OBSERVING", f"nothing is enforced of the policies {', '.join(observing)}"
     if gates.would_deny or gates.would_ask:
         count = f"{gates.would_deny} of {format_count(gates.decided, 'gate')} would have been denied too"
         asked = f", and {gates.would_ask} asked about" if gates.would_ask else ""
         yield "observed", f"{count}{asked}, by hooks that only observe"
     syncs = facts.get("appendfsync", "unknown") if facts.get("appendonly") == "yes" else facts.get("appendonly")
     yield "engine", f"{facts.get('engine')} {facts.get('version')}, writes to its log: {syncs}"
+
+
+def list_observing(hosts: Sequence[HostStatus]) -> list[str]:
+    """Return the policies that only observe on one of these hosts, each with its end."""
+    return sorted(
+        {f"{name} until {of.observes}" for host in hosts for name, of in host.policies.items() if of.observes}
+    )
 
 
 def host_row(status: HostStatus) -> tuple[object, ...]:
@@ -192,10 +198,6 @@ def describe_clock_skew(status: HostStatus) -> Iterator[str]:
         yield f"its clock is {format_duration(abs(status.skew_s))} {off} the engine's, or its link is slow"
 
 
-def count_observing(host: HostStatus) -> int:
-    return sum(of.observes != "" for of in host.policies.values())
-
-
 def measure_seconds(seconds: float | None) -> float:
     return math.inf if seconds is None else seconds
 
@@ -214,7 +216,7 @@ OF_HOSTS: dict[str, tuple[str, Callable[[HostStatus], float]]] = {
     "gates_denied": ("Those of them that were denied.", lambda host: host.gates.denials),
     "gates_would_deny": ("Those that hooks which only observe would deny.", lambda host: host.gates.would_deny),
     "gates_would_ask": ("Those that such hooks would ask about.", lambda host: host.gates.would_ask),
-    "observing": ("Policies there that only observe: how many.", lambda host: count_observing(host)),
+    "observing": ("Policies there that only observe: how many.", lambda host: len(list_observing([host]))),
 }
 
 

@@ -16,14 +16,13 @@ import msgspec
 from coredis import exceptions as redis
 from coredis.parser import Parser
 
-from hooklatch.core.text import format_duration
 from hooklatch.fleet.engine.engine import Address, EngineError, EngineRefusedError, RecordBatch, UnreachableError
 from hooklatch.fleet.manifests import MAX_BUNDLE
 
 __all__ = [
     "Entry", "StreamInfo", "bound_answer", "convert_answer", "read_batches", "read_entries", "is_written",
     "read_stream_info", "format_redis_word", "OLDEST", "explain_failed_connect", "is_of_the_server",
-    "explain_no_answer", "explain_no_connection", "explain_not_redis", "explain_reply_error", "explain_unasked",
+    "explain_not_redis", "explain_reply_error",
 ]  # fmt: skip
 
 MAX_SIGNATURE = 200
@@ -243,33 +242,9 @@ def find_user(address: Address) -> str:
     return repr(address.user or "default")
 
 
-def explain_no_answer(address: Address, command: str, key: str, seconds: float) -> UnreachableError:
-    """Return the error for a command that got no answer in time."""
-    return UnreachableError(f"{address} has not answered {f'{command} {key}'.strip()} for {format_duration(seconds)}")
-
-
-def explain_no_connection(address: Address, seconds: float, *, is_reached: bool) -> UnreachableError:
-    """Return the error for a connection that did not open in time."""
-    if not is_reached:
-        return UnreachableError(
-            f"no connection to {address} within {format_duration(seconds)}; check its name, routes and firewalls"
-        )
-    tls = ", and has TLS on this port" if address.scheme == "rediss" else ""
-    return UnreachableError(
-        f"{address} takes connections and has sent nothing for {format_duration(seconds)}; check that it runs{tls}"
-    )
-
-
 def explain_not_redis(address: Address, reason: str) -> EngineRefusedError:
     """Return the error for an answer that no Redis gives."""
     return EngineRefusedError(f"the server at {address} is not a Redis: {reason}; check the host and the port")
-
-
-def explain_unasked(address: Address, command: str, reason: str) -> EngineRefusedError:
-    """Return the error for a server that sends what does not answer any command."""
-    return EngineRefusedError(
-        f"the connection to {address} was closed during {command}: {reason}; see what runs there, and who writes to it"
-    )
 
 
 def explain_failed_connect(

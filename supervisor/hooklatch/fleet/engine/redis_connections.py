@@ -24,17 +24,15 @@ from coredis import exceptions as redis
 from coredis.connection import BaseConnection, TCPLocation
 from coredis.connection import UnixDomainSocketLocation as UnixLocation
 
+from hooklatch.core.text import format_duration
 from hooklatch.fleet.engine.engine import Address, EngineRefusedError, MissingFileError, UnreachableError
 from hooklatch.fleet.engine.redis_answers import (
     OLDEST,
     bound_answer,
     convert_answer,
     explain_failed_connect,
-    explain_no_answer,
-    explain_no_connection,
     explain_not_redis,
     explain_reply_error,
-    explain_unasked,
     format_redis_word,
     is_of_the_server,
 )
@@ -185,7 +183,13 @@ class RedisConnection(BaseConnection):
             if not self.usable:
                 self.discard()
         await trio.lowlevel.checkpoint_if_cancelled()
-        raise explain_no_connection(self.address, self._timeout, is_reached=self._monitored is not None)
+        seconds = format_duration(self._timeout)
+        if self._monitored is None:
+            what = f"no connection to {self.address} within {seconds}; check its name, routes and firewalls"
+        else:
+            tls = ", and has TLS on this port" if self.address.scheme == "rediss" else ""
+            what = f"{self.address} takes connections and has sent nothing for {seconds}; check that it runs{tls}"
+        raise UnreachableError(what)
 
     def discard(self) -> None:
         """Close the connection, and the queues of coredis, which it leaves open where connecting failed."""
@@ -219,8 +223,9 @@ class RedisConnection(BaseConnection):
             raise
         except trio.TooSlowError:
             self.invalidate()
-            late_command = commands[len(answers)]
-            raise explain_no_answer(self.address, late_command.command, late_command.about, timeout) from None
+            late = commands[len(answers)]
+            what = f"{late.command} {late.about}".strip()
+            raise UnreachableError(f"{self.address} has not answered {what} for {format_duration(timeout)}") from None
         finally:
             self._allow(0)
         assert self._monitored is not None
@@ -228,7 +233,8 @@ class RedisConnection(BaseConnection):
             self._monitored.check_unasked()
         except UnaskedError as error:
             self.invalidate()
-            raise explain_unasked(self.address, commands[0].command, str(error)) from None
+            what = f"the connection to {self.address} was closed during {commands[0].command}: {error}"
+            raise EngineRefusedError(f"{what}; see what runs there, and who writes to it") from None
         return [self._read(command, answer) for command, answer in zip(commands, answers, strict=True)]
 
     def _allow(self, answer_bytes: int) -> None:

@@ -27,8 +27,8 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.fleet.manifests import FleetError, PolicyHead
-from hooklatch.fleet.roles import SKEW, Role, Timestamp, format_moment, read_timestamp
+from hooklatch.fleet.manifests import SKEW, FleetError, PolicyHead
+from hooklatch.fleet.roles import RoleKeys, Timestamp, format_moment, read_timestamp
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.service.config.state_file import StateFile
@@ -292,7 +292,7 @@ class FleetContact:
         self._changed.set()
 
     async def record_answer(
-        self, text: str | None, role: Role, *, head: PolicyHead, is_current: bool, is_end: bool
+        self, text: str | None, role: RoleKeys, *, head: PolicyHead, is_current: bool, is_end: bool
     ) -> None:
         """Take the timestamp that the engine shows, or None.
 
@@ -333,7 +333,7 @@ class FleetContact:
         """Forget what keys have signed that may not sign timestamps any more.  (5.3.11: fast-forward)"""
         self._now = msgspec.structs.replace(self._now, seen=None, floor=None)
 
-    def _verify(self, data: bytes, role: Role) -> None:
+    def _verify(self, data: bytes, role: RoleKeys) -> None:
         assert self._settings is not None
         now = self._clock()
         stamp = read_timestamp(data, self._settings.name, role, self._now.seen, compute_time(now, self._now.floor))

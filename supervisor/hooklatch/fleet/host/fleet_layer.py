@@ -44,6 +44,7 @@ from hooklatch.fleet.host.following import (
 from hooklatch.fleet.host.policy_file import (
     KeptPolicy,
     PolicyFile,
+    PolicyFloor,
     UnreadablePolicyError,
     clean_bundles,
     read_policy,
@@ -150,14 +151,17 @@ class FleetLayer:
         """Return whether the hooks of a bundle only observe now.
 
         That takes a signed word of its version and of the one that is wanted, since that may be another one that could
-        not be applied; a key that may still sign it; and a signed moment, so that a clock cannot prolong it.
+        not be applied; none of a newer version that was ever wanted; a key that may still sign it; and a signed moment,
+        so that a clock cannot prolong it.
         """
-        now, settings, kept = self._find_time(), self.settings, self.followed.policies.get(bundle.policy)
+        now, settings, followed = self._find_time(), self.settings, self.followed
+        kept, end = followed.policies.get(bundle.policy), followed.ends.get(bundle.policy)
         if now is None or settings is None or kept is None or kept.wanted is None or now >= bundle.observe_until:
             return False
         key_set, wanted = settings.key_set, read_payload(kept.wanted)
         is_listed = kept.key in settings.keys and (key_set is None or key_set.may_sign(kept.key, bundle.policy))
-        return wanted.fleet == settings.name and now < wanted.observe_end and (is_listed or kept.applied is None)
+        may_observe = wanted.may_observe(now) and (end is None or now < end.until)
+        return wanted.fleet == settings.name and may_observe and (is_listed or kept.applied is None)
 
     def find_observing(self) -> dict[str, float]:
         """Return the policies that are to observe only, and until when, by the time that it is now."""
@@ -173,13 +177,18 @@ class FleetLayer:
     def record_active(self, files: FleetFiles | None) -> None:
         """Note the files of which the present hooks are made."""
         self._active_files = files
+        self._witness()
+
+    def _witness(self) -> None:
+        """Have the state file know the fleet and the floor, too."""
         if self._fault is None and self.policy.applied:
             self._state.state.fleet = read_payload(self.policy.applied[0]).fleet
-            self._state.state.fleet_floor = msgspec.to_builtins(self.policy.floor)
+            floor = PolicyFloor(self.policy.floor.version, self.policy.floor.digest, self.policy.ends)
+            self._state.state.fleet_floor = msgspec.to_builtins(floor)
 
-    def _witnessed_floor(self) -> PolicyHead:
+    def _witnessed_floor(self) -> PolicyFloor:
         """Return the floor that the state file has; it is not replaced by an older one unnoticed."""
-        return msgspec.convert(self._state.state.fleet_floor or {}, PolicyHead)
+        return msgspec.convert(self._state.state.fleet_floor or {}, PolicyFloor)
 
     def _list_keys(self, kept: KeptPolicy) -> tuple[str, ...]:
         """Return the trusted keys.  Without [fleet] that is the last one, which was not revoked."""
@@ -253,7 +262,11 @@ class FleetLayer:
                 policy = await in_thread(advance_policy, settings, policy, texts)
                 if policy != self.policy:
                     await in_thread(keep_versions, self.folder, map(read_envelope, map(str.encode, texts)))
+                    has_new_ends = policy.ends != self.policy.ends
                     await self._keep(policy)
+                    if has_new_ends:
+                        self._witness()
+                        await self._state.store()
 
     @contextmanager
     def _refusing(self, subject: str, prefix: str, fields: dict[str, Any]) -> Generator[None]:
@@ -367,10 +380,11 @@ class FleetLayer:
             if self._fault is not None:
                 why = f"the active policy is unknown since a reset ({reason})"
                 lost = f"{why}: every gate denies until the link brings it"
-                floor = self._witnessed_floor() if self._state.state.fleet == settings.name else START
+                floor = self._witnessed_floor() if self._state.state.fleet == settings.name else PolicyFloor()
                 policy = PolicyFile(
-                    fleet=settings.name, host=settings.host, labels=settings.labels, lost=lost, floor=floor
-                )
+                    fleet=settings.name, host=settings.host, labels=settings.labels, lost=lost, ends=floor.ends,
+                    floor=PolicyHead(floor.version, floor.digest),
+                )  # fmt: skip
             policy = msgspec.structs.replace(policy, head=START, policies=list_anew(settings, policy))
             try:
                 await self._keep(policy)

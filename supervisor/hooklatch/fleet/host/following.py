@@ -14,7 +14,14 @@ import msgspec
 from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.errors import describe_error, locate_error
-from hooklatch.fleet.host.policy_file import KeptPolicy, PolicyFile, policy_document_path, policy_root, unpack_bundle
+from hooklatch.fleet.host.policy_file import (
+    KeptPolicy,
+    ObservingEnd,
+    PolicyFile,
+    policy_document_path,
+    policy_root,
+    unpack_bundle,
+)
 from hooklatch.fleet.manifests import (
     RESTORE,
     START,
@@ -166,6 +173,7 @@ def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> 
     return msgspec.structs.replace(
         policy, fleet=settings.name, host=settings.host, labels=settings.labels, head=START,
         policies=list_anew(settings, policy), floor=policy.floor if is_same else START,
+        ends=policy.ends if is_same else {},
     )  # fmt: skip
 
 
@@ -176,7 +184,7 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
     read.  A head in a history that ends below the floor does not bind.
     """
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
-    head, policies, known = policy.head, dict(policy.policies), [policy.floor]
+    head, policies, ends, known = policy.head, dict(policy.policies), dict(policy.ends), [policy.floor]
     if head.version > policy.floor.version:
         known.append(head)
     if len(envelopes) > head.version > 0 and read_payload(envelopes[0]).version == 1:
@@ -189,7 +197,9 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
         if newest.version > (read_version(kept.applied) if is_own(settings, kept) else 0):
             wanted = envelopes[newest.version - head.version - 1]
             policies[name] = msgspec.structs.replace(kept, wanted=wanted)
-    return msgspec.structs.replace(policy, head=walked.head, policies=policies)
+        if name not in ends or newest.version > ends[name].version:
+            ends[name] = ObservingEnd(newest.version, newest.observe_end)
+    return msgspec.structs.replace(policy, head=walked.head, policies=policies, ends=ends)
 
 
 def list_anew(settings: FleetSettings, policy: PolicyFile) -> dict[str, KeptPolicy]:

@@ -30,8 +30,8 @@ from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passi
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
-    "KeptPolicy", "PolicyFile", "UnreadablePolicyError", "clean_bundles", "policy_document_path", "read_policy",
-    "remove_policy", "policy_root", "unpack_bundle", "write_policy",
+    "KeptPolicy", "ObservingEnd", "PolicyFile", "PolicyFloor", "UnreadablePolicyError", "clean_bundles",
+    "policy_document_path", "policy_root", "read_policy", "remove_policy", "unpack_bundle", "write_policy",
 ]  # fmt: skip
 
 NAME = "policy.json"
@@ -54,12 +54,25 @@ class KeptPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
 
 
+class ObservingEnd(msgspec.Struct, frozen=True):
+    """The newest version of a policy that was ever wanted here, and the moment until which it observes at most."""
+
+    version: int
+    until: float
+
+
+class PolicyFloor(PolicyHead, frozen=True):
+    """The part of `PolicyFile` that the state file keeps: its `floor`, and its `ends`."""
+
+    ends: dict[str, ObservingEnd] = msgspec.field(default_factory=dict[str, ObservingEnd])
+
+
 class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The content of policy.json.
 
     `policies` are those that were read, by name, and `host` and `labels` those for which their `wanted` were found.
     `lost` says why it is unknown what was applied; then every gate denies.  `floor` is the newest version that was ever
-    active: a history without it is not followed.
+    active: a history without it is not followed.  `ends` are a floor too, by policy: no older version observes longer.
     """
 
     version: Literal[2] = 2  # of this file's form
@@ -70,6 +83,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     policies: dict[str, KeptPolicy] = {}
     lost: str = ""
     floor: PolicyHead = START
+    ends: dict[str, ObservingEnd] = {}
 
     @property
     def applied(self) -> list[SignedManifest]:

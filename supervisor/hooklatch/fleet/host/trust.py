@@ -26,7 +26,7 @@ from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.directories import replace_file
 from hooklatch.fleet.manifests import FleetError, index_keys
-from hooklatch.fleet.roles import KeySet, Role, follow_key_set, read_key_set
+from hooklatch.fleet.roles import KeySet, RoleKeys, follow_key_set, read_key_set
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.fleet.version_copies import keep_key_sets
@@ -80,12 +80,11 @@ class FleetTrust:
         return msgspec.structs.replace(self._settings, keys=tuple(keys), key_set=self.key_set)
 
     @property
-    def timestamp_role(self) -> Role:
+    def timestamp_role(self) -> RoleKeys:
         """Return whose timestamps are believed."""
-        if self.key_set is not None:
-            return self.key_set.timestamp.open()
         settings = self.settings
-        return Role(tuple(index_keys(settings.keys if settings is not None else ()).values()))
+        listed = RoleKeys(settings.keys if settings is not None else ())
+        return self.key_set.timestamp if self.key_set is not None else listed
 
     @property
     def ends(self) -> float:

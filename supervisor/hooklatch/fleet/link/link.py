@@ -100,10 +100,12 @@ class Link:
 
         The daemon decides when that is: until then the link, which `run` keeps at work, goes on as before.
         """
-        absent_since = self._clock()
-        while (left_at := await self._find_leaving()) is None and self._clock() - absent_since < LEAVING:
+        absent_since, left_at = self._clock(), None
+        while left_at is None and self._clock() - absent_since < LEAVING:
             if self._daemon.is_connected():
                 absent_since = self._clock()
+            else:
+                left_at = await in_thread(find_leaving, self._record)
             await trio.sleep(LOOK)
         if left_at is None:  # there was no policy to leave, or there is no daemon
             left_at = self.state.newest.seq if self.state.newest is not None else 0
@@ -111,9 +113,6 @@ class Link:
         while (report := self._reporter.reported) is None or report.health != LEFT or report.shipped < left_at:
             self.state.on_change()
             await trio.sleep(LOOK)
-
-    async def _find_leaving(self) -> int | None:
-        return None if self._daemon.is_connected() else await in_thread(find_leaving, self._record)
 
     async def _run_sessions(self, part: str, opens: Opens, tasks: Mapping[str, Task]) -> None:
         pauses = Backoff(self._reconnect)

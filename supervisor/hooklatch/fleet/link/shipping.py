@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 import trio
@@ -346,7 +346,7 @@ class RecordShipper:
         else:
             resume = await in_thread(self._reader.compare, shipped)
         if resume.is_rewritten and shipped is not None:
-            resume = await self._find_earlier_epoch(engine, shipped.epoch, newest.seq) or resume
+            resume = await self._find_earlier_epoch(engine, shipped.epoch) or resume
         # The engine refuses numbers that it does not show: its log was emptied, and the stream remembers its last id.
         if self._conflicts > 1 and not resume.is_rewritten:
             hole = f"the engine refuses numbers after {resume.after} in epoch {resume.epoch}, which it does not have"
@@ -452,44 +452,23 @@ class RecordShipper:
             f" it has {remainder}, and gets again what is still in the record"
         )
 
-    async def _find_earlier_epoch(self, engine: Engine, newest: int, maximum: int) -> Resume | None:
+    async def _find_earlier_epoch(self, engine: Engine, newest: int) -> Resume | None:
         """Return where shipping continues in an earlier epoch whose last entry the record has, if there is one.
 
         So two machines that have one name by mistake do not begin one epoch after the other.
         """
         epochs = [epoch for epoch in await await_answer(engine.epochs(self._host)) if epoch < newest]
         for epoch in reversed(epochs[-MAX_EPOCHS:]):
-            batch = await self._find_last_batch(engine, epoch, maximum)
-            if batch is None:
-                continue
-            try:
-                shipped = ShippedHead(epoch, batch.last, find_newest_place(batch.data, batch.last).hash)
-            except BatchError:
-                continue
-            resume = await in_thread(self._reader.compare, shipped)
-            if not resume.is_rewritten and resume.finding is None:
-                self._state.add_finding(
-                    f"epoch {newest} of this host's log is of another record: another machine has this host's name, or"
-                    f" the record was replaced for a while; shipping goes on in epoch {epoch}"
-                )
-                return resume
+            for batch in await await_answer(engine.batches_before(self._host, epoch, 2**64, limit=1)):
+                try:
+                    shipped = ShippedHead(epoch, batch.last, find_newest_place(batch.data, batch.last).hash)
+                except BatchError:
+                    continue
+                resume = await in_thread(self._reader.compare, shipped)
+                if not resume.is_rewritten and resume.finding is None:
+                    self._state.add_finding(
+                        f"epoch {newest} of this host's log is of another record: another machine has this host's name,"
+                        f" or the record was replaced for a while; shipping goes on in epoch {epoch}"
+                    )
+                    return resume
         return None
-
-    async def _find_last_batch(self, engine: Engine, epoch: int, maximum: int) -> RecordBatch | None:
-        """Return the last batch of an epoch, by halving; None if it is empty or ends beyond entry `maximum`.
-
-        The engine can list an epoch from its beginning only, and an epoch may have gigabytes.
-        """
-        if await self._next_batch(engine, epoch, maximum) or not (batches := await self._next_batch(engine, epoch, 0)):
-            return None
-        last_batch, end = batches[0], maximum
-        while last_batch.last < end:
-            middle = (last_batch.last + end) // 2
-            if batches := await self._next_batch(engine, epoch, middle):
-                last_batch = batches[0]
-            else:
-                end = middle
-        return last_batch
-
-    async def _next_batch(self, engine: Engine, epoch: int, after: int) -> Sequence[RecordBatch]:
-        return await await_answer(engine.batches(self._host, epoch, after, limit=1))

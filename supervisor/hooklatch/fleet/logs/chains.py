@@ -10,17 +10,21 @@ record is a witness for the fields that the engine shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from hooklatch.core.text import format_count
-from hooklatch.fleet.engine.engine import LogFacts, RecordBatch
+from hooklatch.fleet.engine.engine import LogFacts, RecordBatch, StoredReport
+from hooklatch.fleet.enrolment import NOBODY, Enrolments, describe_retirement, is_batch_signed
 from hooklatch.fleet.logs.reading import ChainPosition, FleetLogEntry, HostLog, LogFinding, ReceivedBatch, SeenRecords
 from hooklatch.fleet.logs.trimming import TrimNote
-from hooklatch.fleet.reports import HostReport
+from hooklatch.fleet.manifests import FleetError
+from hooklatch.fleet.reports import HostReport, read_report
+from hooklatch.fleet.signing import KeyFormatError, read_public
 from hooklatch.record.findings import ChainWitness, VerifyReport, format_seq_range
 from hooklatch.record.storage.chain import GENESIS, ChainLink, read_link
 from hooklatch.record.storage.reading import read_forwards
@@ -185,8 +189,13 @@ class ShippedByHost:
 class HostCheck:
     """The check of one host: it takes all of its batches, then the report, and returns the findings."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, fleet: str = "", enrolments: Enrolments = NOBODY) -> None:
         self.host = host
+        self._fleet = fleet
+        self._enrolments = enrolments
+        self._key = enrolments.find_key(host)  # that it was enrolled with, or else the one that its report names
+        self._is_enrolled = self._key is not None
+        self._who: list[str] = []  # notes on who it is
         self._log = HostLog(host)
         self._trimmed: Mapping[int, TrimNote] = {}
         self._skipped: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and number of the segment's record
@@ -208,11 +217,31 @@ class HostCheck:
         """Return whether the host's log has not cost more than its share yet."""
         return max_bytes is None or self._log.read_bytes <= max_bytes
 
-    def check_name(self, shipped: ShippedByHost, find_new_name: Callable[[str], str]) -> None:
-        """Find the hosts that have shipped this host's record too, of those before, and add this one.
+    def take_report(self, report: StoredReport | None) -> HostReport | None:
+        """Return the host's report as it was read, None if it cannot be; check who has signed it."""
+        host_report: HostReport | None = None
+        retired, faults = self._enrolments.find_retirement(self.host), self._enrolments.list_strangers(self.host)
+        if report is not None:
+            try:
+                host_report = read_report(report.data, self.host)
+            except FleetError as error:
+                self.add_finding("report", str(error))
+            faults = self._enrolments.list_faults(self._fleet, report)
+        for fault in faults:
+            self.add_finding("identity", fault)
+        if retired is not None:
+            self._who.append(describe_retirement(retired))
+        elif not faults and not self._is_enrolled:
+            unreadable = "whether it is enrolled cannot be read with the rights of a host"
+            never = "nobody has proven who it is: it was never enrolled (hooklatch fleet enroll)"
+            self._who.append(never if self._enrolments.is_readable else unreadable)
+        if self._key is None and host_report is not None and host_report.key:
+            with suppress(KeyFormatError):  # which is a fault of the report
+                self._key = read_public(host_report.key)
+        return host_report
 
-        By `find_new_name` it is on record that a host was renamed.
-        """
+    def check_name(self, shipped: ShippedByHost) -> None:
+        """Find the hosts that have shipped this host's record too, of those before, and add this one."""
         others: dict[str, int] = {}
         seen_records = self._log.seen_records.values()
         for seq, hash_, host in shipped.ends:
@@ -229,25 +258,30 @@ class HostCheck:
                         others[owner] = max(place.seq, others.get(owner, 0))
             shipped.ends += [(place.seq, place.hash, self.host) for place in (first, last) if place is not None]
         for host, seq in sorted(others.items()):
-            if self.host == find_new_name(host) or host == find_new_name(self.host):
+            if self._is_renamed(self.host, host) or self._is_renamed(host, self.host):
                 self._verified.notes.append(f"through record {seq} it is the record of {host} too: it was renamed")
                 continue
             text = f"its record is that of {host}, as far as record {seq} shows: the host was renamed, or its record"
             self.add_finding("name", f"{text} was copied, and what both have shipped counts twice", None, seq)
 
-    def check_signature(self, epoch: int, batch: RecordBatch, *, is_good: bool, is_demanded: bool) -> None:
-        """Take what came of a batch's signature.  A good one vouches for all entries of its epoch before it.
+    def _is_renamed(self, before: str, now: str) -> bool:
+        """Return whether it is on record that a host was renamed so."""
+        retired = self._enrolments.find_retirement(before)
+        return retired is not None and retired.to == now
+
+    def _check_signature(self, epoch: int, batch: RecordBatch) -> None:
+        """Check who has signed a batch.  A good signature vouches for all entries of its epoch before it.
 
         A batch without one is a finding only if its host has a key that signs, and no later batch vouches for it.
         """
-        if is_good:
+        if self._key is not None and is_batch_signed(self._fleet, self.host, epoch, batch, self._key):
             self._unsigned.pop(epoch, None)
         elif batch.signature:
             text = (
                 f"the batch up to record {batch.last} (epoch {epoch}) is signed by another key than that of this host"
             )
             self.add_finding("signature", text, epoch, batch.last)
-        elif is_demanded:
+        elif self._is_enrolled:
             self._unsigned.setdefault(epoch, batch.first)
 
     def check_vouched(self) -> None:
@@ -263,6 +297,7 @@ class HostCheck:
             self._keep_finding(finding)
         self._verified.records += len(arrival.entries)
         self._arrivals.append((batch.at, epoch, batch.last))
+        self._check_signature(epoch, batch)
         for entry in arrival.entries:
             record = entry.record
             self._verified.whole += record.is_whole
@@ -323,7 +358,9 @@ class HostCheck:
             self._check_report(report)
         for witness in witnesses:
             self._check_witness(witness)
+        verified.notes += self._who
         verified.ok = not verified.findings
+        verified.proven = verified.ok and self._is_enrolled
         return verified
 
     # -- one epoch -----------------------------------------------------------------------------------------------------

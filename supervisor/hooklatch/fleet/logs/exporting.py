@@ -25,6 +25,7 @@ from hooklatch.directories import LockedError, lock_directory, replace_file
 from hooklatch.errors import explain_error, format_install_command
 from hooklatch.files import open_regular_file
 from hooklatch.fleet.logs.reading import FleetLogEntry, LogFinding, LogKey, ReceivedBatch
+from hooklatch.fleet.manifests import FleetError
 from hooklatch.version import VERSION
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk._logs import ReadableLogRecord
 
 __all__ = [
-    "ExportError", "OtlpExporter", "open_exporter", "ExportCursor", "CursorError", "open_cursor", "OtelLogRecord",
+    "ExportError", "OtlpExporter", "open_exporter", "ExportCursor", "open_cursor", "OtelLogRecord",
     "Value", "describe_resource", "encode_log_record", "encode_finding",
 ]  # fmt: skip
 
@@ -141,7 +142,7 @@ AT_ONCE = 500  # records in one request
 FULL = 2 * 2**20  # characters of a request's values, about: collectors take 20 MiB unless told otherwise
 
 
-class ExportError(Exception):
+class ExportError(FleetError):
     """The receiver did not take a batch, and the cursor is still before it; or OpenTelemetry's SDK is not installed."""
 
 
@@ -260,10 +261,6 @@ def open_exporter(endpoint: str | None, fleet: str) -> Generator[OtlpExporter]:
 FORMAT = 1
 
 
-class CursorError(Exception):
-    """The cursor file cannot be used.  The text says what to do."""
-
-
 class CursorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of the file: the numbers by host and epoch."""
 
@@ -289,12 +286,12 @@ class ExportCursor:
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise CursorError(
+            raise FleetError(
                 f"the cursor {self._path} cannot be read: {explain_error(error)}; without it everything is exported"
                 " again, so remove it only if you want that"
             ) from None
         if content.format != FORMAT or content.fleet != self._fleet:
-            raise CursorError(
+            raise FleetError(
                 f"the cursor {self._path} is of the fleet {content.fleet!r} (format {content.format}), not of"
                 f" {self._fleet!r}; name another file"
             )
@@ -310,7 +307,7 @@ class ExportCursor:
         try:
             replace_file(self._path, msgspec.json.encode(CursorFile(FORMAT, self._fleet, logs)) + b"\n")
         except OSError as error:
-            raise CursorError(f"the cursor {self._path} cannot be written: {error.strerror}") from None
+            raise FleetError(f"the cursor {self._path} cannot be written: {error.strerror}") from None
 
 
 @contextmanager
@@ -318,14 +315,14 @@ def open_cursor(path: str, fleet: str) -> Generator[ExportCursor]:
     """Open a cursor and lock it against other processes.
 
     Raises:
-        CursorError: it cannot be read or written, is another fleet's, or in use.
+        FleetError: it cannot be read or written, is another fleet's, or in use.
     """
     try:
         fd = lock_directory(os.path.dirname(path), f"{os.path.basename(path)}.lock")
     except LockedError:
-        raise CursorError(f"another export uses the cursor {path}; end that one, or name another file") from None
+        raise FleetError(f"another export uses the cursor {path}; end that one, or name another file") from None
     except OSError as error:
-        raise CursorError(f"the cursor {path} cannot be locked: {error.strerror}") from None
+        raise FleetError(f"the cursor {path} cannot be locked: {error.strerror}") from None
     try:
         yield ExportCursor(path, fleet)
     finally:

@@ -42,7 +42,7 @@ from hooklatch.record.storage.chain import format_timestamp
 
 __all__ = [
     "MAX_BYTES", "FleetReader", "FleetScan", "LogKey", "NoHostError", "describe_rest", "find_leads", "limit_epochs",
-    "list_hosts", "scan_fleet", "RecordMatch", "ChainPosition", "SeenRecords", "ReceivedBatch", "FleetLogEntry",
+    "scan_fleet", "RecordMatch", "ChainPosition", "SeenRecords", "ReceivedBatch", "FleetLogEntry",
     "FleetRecordLine", "LogFinding", "HostLog",
 ]  # fmt: skip
 
@@ -186,12 +186,14 @@ class HostLog:
         self.read_bytes = 0
         self._conflicts: set[tuple[int, int, str]] = set()
 
-    def take(self, epoch: int, batch: RecordBatch) -> ReceivedBatch:
-        """Return a batch with those of its entries that were not known yet."""
+    def take(self, epoch: int, batch: RecordBatch, needles: Collection[bytes] = ()) -> ReceivedBatch:
+        """Return a batch with those of its entries that were not known yet; none if no line of it has all `needles`."""
         batch = msgspec.structs.replace(batch, at=min(batch.at, LATEST))
         try:
             lines = split_batch_lines(batch.data)
             self.read_bytes += sum(map(len, lines))
+            if not any(may_contain(line, needles) for line in lines):  # decoding costs ten times as much
+                return self._make_received(epoch, batch, [], [])
             records = read_batch_lines(lines, host=self.host, epoch=epoch, first=batch.first, last=batch.last)
         except BatchError as error:
             self.read_bytes += min(MAX_DATA, len(batch.data))
@@ -239,6 +241,11 @@ class HostLog:
         return any(seen.hash_of(record.seq) == own for number, seen in self.seen_records.items() if number != epoch)
 
 
+def may_contain(line: bytes, needles: Collection[bytes]) -> bool:
+    """Return whether the JSON of a line may have these texts; a host may have written them with escapes."""
+    return all(needle in line for needle in needles) or b"\\u" in line or b"\\/" in line
+
+
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
 AFTER_ALL = 2**64  # above each number that a host can append
@@ -265,35 +272,16 @@ async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> lis
         return sorted([(host, epoch) for host in hosts for epoch in await engine.epochs(host)])
 
 
-async def list_hosts(engine: Engine, names: Collection[str]) -> set[str]:
-    """Return the hosts that have a log, or those with these names; of no other host anything is read.
-
-    Raises:
-        NoHostError: a name is of no host.
-    """
-    hosts = {host for host, _ in await list_logs(engine, names or None)}
-    for name in sorted(set(names) - hosts):
-        if await engine.newest_report(name) is None:
-            known = {host for host, _ in await list_logs(engine)}
-            raise make_unknown_host_error(name, known)
-    return hosts
-
-
-def make_unknown_host_error(name: str, known: Collection[str]) -> NoHostError:
-    return NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}")
-
-
 LEAD = 60_000  # ms by which a host's clock must be ahead for that to matter, and of the delay of a report
 
 
-async def find_leads(engine: Engine, names: Collection[str]) -> dict[str, int]:
+def find_leads(reports: Iterable[StoredReport]) -> dict[str, int]:
     """Return by how many ms the clocks of hosts are ahead of the engine's, of those that are, by their reports.
 
     Without that, the records of such a host would be found at times that are yet to come, however late they arrive.
     """
-    own = [await engine.newest_report(name) for name in names]
     leads: dict[str, int] = {}
-    for stored in filter(None, own) if names else [report async for report in engine.reports()]:
+    for stored in reports:
         with suppress(FleetError):
             lead = read_report(stored.data, stored.host).clock - stored.at
             leads |= {stored.host: lead + LEAD} if lead > LEAD else {}
@@ -312,28 +300,27 @@ class FleetScan(msgspec.Struct, frozen=True):
         return {report.host for report in self.reports} | {host for host, _ in self.logs}
 
 
-async def scan_fleet(engine: Engine, names: Collection[str] = ()) -> FleetScan:
-    """Return what the engine has of all hosts, or of those with these names; a host sees what is its own.
+async def scan_fleet(engine: Engine, names: Collection[str] = (), *, has_reports: bool = True) -> FleetScan:
+    """Return what the engine has of all hosts, or of those with these names; of no other host anything is read.
 
-    Reports first: a host reports a batch only after the engine took it, so a log that is listed later has it.
+    Without `has_reports` those of all hosts are not needed.  Reports come first: a host reports a batch only after the
+    engine took it, so a log that is listed later has it.
 
     Raises:
         NoHostError: a name is of no host.
     """
-    try:
-        scan = FleetScan([report async for report in engine.reports()], await list_logs(engine))
-    except EngineRefusedError:
-        if not names:
-            raise
-        own = [await engine.newest_report(name) for name in names]
-        scan = FleetScan([report for report in own if report is not None], await list_logs(engine, names))
+    own = [await engine.newest_report(name) for name in names]
+    reports = [report for report in own if report is not None]
+    if has_reports and not names:
+        reports = [report async for report in engine.reports()]
+    scan = FleetScan(reports, await list_logs(engine, names or None))
     for name in names:
         if name not in scan.hosts:
-            raise make_unknown_host_error(name, scan.hosts)
-    if not names:
-        return scan
-    reports = [report for report in scan.reports if report.host in names]
-    return FleetScan(reports, [key for key in scan.logs if key[0] in names])
+            known = scan.hosts
+            with suppress(EngineRefusedError):  # a host may not list the others
+                known = (await scan_fleet(engine)).hosts
+            raise NoHostError(f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}")
+    return scan
 
 
 def limit_epochs(logs: Iterable[LogKey]) -> tuple[list[LogKey], list[LogFinding]]:
@@ -358,10 +345,15 @@ def describe_rest(host: str) -> str:
 class FleetReader:
     """A reader of the chosen hosts' logs.  Each entry comes once, over all of its methods.
 
-    `leads` says by how many ms the clocks of some hosts are ahead of the engine's.
+    `leads` says by how many ms the clocks of some hosts are ahead of the engine's.  What cannot have all `needles`,
+    texts that JSON needs no escape for, comes without its entries.
     """
 
-    def __init__(self, engine: Engine, hosts: Collection[str] | None = None, *, leads: Mapping[str, int] = {}) -> None:
+    def __init__(
+        self, engine: Engine, hosts: Collection[str] | None = None, *, leads: Mapping[str, int] = {},
+        needles: Collection[bytes] = (),
+    ) -> None:  # fmt: skip
+        self.needles = needles
         self._engine = engine
         self._hosts = hosts
         self._leads = leads
@@ -444,7 +436,7 @@ class FleetReader:
         for number, (host, logs) in enumerate(logs_by_host.items()):
             starts = [(epoch, AFTER_ALL if is_backward else positions.get((host, epoch), 0)) for _, epoch in logs]
             limit = max(1, AT_ONCE // len(logs_by_host))
-            of_host = period.shift_end(self._leads.get(host, 0))
+            of_host = msgspec.structs.replace(period, lead=self._leads.get(host, 0))
             cursor = LogCursor(self._engine, host, starts, of_host, limit=limit, is_backward=is_backward)
             if await cursor.advance():
                 heap.append((cursor.rank, number, cursor))
@@ -458,7 +450,7 @@ class FleetReader:
                 yield await self._make_finding(LogFinding(cursor.host, "much", f"{what}; {describe_rest(cursor.host)}"))
                 heapq.heappop(heap)
                 continue
-            arrival = log.take(cursor.epoch, cursor.batch)
+            arrival = log.take(cursor.epoch, cursor.batch, self.needles)
             key = (cursor.host, cursor.epoch)
             self._positions[key] = max(self._positions.get(key, 0), cursor.batch.last)
             yield arrival
@@ -474,10 +466,6 @@ class Period(msgspec.Struct, frozen=True):
     oldest: int = 0
     newest: int | None = None
     lead: int = 0
-
-    def shift_end(self, lead: int) -> Period:
-        """Return the same time for a host whose clock is ahead."""
-        return Period(self.oldest, self.newest, lead)
 
     def is_before(self, batch: RecordBatch) -> bool:
         """Return whether a batch is older than what is looked for; one that cannot be read is not."""

@@ -12,7 +12,7 @@ import hashlib
 import os
 import time
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import msgspec
@@ -48,10 +48,10 @@ from hooklatch.fleet.reports import LEFT, HostReport, describe_false_time, read_
 from hooklatch.fleet.roles import (
     LONGEST,
     KeySet,
-    Role,
+    RoleKeys,
     Timestamp,
     follow_key_set,
-    read_key_set,
+    read_number,
     read_timestamp,
     sign_timestamp,
 )
@@ -111,12 +111,8 @@ class LastSeenHead:
 
     def find_newest_key_set(self) -> int:
         """Return the version of the newest key set that was seen here, 0 if none was."""
-        newest = 0
         with self._writing():
-            for data in read_kept_key_sets(self.copy):
-                with suppress(FleetError):  # torn by a crash; it is added again
-                    newest = max(newest, read_key_set(data, self._fleet).version)
-        return newest
+            return max((read_number(data, self._fleet) for data in read_kept_key_sets(self.copy)), default=0)
 
     def keep_key_sets(self, stored: Iterable[bytes]) -> None:
         """Keep key sets."""
@@ -383,7 +379,7 @@ class Publisher:
         Raises:
             FleetError: nothing was ever pushed, or others push all the time.
         """
-        role = Role((key.public,))
+        role = RoleKeys((key.public.text,))
         if self.key_set is not None and key.public.text not in self.key_set.timestamp.keys:
             raise FleetError(
                 f"your key {key.public.id} may not sign timestamps by the fleet's key set {self.key_set.version}"
@@ -407,8 +403,9 @@ class Publisher:
         if stored is None:
             return now
         try:
-            keys = self.key_set.timestamp.open() if self.key_set is not None else Role(tuple(self.keys.values()))
-            before = read_timestamp(stored[1], self.fleet, keys, None, now)
+            listed = RoleKeys(tuple(key.text for key in self.keys.values()))
+            role = self.key_set.timestamp if self.key_set is not None else listed
+            before = read_timestamp(stored[1], self.fleet, role, None, now)
         except FleetError:  # no host takes it either
             return now
         return max(now, before.at + 0.001)

@@ -16,7 +16,7 @@ from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, SignedManifest, read_payload
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.versions import VersionHistory, encode_envelope
-from hooklatch.fleet.roles import read_key_set
+from hooklatch.fleet.roles import read_number
 from hooklatch.fleet.signing import PublicKey
 from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
 
@@ -70,14 +70,6 @@ async def restore_key_sets(publisher: Publisher, folders: Sequence[str]) -> tupl
         except FleetError as error:
             findings.append(f"the key set {number} of the copies is not put back: {error}")
     return added, findings
-
-
-def read_number(data: bytes, fleet: str) -> int:
-    """Return the number of a stored key set; 0 if it cannot be read."""
-    try:
-        return read_key_set(data, fleet).version
-    except FleetError:
-        return 0
 
 
 def read_copies(fleet: str, folders: Sequence[str]) -> list[SignedManifest]:

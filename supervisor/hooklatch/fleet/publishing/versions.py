@@ -39,7 +39,7 @@ from hooklatch.fleet.signing import PrivateKey, PublicKey, Purpose
 
 __all__ = [
     "BelievedVersion", "HistoryReport", "StoredVersion", "VersionHistory", "HistoryError", "NoVersionError",
-    "LONGEST_OBSERVING", "LOST", "VersionDraft", "check_labels", "describe_unbelieved", "encode_envelope",
+    "LOST", "VersionDraft", "check_labels", "describe_unbelieved", "encode_envelope",
     "find_observe_end", "find_standing_version", "format_labels", "format_observing", "format_percent",
     "format_policy", "format_rollback", "format_rollout", "list_in_force", "list_passed_over", "plan_observing",
     "plan_push", "plan_rollback", "plan_wider_rollout", "sign_version",
@@ -360,9 +360,6 @@ def plan_wider_rollout(history: VersionHistory, version: int, percent: float) ->
     if percent <= rollout.percent:
         raise make_too_wide_error(standing.manifest)
     return draft_again(standing, RolloutTarget(rollout.labels, percent), standing.manifest.observe_until)
-
-
-LONGEST_OBSERVING = 30 * 24 * 3600.0  # seconds: a mode that its publisher has forgotten must end
 
 
 def find_observe_end(lasts: float | None, now: float) -> datetime | UnsetType:
