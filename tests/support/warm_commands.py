@@ -1,5 +1,8 @@
 """Runs commands of hooklatch in processes that a warm interpreter forks: what one imported, the next finds loaded.
 
+The first guardian of a daemon that is such a command is forked too, with nothing loaded but what a guardian loads; the
+next one, after its death, is started as the product does.
+
 What tells an interpreter how to start (`PYTHONPATH` and the like) has the command be started anew, as have the tests of
 `python -m hooklatch`, of examples in pages, of terminals and of service managers.
 """
@@ -23,6 +26,8 @@ PYTHON = [sys.executable]  # that runs a test's own program, by -c or of a file,
 FIRST = f"""del sys.path[:]
 sys.path += {[entry for entry in sys.path if entry and not Path(entry).is_relative_to(Path(__file__).parents[1])]!r}
 import atexit, importlib, threading
+from hooklatch_worker.runtime import guardian
+OF_A_GUARDIAN = {{*sys.modules}}
 import hooklatch.cli.commands
 LEARNT, TOLD = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 LEARNT.setblocking(False)
@@ -47,6 +52,62 @@ def tell(known):
         TOLD.send(json.dumps([name for name in sys.modules if name not in known]).encode())
     except OSError:
         pass  # closed by the command, or too many of them: another one will tell
+
+def await_order(orders):
+    data, fds, _, _ = socket.recv_fds(orders, {2**16}, 1)
+    if not data:
+        os._exit(0)  # a daemon that has come to nothing
+    order = json.loads(data)
+    os.dup2(fds[0], 3)
+    os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.setsid()
+    os.chdir(order["folder"])
+    resource.setrlimit(resource.RLIMIT_NOFILE, order["descriptors"])
+    os.environ.clear()
+    os.environ.update(order["environ"])
+    sys.argv[:] = ["-c"]
+    sys.path[:] = order["path"]
+    for name in sys.modules.keys() - OF_A_GUARDIAN:
+        del sys.modules[name]
+    gc.disable()  # as a guardian does
+    guardian.run_guardian(3, order["daemon"])
+
+class Forked:
+    def __init__(self, pid):
+        self.pid = pid
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self):
+        return os.waitpid(self.pid, 0)[1]
+
+def have_a_guardian_wait():
+    # Forked now, while there is neither a thread nor a descriptor that it may not have.
+    orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    waiting = [os.fork()]
+    if not waiting[0]:
+        orders.close()
+        TOLD.close()
+        await_order(theirs)
+    theirs.close()
+    from hooklatch.processes import guardian as product
+    start_anew = product.start_guardian
+
+    def start_guardian(socket_fd, interpreter):
+        if interpreter is not None or not waiting:
+            return start_anew(socket_fd, interpreter)
+        order = {{
+            "folder": os.getcwd(), "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE), "daemon": os.getpid(),
+            "environ": product.children.OWN.of(os.environ),
+            "path": [os.fspath(entry) or os.getcwd() for entry in sys.path],
+        }}
+        with orders:
+            socket.send_fds(orders, [json.dumps(order).encode()], [socket_fd])
+        pid = waiting.pop()
+        return Forked(pid), product.system.watch_process(pid)
+
+    product.start_guardian = start_guardian
 """
 THEN = f"""LEARNT.close()
 known = {{*sys.modules}}
@@ -55,6 +116,8 @@ sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", 
 sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
 sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
 sys.argv[:] = [{str(Path(hooklatch.__file__).with_name("__main__.py"))!r}, *asked["command"]]
+if asked["command"][:1] == ["serve"] and "--detach" not in asked["command"]:
+    have_a_guardian_wait()
 from hooklatch.cli import main
 code = main()
 # As an interpreter ends, but what the warm one has loaded is not taken apart module by module.
