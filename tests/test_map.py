@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from support.repository import ROOT
+from support.tables import table
 from test_docs import BLOCK, PAGES
 from test_imports import ALL, ROOMS, graph
 from test_layout import tracked
@@ -72,7 +71,7 @@ def arrows(picture: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^ +(\w+) --> (\w+)$", picture, re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@table("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     text = page.read_text()
 

@@ -1,7 +1,7 @@
 """Runs commands of hooklatch in processes that a warm interpreter forks: what one imported, the next finds loaded.
 
-The first guardian of a daemon that is such a command is forked too, with nothing loaded but what a guardian loads; the
-next one, after its death, is started as the product does.
+The guardian of a daemon in such a command is forked too, with nothing loaded but what a guardian loads; the next one,
+after its death, is started as the product does.
 
 What tells an interpreter how to start (`PYTHONPATH` and the like) has the command be started anew, as have the tests of
 `python -m hooklatch`, of examples in pages, of terminals and of service managers.
@@ -28,6 +28,8 @@ sys.path += {[entry for entry in sys.path if entry and not Path(entry).is_relati
 import atexit, importlib, threading
 from hooklatch_worker.runtime import guardian
 OF_A_GUARDIAN = {{*sys.modules}}
+# How many daemons a command runs in its own process.
+DAEMONS = {{"serve": 1, "check": 1, "test": 1, "replay": 1, "suggest": 2, "guards add": 1, "guards test": 1}}
 import hooklatch.cli.commands
 LEARNT, TOLD = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 LEARNT.setblocking(False)
@@ -82,21 +84,28 @@ class Forked:
     def wait(self):
         return os.waitpid(self.pid, 0)[1]
 
-def have_a_guardian_wait():
-    # Forked now, while there is neither a thread nor a descriptor that it may not have.
-    orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    waiting = [os.fork()]
-    if not waiting[0]:
-        orders.close()
-        TOLD.close()
-        await_order(theirs)
-    theirs.close()
+def have_guardians_wait(count):
+    if not count:
+        return
+    # Forked now, while there is neither a thread nor a descriptor that they may not have.
+    waiting = []
+    for _ in range(count):
+        orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if not pid:
+            TOLD.close()
+            for line, _ in [(orders, 0), *waiting]:
+                line.close()
+            await_order(theirs)
+        theirs.close()
+        waiting.append((orders, pid))
     from hooklatch.processes import guardian as product
     start_anew = product.start_guardian
 
     def start_guardian(socket_fd, interpreter):
         if interpreter is not None or not waiting:
             return start_anew(socket_fd, interpreter)
+        orders, pid = waiting.pop()
         order = {{
             "folder": os.getcwd(), "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE), "daemon": os.getpid(),
             "environ": product.children.OWN.of(os.environ),
@@ -104,7 +113,6 @@ def have_a_guardian_wait():
         }}
         with orders:
             socket.send_fds(orders, [json.dumps(order).encode()], [socket_fd])
-        pid = waiting.pop()
         return Forked(pid), product.system.watch_process(pid)
 
     product.start_guardian = start_guardian
@@ -116,8 +124,9 @@ sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", 
 sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
 sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
 sys.argv[:] = [{str(Path(hooklatch.__file__).with_name("__main__.py"))!r}, *asked["command"]]
-if asked["command"][:1] == ["serve"] and "--detach" not in asked["command"]:
-    have_a_guardian_wait()
+if not {{"--detach", "--help"}} & {{*asked["command"]}}:
+    names = [" ".join(asked["command"][:count]) for count in (1, 2)]
+    have_guardians_wait(sum(DAEMONS.get(name, 0) for name in names))
 from hooklatch.cli import main
 code = main()
 # As an interpreter ends, but what the warm one has loaded is not taken apart module by module.

@@ -25,6 +25,7 @@ from hooklatch_worker.systems import (
 )
 from hooklatch_worker.wire import Isolation, Source
 from support.repository import ROOT
+from support.tables import table
 from systems.fake_darwin import FakeSelect
 
 ASKING = re.compile(r"sys\.platform|platform\.system\(|os\.uname\(\)\.sysname|os\.name\b|from sys import .*platform")
@@ -69,7 +70,7 @@ def parameters(function: object) -> list[str]:
     return [f"{one.name} {one.kind.description} {one.default}" for one in found]
 
 
-@pytest.mark.parametrize("name", linux.__all__)
+@table("name", linux.__all__)
 def test_each_name_of_linux_is_there_on_others(name: str) -> None:
     assert system is linux
     here, other = getattr(linux, name), getattr(darwin.system, name)
