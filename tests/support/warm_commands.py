@@ -26,7 +26,9 @@ PYTHON = [sys.executable]  # that runs a test's own program, by -c or of a file,
 FIRST = f"""del sys.path[:]
 sys.path += {[entry for entry in sys.path if entry and not Path(entry).is_relative_to(Path(__file__).parents[1])]!r}
 import atexit, importlib, threading
+sys.modules.setdefault("typing_extensions", None)  # as in a guardian
 from hooklatch_worker.runtime import guardian
+sys.modules["typing_extensions"] or sys.modules.pop("typing_extensions")
 OF_A_GUARDIAN = {{*sys.modules}}
 # How many daemons a command runs in its own process.
 DAEMONS = {{"serve": 1, "check": 1, "test": 1, "replay": 1, "suggest": 2, "guards add": 1, "guards test": 1}}
