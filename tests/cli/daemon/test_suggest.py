@@ -111,7 +111,7 @@ def live(week: Week, project: Path) -> None:
     assert week.fire("Bash", command="publish hot", cwd="other") == "deny"
     for number in range(2):
         week.fire("Bash", command=f"ls {number}")
-    for number in range(6):
+    for number in range(12):
         week.fire("Read", file_path=f"{project}/vendor/{number}.py")
     for number in range(6):
         week.fire("Write", file_path=f"{project}/src/{number}.py", content="")
@@ -121,7 +121,7 @@ def live(week: Week, project: Path) -> None:
 
 def said_of(proposal: dict[str, Any]) -> tuple[Any, ...]:
     replay = proposal["replay"]
-    assert (replay["decisions"], replay["unreplayed"], replay["redacted"]) == (42, 2, 1)
+    assert (replay["decisions"], replay["unreplayed"], replay["redacted"]) == (48, 2, 1)
     changes = {(change["then"], change["now"]): change["times"] for change in replay["changes"]}
     assert sum(changes.values()) == replay["changed"]
     subject = Path(proposal["subject"].partition(":")[0]).name
@@ -144,18 +144,18 @@ def copied(lived: Place, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_week_suggests_exactly_these(report: dict[str, Any]) -> None:
-    assert (report["decisions"], report["asks"], report["verified"], report["notes"]) == (44, 27, True, [])
+    assert (report["decisions"], report["asks"], report["verified"], report["notes"]) == (50, 27, True, [])
     assert [said_of(proposal) for proposal in report["proposals"]] == [
         ("allow", "publish docs", "global/asking", 6, 2, {("ask", "allow"): 6}),
         ("allow", "uv.lock", "global/asking:asking_for_files", 5, 1, {("ask", "allow"): 5}),
         ("deny", "publish all", "global/asking", 5, 1, {("ask", "deny"): 5}),
-        ("commands", "only_guarded_agents", None, 30, 3, {}),
-        ("paths", "protected_paths", None, 30, 3, {}),
+        ("commands", "only_guarded_agents", None, 36, 3, {}),
+        ("paths", "protected_paths", None, 36, 3, {}),
         ("commands", "destructive_commands", None, 25, 3, {}),
         ("commands", "git_rules", None, 25, 3, {}),
         ("commands", "network_egress", None, 25, 3, {}),
         ("commands", "package_installs", None, 25, 3, {}),
-        ("folder", "vendor", None, 6, 1, {}),
+        ("folder", "vendor", None, 12, 1, {}),
     ]
     assert len({proposal["name"] for proposal in report["proposals"]}) == 10
     assert all(proposal["first"] <= proposal["last"] for proposal in report["proposals"])
@@ -168,7 +168,7 @@ def test_without_a_terminal_nothing_is_written_and_the_command_that_writes_is_na
 
     assert files_in(copied) == before
     assert "evidence    6 asks of global/asking, " in shown.stdout
-    assert "replay      of 42 decisions, 6 would change, ask to allow 6; 2 more could not be put to it" in shown.stdout
+    assert "replay      of 48 decisions, 6 would change, ask to allow 6; 2 more could not be put to it" in shown.stdout
     assert shown.stdout.endswith("\n\nnothing was written\n")
     (command, *_) = re.findall(r"(?m)^write +hooklatch (suggest .* --write allowed_publish_docs_\w+)$", shown.stdout)
     written = lived.run(*command.split())
