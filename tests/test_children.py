@@ -73,7 +73,7 @@ def starts(text: str) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        above, _, name = ast.unparse(node.func).rpartition(".")
+        above, _, name = name_of(node.func).rpartition(".")
         first, _, rest = above.partition(".")
         module = names.get(above or name, "") if not rest else f"{names.get(first, '')}.{rest}"
         if not above:
@@ -81,6 +81,17 @@ def starts(text: str) -> Iterator[tuple[str, ast.Call]]:
         chosen = STARTING.get(module, frozenset())
         if name != HARMLESS and (chosen is None or name in chosen or (above and name in METHODS)):
             yield name, node
+
+
+def name_of(function: ast.expr) -> str:
+    """Return the dotted name of what is called; `()` stands for an object that has no name."""
+    match function:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{name_of(value)}.{name}"
+        case _:
+            return "()"
 
 
 @table("path", SOURCES, ids=lambda path: str(path.relative_to(path.parents[1])))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from support.repository import ROOT
+from support.tables import table
 from test_docs import BLOCK, PAGES
 from test_imports import ALL, ROOMS, graph
 from test_layout import tracked
@@ -45,34 +44,37 @@ def is_a_module(dotted: str) -> bool:
     )
 
 
-def docstrings() -> Iterator[tuple[str, str]]:
-    for name, path in ALL:
-        pending: list[ast.AST] = [ast.parse(path.read_text())]
-        while pending:
-            node = pending.pop()
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                yield name, ast.get_docstring(node) or ""
-            if not isinstance(node, ast.expr):  # no expression holds a statement
-                pending += ast.iter_child_nodes(node)
-
-
-def names_of_code() -> set[str]:
-    """Return every word of the source that is code or a text in it: no docstring and no comment."""
+@functools.cache
+def docstrings_and_words() -> tuple[list[tuple[str, str]], set[str]]:
+    """Return each docstring with its module, and every word of the source that is neither docstring nor comment."""
+    docstrings: list[tuple[str, str]] = []
     words: set[str] = set()
-    for _, path in ALL:
+    for name, path in ALL:
         tree = ast.parse(path.read_text())
-        notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
-            if not (isinstance(node, ast.Constant) and id(node) in notes):
-                words.update(word for value in vars(node).values() for word in WORD.findall(str(value)))
-    return words
+        nodes = list(ast.walk(tree))
+        notes = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        texts: list[str] = []
+        for node in nodes:
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                docstrings.append((name, ast.get_docstring(node) or ""))
+            if isinstance(node, ast.Constant):
+                texts += [str(node.value)] if id(node) not in notes else []
+                continue
+            for field in node._fields:
+                value = getattr(node, field)
+                if isinstance(value, str):
+                    texts.append(value)
+                elif isinstance(value, list):
+                    texts += [one for one in value if isinstance(one, str)]
+        words.update(WORD.findall(" ".join(texts)))
+    return docstrings, words
 
 
 def arrows(picture: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^ +(\w+) --> (\w+)$", picture, re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@table("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     text = page.read_text()
 
@@ -83,7 +85,7 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
 
 
 def test_every_file_that_a_docstring_names_is_there() -> None:
-    texts = list(docstrings())
+    texts, _ = docstrings_and_words()
     named = [(name, path) for name, text in texts for path in PYTHON.findall(text)]
     assert [one for one in named if not is_there(one[1]) and one[1] != "file.py"] == []  # `file.py:function`: a user's
 
@@ -92,9 +94,9 @@ def test_every_file_that_a_docstring_names_is_there() -> None:
 
 
 def test_every_name_of_code_that_a_docstring_quotes_is_there() -> None:
-    known = names_of_code()
+    docstrings, known = docstrings_and_words()
 
-    quoted = [(name, one) for name, text in docstrings() for one in QUOTED.findall(text) if one not in OF_OTHERS]
+    quoted = [(name, one) for name, text in docstrings for one in QUOTED.findall(text) if one not in OF_OTHERS]
     assert len(quoted) > 100
     assert [one for one in quoted if one[1].rpartition(".")[2].rstrip("()") not in known] == []
 

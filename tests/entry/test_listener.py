@@ -18,7 +18,9 @@ import pytest
 from hooklatch.entry import listener
 from hooklatch.entry.refusals import MAX_FRAME
 from support.entries import DOCUMENT, Daemon, Talk, result
-from support.survivors import nobody_survives
+from support.survivors import COOKIE, nobody_survives
+from support.tables import table
+from support.warm_commands import start_command
 
 Serve = Callable[[bytes | Talk], Daemon]
 DENY = '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny"}}\n'
@@ -49,25 +51,22 @@ class Listening(NamedTuple):
 @pytest.fixture
 def listening(folder: str, tmp_path: Path) -> Iterator[Listening]:
     token = tmp_path / "token"
-    command = [
-        sys.executable,
-        "-m",
-        "hooklatch",
-        "listen",
-        "--json",
-        "--runtime-dir",
-        folder,
-        "--token-file",
-        str(token),
-    ]
-    with nobody_survives(), subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    words = ["listen", "--json", "--runtime-dir", folder, "--token-file", str(token)]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LANG", "LC_"))}
+    with (
+        nobody_survives() as word,
+        start_command(
+            words, cwd=tmp_path, env={**environ, COOKIE: word, "PYTHONUTF8": "1"}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process,
+    ):  # fmt: skip
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, process.stderr and process.stderr.read()
         yield Listening(json.loads(line)["port"], token.read_text().strip())
         process.terminate()
         assert process.stderr is not None
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == ""
 
 
 def test_a_decision_is_the_body(listening: Listening, serve: Serve) -> None:
@@ -126,7 +125,12 @@ def test_without_a_daemon_it_is_a_failure_with_a_text(listening: Listening) -> N
     assert "hooklatch is not running" in text
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def daemon(serve: Serve) -> Daemon:
+    return serve(result())
+
+
+@table(
     ("asked", "status"),
     [
         ({"Authorization": None}, 401),
@@ -151,10 +155,8 @@ def test_without_a_daemon_it_is_a_failure_with_a_text(listening: Listening) -> N
     ids=lambda value: str(value)[:40],
 )
 def test_who_may_not_ask_or_asks_nonsense_is_told_so_and_nothing_is_sent(
-    listening: Listening, serve: Serve, asked: dict[str, Any], status: int
+    listening: Listening, daemon: Daemon, asked: dict[str, Any], status: int
 ) -> None:
-    daemon = serve(result())
-
     found, text = listening.ask(**asked)
 
     assert (found, bool(text)) == (status, True)

@@ -53,7 +53,8 @@ def reading(text: str) -> int:
     ids=range(11),
 )
 def test_work_grows_no_faster_than_the_text(make: Callable[[int], str]) -> None:
-    reading(make(SMALL))  # what is compiled or filled once is there
+    with suppress(UnreadableCommandError):
+        commands(make(SMALL))  # what is compiled or filled once is there
 
     small, large = (reading(make(size)) for size in (SMALL, LARGE))
 
@@ -97,7 +98,7 @@ def judging(guard: Guard, text: str) -> int:
     ],
 )
 def test_work_of_a_guard_grows_no_faster_than_the_text(guard: Guard, make: Callable[[int], str]) -> None:
-    judging(guard, make(SMALL))
+    verdict(guard, make(SMALL))  # what is compiled or filled once is there
 
     small, large = (judging(guard, make(size)) for size in (SMALL, LARGE))
 

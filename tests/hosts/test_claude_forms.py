@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import HookOutput, HostEventSpec
 from support.honoured import effect, said
@@ -217,7 +215,7 @@ def test_each_gate_is_refused_in_a_form_that_holds(name: str) -> None:
         assert (said(output).get("continue") is False) is (verdict == "halt" and "halt" in CLAUDE.events[name].enforces)
 
 
-@pytest.mark.parametrize("name", CLAUDE.events)
+@table("name", CLAUDE.events)
 def test_the_documented_table_is_the_one_in_force(name: str) -> None:
     page = (ROOT / "docs" / "reference" / "claude-code.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]

@@ -76,7 +76,7 @@ def use(event):
     import typing_extensions
     return tell(typing_extensions.__name__)
 """
-    async with running_pool(tmp_path, text) as workers:
+    async with running_pool(tmp_path, text, is_fresh=True) as workers:
         assert await workers.said("loaded") == []
         assert await workers.said("use") == "typing_extensions"
 

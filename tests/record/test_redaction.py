@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -176,10 +177,10 @@ def test_an_ordinary_text_stays_as_it_is(tmp_path: Path, text: str) -> None:
 
 
 # What JSON escapes, each with a letter that would hide the edge of the word after it if it were taken literally.
-@pytest.mark.parametrize(
-    "before", ["\n", "\t", "\r", "\b", "\f", '"', "\\", "\\\\", "\x00", "\x1b", "\\n ", "é", "\u2028", "/"]
+@table(
+    ("before", "secret"),
+    product(["\n", "\t", "\r", "\b", "\f", '"', "\\", "\\\\", "\x00", "\x1b", "\\n ", "é", "\u2028", "/"], SECRETS),
 )
-@pytest.mark.parametrize("secret", SECRETS)
 def test_a_secret_next_to_any_character_is_found_in_the_json_of_its_text(before: str, secret: str) -> None:
     redactor = Redactor(RecordSettings())
     text = f"x{before}{secret}{before}y"
@@ -206,7 +207,7 @@ def test_where_nothing_is_found_no_text_holds_a_secret(texts: list[str], pattern
     assert not (has_secret and is_plain(redactor, {texts[0]: texts}))
 
 
-@pytest.mark.parametrize("secret", SECRETS)
+@table("secret", SECRETS)
 def test_a_payload_without_backslashes_is_searched_too(secret: str) -> None:
     assert not Redactor(RecordSettings()).is_clean(msgspec.json.encode([secret]))
 
@@ -364,7 +365,7 @@ def test_what_is_cut_off_before_the_search_leaves_no_half_of_a_secret() -> None:
     assert "aaaa" not in redactor.clean(text)[:1000]
 
 
-@pytest.mark.parametrize("secret", SECRETS)
+@table("secret", SECRETS)
 def test_a_secret_among_many_plain_texts_is_found(secret: str) -> None:
     texts = ["a plain text"] * 50
 

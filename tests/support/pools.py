@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
 from support.daemons import Daemon, nothing_left
 from support.survivors import nobody_survives
+from support.warm_guardians import warm_guardians
 
 
 class Workers:
@@ -54,12 +55,17 @@ class Workers:
 
 
 @asynccontextmanager
-async def running_pool(folder: Path, text: str, *, is_watched: bool = False, **limits: Any) -> AsyncGenerator[Workers]:
-    """Run a pool over a file of this text, and the watch over its memory too if `is_watched`."""
+async def running_pool(
+    folder: Path, text: str, *, is_watched: bool = False, is_fresh: bool = False, **limits: Any
+) -> AsyncGenerator[Workers]:
+    """Run a pool over a file of this text, and the watch over its memory too if `is_watched`.
+
+    Its guardian is forked; if `is_fresh`, it is an interpreter of its own, as the product starts it.
+    """
     path, pools = folder / "source.py", dict[tuple[str, int], Pool]()
     watch = MemoryWatch(pools)
     path.write_text(text)
-    with nobody_survives(), nothing_left():
+    with nobody_survives(), nothing_left(), nullcontext() if is_fresh else warm_guardians():
         async with open_zygote() as zygote, trio.open_nursery() as nursery:
             pool = Pool(
                 wire.Source("file", str(path)),

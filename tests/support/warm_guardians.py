@@ -1,6 +1,7 @@
 """Forks guardians of this process's own Python from a warm interpreter: that is half of what a test of a daemon costs.
 
-tests/processes and every daemon that is a process of its own start theirs as the product does.
+tests/processes/test_zygote.py, pools that are to have a fresh one, and daemons whose command is started anew, start
+theirs as the product does.
 """
 
 from __future__ import annotations

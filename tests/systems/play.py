@@ -143,7 +143,8 @@ def begin_run() -> None:
     from support import warm_commands, warm_guardians
 
     warm_guardians.FIRST = make_prelude(folder) + warm_guardians.FIRST
-    warm_commands.FIRST = f"{make_enter(folder)}{warm_commands.FIRST}"
+    # Their guardians are started by the product, which has each choose.
+    warm_commands.FIRST = f"{make_enter(folder)}{warm_commands.FIRST}DAEMONS.clear()\n"
     warm_commands.PYTHON[1:] = [str(Path(__file__).with_name("start.py")), folder]
     warm_commands.PROGRAM[1:] = [*warm_commands.PYTHON[1:], "-m", "hooklatch"]
 

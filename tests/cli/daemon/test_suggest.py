@@ -92,6 +92,12 @@ def lived() -> Iterator[Place]:
         yield place
 
 
+@pytest.fixture(scope="module")
+def report(lived: Place) -> dict[str, Any]:
+    said: dict[str, Any] = lived.json("suggest")
+    return said
+
+
 def live(week: Week, project: Path) -> None:
     for number in range(6):
         session = f"s{number % 2}"
@@ -103,8 +109,9 @@ def live(week: Week, project: Path) -> None:
         week.ask("Write", "allow", file_path=f"{project}/uv.lock", content="x")
     week.ask("Bash", "allow", command="publish rarely")
     assert week.fire("Bash", command="publish hot", cwd="other") == "deny"
-    for number in range(12):
+    for number in range(2):
         week.fire("Bash", command=f"ls {number}")
+    for number in range(12):
         week.fire("Read", file_path=f"{project}/vendor/{number}.py")
     for number in range(6):
         week.fire("Write", file_path=f"{project}/src/{number}.py", content="")
@@ -114,7 +121,7 @@ def live(week: Week, project: Path) -> None:
 
 def said_of(proposal: dict[str, Any]) -> tuple[Any, ...]:
     replay = proposal["replay"]
-    assert (replay["decisions"], replay["unreplayed"], replay["redacted"]) == (58, 2, 1)
+    assert (replay["decisions"], replay["unreplayed"], replay["redacted"]) == (48, 2, 1)
     changes = {(change["then"], change["now"]): change["times"] for change in replay["changes"]}
     assert sum(changes.values()) == replay["changed"]
     subject = Path(proposal["subject"].partition(":")[0]).name
@@ -136,20 +143,18 @@ def copied(lived: Place, tmp_path: Path) -> Iterator[Path]:
     lived.environment["HOOKLATCH_CONFIG"] = before
 
 
-def test_a_week_suggests_exactly_these(lived: Place) -> None:
-    report = lived.json("suggest")
-
-    assert (report["decisions"], report["asks"], report["verified"], report["notes"]) == (60, 27, True, [])
+def test_a_week_suggests_exactly_these(report: dict[str, Any]) -> None:
+    assert (report["decisions"], report["asks"], report["verified"], report["notes"]) == (50, 27, True, [])
     assert [said_of(proposal) for proposal in report["proposals"]] == [
         ("allow", "publish docs", "global/asking", 6, 2, {("ask", "allow"): 6}),
         ("allow", "uv.lock", "global/asking:asking_for_files", 5, 1, {("ask", "allow"): 5}),
         ("deny", "publish all", "global/asking", 5, 1, {("ask", "deny"): 5}),
-        ("commands", "only_guarded_agents", None, 46, 3, {}),
-        ("paths", "protected_paths", None, 46, 3, {}),
-        ("commands", "destructive_commands", None, 35, 3, {}),
-        ("commands", "git_rules", None, 35, 3, {}),
-        ("commands", "network_egress", None, 35, 3, {}),
-        ("commands", "package_installs", None, 35, 3, {}),
+        ("commands", "only_guarded_agents", None, 36, 3, {}),
+        ("paths", "protected_paths", None, 36, 3, {}),
+        ("commands", "destructive_commands", None, 25, 3, {}),
+        ("commands", "git_rules", None, 25, 3, {}),
+        ("commands", "network_egress", None, 25, 3, {}),
+        ("commands", "package_installs", None, 25, 3, {}),
         ("folder", "vendor", None, 12, 1, {}),
     ]
     assert len({proposal["name"] for proposal in report["proposals"]}) == 10
@@ -163,7 +168,7 @@ def test_without_a_terminal_nothing_is_written_and_the_command_that_writes_is_na
 
     assert files_in(copied) == before
     assert "evidence    6 asks of global/asking, " in shown.stdout
-    assert "replay      of 58 decisions, 6 would change, ask to allow 6; 2 more could not be put to it" in shown.stdout
+    assert "replay      of 48 decisions, 6 would change, ask to allow 6; 2 more could not be put to it" in shown.stdout
     assert shown.stdout.endswith("\n\nnothing was written\n")
     (command, *_) = re.findall(r"(?m)^write +hooklatch (suggest .* --write allowed_publish_docs_\w+)$", shown.stdout)
     written = lived.run(*command.split())
@@ -173,10 +178,10 @@ def test_without_a_terminal_nothing_is_written_and_the_command_that_writes_is_na
     assert lived.run("check").returncode == 0
 
 
-def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Place) -> None:
+def test_what_is_written_answers_exactly_what_was_asked(copied: Path, lived: Place, report: dict[str, Any]) -> None:
     project = str(lived.folder / "project")
     wanted = {"publish docs", f"{project}/uv.lock", "publish all", f"{project}/vendor"}
-    names = [row["name"] for row in lived.json("suggest")["proposals"] if row["subject"] in wanted]
+    names = [row["name"] for row in report["proposals"] if row["subject"] in wanted]
     for name in names:
         assert lived.run("suggest", "--write", name).returncode == 0
     before = files_in(copied)
@@ -240,9 +245,9 @@ def test_a_guard_that_can_take_no_exception_is_named(copied: Path, lived: Place)
     assert "allow" not in {proposal["kind"] for proposal in report["proposals"]}
 
 
-def test_at_a_terminal_only_what_gets_a_yes_is_written(copied: Path, lived: Place) -> None:
+def test_at_a_terminal_only_what_gets_a_yes_is_written(copied: Path, lived: Place, report: dict[str, Any]) -> None:
     before = files_in(copied)
-    names = [row["name"] for row in lived.json("suggest")["proposals"]]
+    names = [row["name"] for row in report["proposals"]]
     with terminal([*PROGRAM, "suggest"], environment=lived.environment, folder=lived.folder, columns=200) as person:
         for number, name in enumerate(names, 1):
             person.until(f"write {name}? [y/N]")
@@ -281,12 +286,10 @@ def test_a_record_that_cannot_be_verified_suggests_nothing_unless_told(lived: Pl
 def test_a_short_record_says_how_much_it_has_and_what_is_needed(lived: Place) -> None:
     none = lived.run("suggest", "--since", "2000-01-01", "--until", "2000-02-01")
     missing = lived.run("suggest", "--record", str(lived.folder / "nothing"))
-    beyond = lived.run("suggest", "--write", "1")
 
     assert none.returncode == missing.returncode == 66
     assert "has 0 decisions since 2000-01-01T00:00:00.000Z, and a rule needs 30" in none.stderr
     assert "there is no record in" in missing.stderr
-    assert (beyond.returncode, "there is no proposal '1'" in beyond.stderr) == (64, True)
 
 
 def test_a_hostile_text_stays_a_text() -> None:

@@ -31,6 +31,16 @@ def installed() -> Iterator[Daemon]:
         yield daemon
 
 
+@pytest.fixture(scope="module")
+def few() -> Iterator[Daemon]:
+    """Those with which one is damaged: a canary goes through each program at each look."""
+    with new_place() as place, serving(place) as daemon:
+        for name in ("claude-code", "gemini", "opencode"):
+            if name in NAMES:
+                assert place.run("install", name).returncode == 0
+        yield daemon
+
+
 def settings(place: Place, name: str) -> Path:
     return Path(LAYOUTS[name].file("user", {}, "/").replace(str(Path.home()), str(place.folder)))
 
@@ -55,16 +65,16 @@ def test_a_canary_is_refused_by_the_daemon_in_every_program(installed: Daemon) -
     assert list_own_problems(said) == []
 
 
-def test_the_canary_is_no_fire_and_counts_nowhere(installed: Daemon) -> None:
-    before = installed.place.json("status")["fired"]
+def test_the_canary_is_no_fire_and_counts_nowhere(few: Daemon) -> None:
+    before = few.place.json("status")["fired"]
 
-    found(installed.place)
+    found(few.place)
 
-    assert installed.place.json("status")["fired"] == before
+    assert few.place.json("status")["fired"] == before
 
 
-def test_a_person_reads_what_would_happen(installed: Daemon) -> None:
-    said = installed.place.run("doctor").stdout
+def test_a_person_reads_what_would_happen(few: Daemon) -> None:
+    said = few.place.run("doctor").stdout
 
     assert (
         "Claude Code: a canary was refused by the daemon; if the daemon died now, a tool call would be refused" in said
@@ -148,43 +158,47 @@ def test_entries_that_are_older_than_their_program_are_a_problem_where_it_has_an
         (("}\n}", "}\n"), "a file that cannot be read has no hooks"),
     ],
 )
-def test_a_damaged_installation_is_found(damage: tuple[str, str], what: str, installed: Daemon) -> None:
-    path = settings(installed.place, "claude-code")
+def test_a_damaged_installation_is_found(damage: tuple[str, str], what: str, few: Daemon) -> None:
+    path = settings(few.place, "claude-code")
     text = path.read_text()
     path.write_text(text.replace(*damage))
     try:
-        said = found(installed.place)
+        said = found(few.place)
     finally:
         path.write_text(text)
 
     assert what in whats(said)
 
 
-@pytest.mark.parametrize(
-    ("name", "left"), [("claude-code", '{"hooks": {'), ("gemini", "{}"), ("cursor", None), ("kimi", "")]
-)
-def test_a_program_whose_entry_is_gone_is_not_passed_over(name: str, left: str | None) -> None:
+LEFT = {"claude-code": '{"hooks": {', "gemini": "{}", "cursor": None, "kimi": ""}  # of the file of each
+
+
+def test_programs_whose_entries_are_gone_are_not_passed_over() -> None:
     with new_place() as place, serving(place):
-        place.run("install", name)
-        path = settings(place, name)
-        path.unlink() if left is None else path.write_text(left)
+        paths = {name: settings(place, name) for name in LEFT}
+        for name, left in LEFT.items():
+            place.run("install", name)
+            paths[name].unlink() if left is None else paths[name].write_text(left)
 
         before = found(place)
-        if left != '{"hooks": {':
+        for name in ("gemini", "cursor", "kimi"):
             uninstalled = place.run("uninstall", name)
             assert uninstalled.returncode == 0, uninstalled.stderr
-            assert whats(found(place)) == ""
+        after = whats(found(place))
 
-    assert f"DEAD: {path} has no entry any more, and one was installed there, so no guard is asked" in whats(before)
-    assert any(one["do"].startswith(f"hooklatch install {name}; or") for one in before["problems"])
+    for name, path in paths.items():
+        text = f"DEAD: {path} has no entry any more, and one was installed there, so no guard is asked"
+        assert text in whats(before)
+        assert any(one["do"].startswith(f"hooklatch install {name}; or") for one in before["problems"])
+        assert (text in after) is (name == "claude-code")
 
 
-def test_an_entry_for_another_daemon_is_found(installed: Daemon) -> None:
-    path = settings(installed.place, "gemini")
+def test_an_entry_for_another_daemon_is_found(few: Daemon) -> None:
+    path = settings(few.place, "gemini")
     text = path.read_text()
-    path.write_text(text.replace(str(installed.place.runtime), f"{installed.place.runtime}2"))
+    path.write_text(text.replace(str(few.place.runtime), f"{few.place.runtime}2"))
     try:
-        said = found(installed.place)
+        said = found(few.place)
     finally:
         path.write_text(text)
 
@@ -192,16 +206,23 @@ def test_an_entry_for_another_daemon_is_found(installed: Daemon) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="OpenCode's plugin is tried in node")
-def test_a_plugin_that_refuses_nothing_is_found(installed: Daemon) -> None:
-    path = settings(installed.place, "opencode")
+def test_a_plugin_that_refuses_nothing_is_found(few: Daemon) -> None:
+    path = settings(few.place, "opencode")
     text = path.read_text()
     path.write_text(text.replace('answer.verdict !== "pass"', "false").replace("if (code === 0)", "if (true)"))
     try:
-        said = found(installed.place)
+        said = found(few.place)
     finally:
         path.write_text(text)
 
     assert "OpenCode: DEAD: a call that has to be refused went through" in whats(said)
+
+
+@pytest.fixture
+def guarded_project(place: Place) -> Iterator[Place]:
+    with serving(place):
+        assert place.run("install", "claude-code", "--project").returncode == 0
+        yield place
 
 
 @table(
@@ -213,19 +234,20 @@ def test_a_plugin_that_refuses_nothing_is_found(installed: Daemon) -> None:
         "/bin/sh -c 'touch ran' hooklatch/entry --kind gate --wait 1",
     ],
 )
-def test_looking_at_a_project_does_not_run_what_it_holds(line: str) -> None:
-    with new_place() as place, serving(place):
-        place.run("install", "claude-code", "--project")
-        path = place.folder / ".claude/settings.local.json"
-        settings = json.loads(path.read_text())
-        handler = settings["hooks"]["PreToolUse"][0]["hooks"][0]
-        handler["command"] = line.format(entry=handler["command"])
-        path.write_text(json.dumps(settings))
+def test_looking_at_a_project_does_not_run_what_it_holds(guarded_project: Place, line: str) -> None:
+    place = guarded_project
+    path = place.folder / ".claude/settings.local.json"
+    before = path.read_text()
+    settings = json.loads(before)
+    handler = settings["hooks"]["PreToolUse"][0]["hooks"][0]
+    handler["command"] = line.format(entry=handler["command"])
+    path.write_text(json.dumps(settings))
 
-        said = found(place)
+    said = found(place)
+    path.write_text(before)
 
-        assert "starts something other than this installation's entry, so it was not tried" in whats(said)
-        assert not list(place.folder.rglob("ran"))
+    assert "starts something other than this installation's entry, so it was not tried" in whats(said)
+    assert not list(place.folder.rglob("ran"))
 
 
 def test_a_projects_entries_are_tried_too() -> None:

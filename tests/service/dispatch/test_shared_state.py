@@ -22,8 +22,7 @@ from support.pools import until
 pytestmark = pytest.mark.slow
 
 GUARDS = """
-import asyncio, os, signal, threading, time
-import trio
+import os, signal, threading, time
 from hooklatch import StateError, amend, context, hook
 
 def steps(scope, given):
@@ -33,18 +32,6 @@ def steps(scope, given):
 def run(event):
     scope = event.state.session if event.tool_input.get("session") else event.state
     return context(said=steps(scope, event.tool_input["steps"]))
-
-@hook("pre_tool_use", match="Trio")
-async def under_trio(event):
-    await trio.sleep(0)
-    there = await trio.to_thread.run_sync(event.state.increment, "async")
-    return context(said=[there, event.state.increment("async")])
-
-@hook("pre_tool_use", match="Asyncio", runtime="asyncio")
-async def under_asyncio(event):
-    await asyncio.sleep(0)
-    there = await asyncio.to_thread(event.state.increment, "async")
-    return context(said=[there, event.state.increment("async")])
 
 @hook("pre_tool_use", match="Many")
 def many(event):
@@ -106,6 +93,23 @@ def rewrite(event):
 """
 CONFIG = '[[source]]\npath = "guards.py"\nworkers = 4\n'
 FILES = {"hooks.toml": CONFIG, "guards.py": GUARDS}
+ASYNCHRONOUS = """
+import asyncio
+import trio
+from hooklatch import context, hook
+
+@hook("pre_tool_use", match="Trio")
+async def under_trio(event):
+    await trio.sleep(0)
+    there = await trio.to_thread.run_sync(event.state.increment, "async")
+    return context(said=[there, event.state.increment("async")])
+
+@hook("pre_tool_use", match="Asyncio", runtime="asyncio")
+async def under_asyncio(event):
+    await asyncio.sleep(0)
+    there = await asyncio.to_thread(event.state.increment, "async")
+    return context(said=[there, event.state.increment("async")])
+"""
 COUNTER = """
 from hooklatch import context, hook
 
@@ -170,8 +174,9 @@ async def test_killed_hung_and_recycled_workers_lose_no_count(daemon: Daemon) ->
         assert [await value(client, "died"), await value(client, "hung")] == [2, 1]
 
 
-async def test_async_hooks_ask_from_their_task_and_from_threads(daemon: Daemon) -> None:
-    async with daemon.session() as client:
+async def test_async_hooks_ask_from_their_task_and_from_threads(tmp_path: Path) -> None:
+    files = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": ASYNCHRONOUS}
+    async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
         assert await said(client, "Trio") == [1, 2]
         assert await said(client, "Asyncio") == [3, 4]
 

@@ -28,6 +28,7 @@ from hooklatch.service.loading.plan import (
 from hooklatch.service.loading.plugins import Discovery, Plugin
 from hooklatch.service.loading.see import DeclaredFile, Manifests, ObservedFiles, SeenFile
 from hooklatch_worker.wire import Isolation
+from support.tables import table
 
 MAIN, FOLDER, FILE = "/c/hooks.toml", "/c/hooks.d", "/c/hooks.d/a.toml"
 ISOLATION = Settings().isolation
@@ -70,7 +71,7 @@ def taken(found: ReloadPlan, path: str = FILE) -> FileConfig | None:
     return file.config
 
 
-@pytest.mark.parametrize(
+@table(
     ("known", "is_remembered", "there", "accepts", "version", "said"),
     [
         (None, False, NEW, NOTHING, NEW, ""),

@@ -108,7 +108,8 @@ class JsoncParser:
             if self.text[position : position + 1] != '"':
                 problem = f"expected a key in quotation marks, found {self.format_letter(position)}"
             raise JsoncError(problem, self.text, position)
-        return JsonNode(position, match.end(), json.loads(match.group()))
+        literal = match.group()
+        return JsonNode(position, match.end(), json.loads(literal) if "\\" in literal else literal[1:-1])
 
     def parse_container(self, start: int, depth: int, close: str) -> JsonNode:
         members: list[JsonMember] = []

@@ -117,17 +117,14 @@ def has_status_line(text: str) -> bool:
 def remove_handlers(text: str, is_meant: Callable[[InstalledHandler], bool], original: object = None) -> str:
     """Return the text without some handlers, as `remove_entries` does it."""
     while (found := next(filter(is_meant, list_text_handlers(text)), None)) is not None:
-        path = found.path
-        text = remove_child(text, path)
-        while len(path) > 1:
-            path = path[:-1]
-            parent = find_node(parse_jsonc(text), path)
-            # A group that has lost its only handler goes, with any matcher; so does an empty list or object.
-            is_group = isinstance(path[-1], int)
-            is_empty = parent is not None and not (parent.value.get("hooks") if is_group else parent.value)
-            if not is_empty or (not is_group and contains_path(original, path)):
+        path, root = found.path, parse_jsonc(text)
+        while len(path) > 1 and (parent := find_node(root, path[:-1])) is not None:
+            # A group that loses its only list of handlers goes, with any matcher; so does a list or object left empty.
+            is_group = isinstance(path[-2], int)
+            if not is_group and (len(parent.children) > 1 or contains_path(original, path[:-1])):
                 break
-            text = remove_child(text, path)
+            path = path[:-1]
+        text = remove_child(text, path)
     return text
 
 
