@@ -30,7 +30,6 @@ from hooklatch.record.writer import FireFacts, RecordWriter
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.plugins import Discovery
 from hooklatch.service.loading.reloader import Reloader
-from hooklatch.service.loading.see import ObservedFiles
 from hooklatch.service.loading.sources import SourceBuild, Sources, SourceVersion, read_source_version
 from hooklatch.service.parts import DaemonComponents
 from hooklatch.service.transport.bus import Bus
@@ -138,10 +137,9 @@ class FakeSources(Sources):
 
 
 class FakeFiles(Reloader):
-    """Looks without a thread: a clock that jumps does not wait for one."""
+    """Finds no packages: they are looked for in a thread, for which a clock that jumps does not wait."""
 
-    async def see(self, *, mends: bool = False) -> ObservedFiles:
-        return self.look(lambda _: Discovery(), mends=mends)()
+    find_packages = staticmethod(lambda _: Discovery())
 
 
 class FakeState(StateFile):

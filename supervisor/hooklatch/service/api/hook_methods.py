@@ -274,7 +274,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.registries.switches = dict(self.state.state.switches)
             self.fleet.restore(self.files.active.plan.main.settings)
             if not self.files.active.is_main_good:
-                self.files.recall(known)
+                await self.files.recall(known)
             await self.restore(None)
             await self.files.reload()
             self.registries.unregister_global(self._stand_in_id)

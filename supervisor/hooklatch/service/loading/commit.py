@@ -9,7 +9,7 @@ The manifest of a file is what to remember of its hooks, for a start at which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -91,9 +91,10 @@ class HookCommit:
         """Return the builds that are active once these results are."""
         return {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
 
-    def bind(self, plan: ReloadPlan, built: BuildResults) -> BuiltLayers:
+    def bind(self, plan: ReloadPlan, units: Mapping[str, SourceBuild], faults: Mapping[str, Diagnostic]) -> BuiltLayers:
+        """Make the hooks of a plan and of the builds that are active once it is; `faults` say which have none."""
         ids = {hook.id: DeclarationSite("a client of the admin socket") for hook in self._registries.api_hooks}
-        return assemble_layers(plan, self.list_units(built), built.faults, self._state.state.manifests, ids)
+        return assemble_layers(plan, units, faults, self._state.state.manifests, ids)
 
     def discard(self, built: BuildResults) -> None:
         """End the builds that are not taken."""
@@ -163,9 +164,9 @@ def list_manifests(
     A source with one of the `faults` keeps the manifest that it had.
     """
     # Another configuration of the same user may share this state.
-    manifests = {path: hooks for path, hooks in before.items() if not plan.is_ours(path)}
-    manifests = {path: hooks for path, hooks in manifests.items() if path not in plan.wanted}
-    known = {path for path in plan.good.keys() | before.keys() if plan.is_ours(path)} - plan.absent
+    ours = {path for path in plan.good.keys() | before.keys() if plan.is_ours(path)}
+    manifests = {path: hooks for path, hooks in before.items() if path not in ours and path not in plan.wanted}
+    known = ours - plan.absent
     for path, hooks in layers.by_file.items():
         is_sound = all(hook.problem is None for hook in hooks)
         remembered = None if is_sound else before.get(path)

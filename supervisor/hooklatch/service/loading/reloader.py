@@ -1,12 +1,12 @@
 """The reload of the files that declare hooks.  Knows directories and last good versions, and not times of changes.
 
-    reload: read every file once, in a thread ─▶ plan ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
+    reload: read every file once and plan, in a thread ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
 
     a bundle of the fleet: the same, with its files in place of the active ones; all of it is taken, or nothing
     the fleet's denial of every gate comes or goes: committed on the active plan, without a reload and its waits
 
-`plan_reload` decides what a reload takes. This module has the reading before it and the commit after it.  If a source
-does not load, every Python file beside it is watched, since a change of any of them may fix it.
+`plan_reload` decides what a reload takes, in the thread that has read it: disks may be slow, and files long.  If a
+source does not load, every Python file beside it is watched, since a change of any of them may fix it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import trio
@@ -29,17 +29,23 @@ from hooklatch.service.config.path_lookup import Stamp, stamp_paths
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
-from hooklatch.service.loading.build import BuildResults, SourceBuilder, find_wanted_version, verify_fleet_files
+from hooklatch.service.loading.build import (
+    BuildResults,
+    SourceBuilder,
+    WantedVersions,
+    find_wanted_version,
+    find_wanted_versions,
+    verify_fleet_files,
+)
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
 from hooklatch.service.loading.commit import ActiveHooks, HookCommit
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
-from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
+from hooklatch.service.loading.plugins import discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.see import FleetFiles, ObservedFiles, list_watched_paths, read_files, see
+from hooklatch.service.loading.see import ObservedFiles, list_watched_paths, read_files, see
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError
-from hooklatch.service.loading.trust import project_hooks_folder, stamp_project
-from hooklatch.service.loading.unread import UsedPaths, find_unread_entries
-from hooklatch.threads import in_thread
+from hooklatch.service.loading.trust import Stamps, project_hooks_folder, stamp_project
+from hooklatch.service.loading.unread import UnreadEntries, UsedPaths, find_unread_entries
 from hooklatch_worker.wire import Source
 
 if TYPE_CHECKING:
@@ -49,6 +55,18 @@ if TYPE_CHECKING:
 __all__ = ["Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
+
+
+class Observation(NamedTuple):
+    """All that a reload reads at once, and the plan of it.
+
+    `stamps` are those of the watched paths after that, for a reload that compares them.
+    """
+
+    seen: ObservedFiles
+    plan: ReloadPlan
+    versions: WantedVersions
+    stamps: dict[str, Stamp] | None
 
 
 class ReloadRequest(msgspec.Struct, frozen=True):
@@ -91,6 +109,8 @@ class UnsettledError(Exception):
 
 class Reloader:
     """The reloader, which keeps the hooks in step with what declares them, one reload at a time."""
+
+    find_packages = staticmethod(discover_plugins)
 
     def __init__(
         self,
@@ -204,16 +224,17 @@ class Reloader:
         """
         active = self.active
         plan = msgspec.structs.replace(active.plan, fleet=self._fleet.add_denial(active.plan.fleet))
-        layers = self._commit.bind(plan, msgspec.structs.replace(active.built, fresh={}, too_weak=set()))
+        layers = self._commit.bind(plan, self._sources.units, active.built.faults)
         self._commit.activate(plan, layers)
         self.active = msgspec.structs.replace(active, plan=plan, layers=layers)
         await self._commit.finish(is_stored=False)
 
-    def recall(self, state: SavedState) -> None:
+    async def recall(self, state: SavedState) -> None:
         """Take the settings and overrides of an earlier state, for a main file without good ones."""
-        plan = self.active.plan
-        main = msgspec.structs.replace(plan.main, settings=state.settings, overrides=state.overrides)
-        self.active = msgspec.structs.replace(self.active, plan=msgspec.structs.replace(plan, main=main))
+        async with self._lock:  # a reload under way would put the plan in place that it began with
+            plan = self.active.plan
+            main = msgspec.structs.replace(plan.main, settings=state.settings, overrides=state.overrides)
+            self.active = msgspec.structs.replace(self.active, plan=msgspec.structs.replace(plan, main=main))
 
     async def _reload(
         self,
@@ -224,42 +245,38 @@ class Reloader:
     ) -> ReloadAnswer:
         """See, plan, build, bind and commit."""
         previous, accepts = self._commit.revision, request.accepts
-        self._seen = seen = await self.see(mends=request.is_explicit)
-        if candidate is not None:
-            seen = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet))
-        plan = plan_reload(self.active.plan, seen, accepts)
+        observe = self._prepare_look(request, candidate, compares=known is not None)
+        # A thread that mends files is not abandoned, or it would write after the next reload has begun.
+        with trio.CancelScope(shield=request.is_explicit):
+            self._seen, plan, versions, stamps = await self._sources.look(observe)
         if known is not None and (
-            await self.stamps() != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
+            stamps != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
         ):
             raise UnsettledError
         first = plan.files[0]
         if self._state.fault is None or (first.config is not None and not first.is_absent):  # else they are unknown
             self._on_settings(plan.main.settings)
-        built = await self._build(plan, request)
+        state, targets = self._state.state, self._commit.list_targets()
+        built = await SourceBuilder(
+            self._sources, plan, versions, targets, state.manifests, state.builds, accepts=accepts
+        ).build()
+        units = self._commit.list_units(built)
         try:
-            uses = UsedPaths.by(plan, self._commit.list_units(built), built.faults, self._commit.list_targets())
-            folders = [project.folder for project in plan.projects]
-            # Projects last: what is written during the look at the other entries still counts.
-            unread, trees = await self._sources.look(
-                lambda: (
-                    find_unread_entries(uses, {plan.folder: seen.listing}),
-                    {folder: stamp_project(folder) for folder in folders},
-                )
-            )
-            is_changed = known is not None and await self.stamps() != known
+            look = self._prepare_second_look(plan, units, built.faults, compares=known is not None)
+            unread, trees, stamps = await self._sources.look(look)
             if candidate is not None:
-                await self._store_bundle(candidate, plan, built)
+                await self._store_bundle(candidate, plan, units, built)
             # From here to the end of the commit there is no checkpoint: every fire sees all of it or nothing.
             plan = msgspec.structs.replace(
                 plan,
                 removed=sorted({*plan.removed, *built.removed}),
                 projects=[self._projects.verified(project, trees[project.folder]) for project in plan.projects],
-                fleet=self._fleet.add_denial(self._verify(plan.fleet, built)),
+                fleet=self._fleet.add_denial(verify_fleet_files(plan.fleet, units.values())),
             )
-            layers = self._commit.bind(plan, built)
+            layers = self._commit.bind(plan, units, built.faults)
             diagnostics = [*plan.diagnostics, *built.diagnostics, *layers.diagnostics, *unread.red]
             if known is not None and (
-                is_changed or self._is_unsettled(diagnostics, self.active.layers.names - layers.names)
+                stamps != known or self._is_unsettled(diagnostics, self.active.layers.names - layers.names)
             ):
                 raise UnsettledError
         except BaseException:
@@ -280,47 +297,60 @@ class Reloader:
         """Return whether something is lost, or newly wrong: the files may be half of a change."""
         return bool(lost) or not set(diagnostics) <= set(self.active.diagnostics)
 
-    async def see(self, *, mends: bool = False) -> ObservedFiles:
-        """Read all files in a thread, since the disk may be slow, and files long."""
-        # A thread that mends files is not abandoned, or it would write after the next reload has begun.
-        return await in_thread(self.look(mends=mends), abandon_on_cancel=not mends)
+    def _prepare_look(
+        self, request: ReloadRequest, candidate: BundleCandidate | None, *, compares: bool
+    ) -> Callable[[], Observation]:
+        """Return a function for a thread that reads every file once, plans, and reads the sources that have changed.
 
-    def look(
-        self,
-        find_packages: Callable[[Mapping[str, PackageFolder]], Discovery] = discover_plugins,
-        *,
-        mends: bool = False,
-    ) -> Callable[[], ObservedFiles]:
-        """Return a function for a thread that reads every file once.
-
-        With `mends`, no file of hooks is taken for unchanged by its stamp, since a write through a memory map shows in
-        none, and files of the fleet's bundle that are not as they were signed are written anew.
+        An explicit reload takes no file of hooks for unchanged by its stamp, since a write through a memory map shows
+        in none, and writes anew files of the fleet's bundle that are not as they were signed.
         """
-        plan, projects = self.active.plan, self._projects
-        before = msgspec.structs.replace(self._seen, stamps={}) if mends else self._seen
-        active, fleet = ({}, None) if mends else (projects.active, plan.fleet)
-        return partial(
-            see, plan.main.path, plan.folder, self._list_known_files(), before,
+        # Of values alone, since the loop may change the rest while the thread runs.
+        active, mends, projects = self.active.plan, request.is_explicit, self._projects
+        loaded, fleet = ({}, None) if mends else (projects.active, active.fleet)
+        see_all = partial(
+            see, active.main.path, active.folder, self._list_known_files(),
+            msgspec.structs.replace(self._seen, stamps={}) if mends else self._seen,
             manifests=self._state.state.manifests,
-            projects=[(folder, projects.trusted[folder], active.get(folder)) for folder in projects.used()],
+            projects=[(folder, projects.trusted[folder], loaded.get(folder)) for folder in projects.used()],
             look_at_fleet=self._fleet.look(fleet, mends=mends),
-            find_packages=find_packages,
+            find_packages=self.find_packages,
         )  # fmt: skip
+        units, targets = dict(self._sources.units), self._commit.list_targets()
+        watched = self.watched() if compares else None
+        afresh = None if request.is_explicit else request.afresh
 
-    async def _build(self, plan: ReloadPlan, request: ReloadRequest) -> BuildResults:
-        state = self._state.state
-        builder = SourceBuilder(
-            self._sources, plan, self._commit.list_targets(), state.manifests, state.builds, accepts=request.accepts,
-            afresh=None if request.is_explicit else request.afresh,
-        )  # fmt: skip
-        return await builder.build()
+        def observe() -> Observation:
+            seen = see_all()
+            joined = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet)) if candidate is not None else seen
+            plan = plan_reload(active, joined, request.accepts)
+            versions = find_wanted_versions(plan, targets, units, afresh)
+            return Observation(seen, plan, versions, stamp_paths(watched()) if watched is not None else None)
 
-    def _verify(self, fleet: FleetFiles | None, built: BuildResults) -> FleetFiles | None:
-        return verify_fleet_files(fleet, self._commit.list_units(built).values())
+        return observe
 
-    async def _store_bundle(self, candidate: BundleCandidate, plan: ReloadPlan, built: BuildResults) -> None:
+    def _prepare_second_look(
+        self, plan: ReloadPlan, units: Mapping[str, SourceBuild], faults: Collection[str], *, compares: bool
+    ) -> Callable[[], tuple[UnreadEntries, dict[str, Stamps | None], dict[str, Stamp] | None]]:
+        """Return a function for a thread that looks, after the builds, at what nothing reads and what has changed."""
+        uses = UsedPaths.by(plan, units, faults, self._commit.list_targets())
+        listings = {plan.folder: self._seen.listing}
+        folders, watched = [project.folder for project in plan.projects], self.watched() if compares else None
+
+        def look() -> tuple[UnreadEntries, dict[str, Stamps | None], dict[str, Stamp] | None]:
+            unread = find_unread_entries(uses, listings)
+            # Projects last: what is written during the look at the other entries still counts.
+            trees = {folder: stamp_project(folder) for folder in folders}
+            return unread, trees, stamp_paths(watched()) if watched is not None else None
+
+        return look
+
+    async def _store_bundle(
+        self, candidate: BundleCandidate, plan: ReloadPlan, units: Mapping[str, SourceBuild], built: BuildResults
+    ) -> None:
         """Store a bundle on the disk if it has no diagnostics. Otherwise nothing of this reload is taken."""
-        layers = self._commit.bind(msgspec.structs.replace(plan, fleet=self._verify(plan.fleet, built)), built)
+        verified = msgspec.structs.replace(plan, fleet=verify_fleet_files(plan.fleet, units.values()))
+        layers = self._commit.bind(verified, units, built.faults)
         if diagnostics := find_bundle_faults(candidate.root, built, layers.fleets):
             raise BundleError(diagnostics)
         with trio.CancelScope(shield=True):
