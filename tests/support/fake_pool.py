@@ -27,6 +27,7 @@ from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import FireFacts, RecordWriter
+from hooklatch.service.config.path_lookup import Stamp
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.plugins import Discovery
 from hooklatch.service.loading.reloader import Reloader
@@ -108,7 +109,7 @@ class FakeUnit(SourceBuild):
     def is_like(self, other: SourceBuild) -> bool:
         return isinstance(other, FakeUnit) and self.version == other.version
 
-    def read_newer(self) -> SourceVersion | None:
+    def read_newer(self, stamps: Mapping[str, Stamp] | None = None) -> SourceVersion | None:
         return None if self.version == self.now() else read_source_version(self.source)
 
 
@@ -131,6 +132,7 @@ class FakeSources(Sources):
             return await self.place.act(event, number)
 
         pool = FakePool({"act": run}, source, self._builds)
+        pool.limits = limits
         unit = FakeUnit(version, pool, wire.SourceLoaded(0, [], ["act"], {}))
         unit.version, unit.now = number, lambda: self.place.version
         return unit

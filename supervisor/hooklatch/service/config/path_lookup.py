@@ -88,7 +88,7 @@ def list_directory(folder: str) -> Listing:
     return found
 
 
-status_at, status_here = limit_look(os.stat), limit_look(os.lstat)
+status_at = limit_look(os.stat)
 
 
 @limit_look
@@ -149,7 +149,7 @@ def stamp_paths(paths: Iterable[str]) -> dict[str, Stamp]:
         parents, status = above[folder], None
         if parents is not None and name not in ("", ".", "..") and path not in away:
             with suppress(OSError, ValueError):
-                status = look_here(status_here, path)
+                status = look_here(os.lstat, path)
         if parents is None or status is None or stat.S_ISLNK(status.st_mode):
             stamps[path] = stamp_path(path)
         else:

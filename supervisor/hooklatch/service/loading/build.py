@@ -178,7 +178,7 @@ class SourceBuilder:
             self._removed.append(path)
         for declared in unit.loaded.hooks:
             event = declared.marker.event
-            if event not in self._plan.catalogue:
+            if event not in self._plan.catalogue.specs:
                 from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
 
                 text = f"{declared.function}: {describe_undefined_event(self._plan.catalogue, event)}"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERYTHING", "LESS", "NOTHING", "REMOVAL", "LossAcceptance", "ReloadPlan",
-    "is_too_weak", "list_known_files", "list_remembered_plugins", "plan_reload",
+    "is_too_weak", "list_all_configs", "list_known_files", "list_remembered_plugins", "plan_reload",
 ]  # fmt: skip
 
 REMOVAL = "hooklatch reload --accept-removed"

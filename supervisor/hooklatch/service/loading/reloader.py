@@ -58,7 +58,7 @@ logger = logging.getLogger("hooklatch.files")
 
 
 class Observation(NamedTuple):
-    """All that a reload reads at once, and the plan of it.
+    """All that a reload reads at once, and the plan of it. `targets` are those of the hooks of clients by then.
 
     `stamps` are those of the watched paths after that, for a reload that compares them.
     """
@@ -66,6 +66,7 @@ class Observation(NamedTuple):
     seen: ObservedFiles
     plan: ReloadPlan
     versions: WantedVersions
+    targets: list[PythonTarget]
     stamps: dict[str, Stamp] | None
 
 
@@ -156,7 +157,8 @@ class Reloader:
     def watched(self) -> Callable[[], list[str]]:
         """Return a function for a thread that finds every path whose change may matter."""
         plan, faulty = self.active.plan, [fault.file for fault in self.active.built.faults.values()]
-        files = {plan.main.path, plan.folder, *self._list_known_files(), *plan.wanted, *faulty}
+        known = list_known_files(plan, self._state.state.manifests)
+        files = {plan.main.path, plan.folder, *known, *plan.wanted, *faulty}
         files.update(diagnostic.file for diagnostic in self.active.unread.red)
         for unit in self._sources.units.values():
             files.update(unit.stamps)
@@ -164,9 +166,6 @@ class Reloader:
         roots = {*map(project_hooks_folder, self._projects.used()), *plan.pins}
         # Of values alone, since the loop may change the rest while the thread runs.
         return partial(list_watched_paths, files, plan.folder, roots, faulty)
-
-    def _list_known_files(self) -> set[str]:
-        return list_known_files(self.active.plan, self._state.state.manifests)
 
     async def stamps(self) -> dict[str, Stamp]:
         """Return the present stamp of each watched path."""
@@ -248,7 +247,7 @@ class Reloader:
         observe = self._prepare_look(request, candidate, compares=known is not None)
         # A thread that mends files is not abandoned, or it would write after the next reload has begun.
         with trio.CancelScope(shield=request.is_explicit):
-            self._seen, plan, versions, stamps = await self._sources.look(observe)
+            self._seen, plan, versions, targets, stamps = await self._sources.look(observe)
         if known is not None and (
             stamps != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
         ):
@@ -256,13 +255,14 @@ class Reloader:
         first = plan.files[0]
         if self._state.fault is None or (first.config is not None and not first.is_absent):  # else they are unknown
             self._on_settings(plan.main.settings)
-        state, targets = self._state.state, self._commit.list_targets()
+        state = self._state.state
         built = await SourceBuilder(
             self._sources, plan, versions, targets, state.manifests, state.builds, accepts=accepts
         ).build()
         units = self._commit.list_units(built)
         try:
-            look = self._prepare_second_look(plan, units, built.faults, compares=known is not None)
+            uses = UsedPaths.by(plan, units, built.faults, targets)
+            look = self._prepare_second_look(plan, uses, compares=known is not None)
             unread, trees, stamps = await self._sources.look(look)
             if candidate is not None:
                 await self._store_bundle(candidate, plan, units, built)
@@ -306,12 +306,12 @@ class Reloader:
         in none, and writes anew files of the fleet's bundle that are not as they were signed.
         """
         # Of values alone, since the loop may change the rest while the thread runs.
-        active, mends, projects = self.active.plan, request.is_explicit, self._projects
+        active, mends, projects, state = self.active.plan, request.is_explicit, self._projects, self._state.state
         loaded, fleet = ({}, None) if mends else (projects.active, active.fleet)
         see_all = partial(
-            see, active.main.path, active.folder, self._list_known_files(),
+            see, active.main.path, active.folder, list_known_files(active, state.manifests),
             msgspec.structs.replace(self._seen, stamps={}) if mends else self._seen,
-            manifests=self._state.state.manifests,
+            manifests=state.manifests,
             projects=[(folder, projects.trusted[folder], loaded.get(folder)) for folder in projects.used()],
             look_at_fleet=self._fleet.look(fleet, mends=mends),
             find_packages=self.find_packages,
@@ -325,15 +325,14 @@ class Reloader:
             joined = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet)) if candidate is not None else seen
             plan = plan_reload(active, joined, request.accepts)
             versions = find_wanted_versions(plan, targets, units, afresh)
-            return Observation(seen, plan, versions, stamp_paths(watched()) if watched is not None else None)
+            return Observation(seen, plan, versions, targets, stamp_paths(watched()) if watched is not None else None)
 
         return observe
 
     def _prepare_second_look(
-        self, plan: ReloadPlan, units: Mapping[str, SourceBuild], faults: Collection[str], *, compares: bool
+        self, plan: ReloadPlan, uses: UsedPaths, *, compares: bool
     ) -> Callable[[], tuple[UnreadEntries, dict[str, Stamps | None], dict[str, Stamp] | None]]:
         """Return a function for a thread that looks, after the builds, at what nothing reads and what has changed."""
-        uses = UsedPaths.by(plan, units, faults, self._commit.list_targets())
         listings = {plan.folder: self._seen.listing}
         folders, watched = [project.folder for project in plan.projects], self.watched() if compares else None
 

@@ -33,7 +33,7 @@ from hooklatch.service.config.path_lookup import (
     stamp_status,
     status_at,
 )
-from hooklatch.service.loading.plan import ReloadPlan
+from hooklatch.service.loading.plan import ReloadPlan, list_all_configs
 from hooklatch.service.loading.see import ENDINGS
 from hooklatch.service.loading.sources import SourceBuild
 from hooklatch.service.loading.trust import project_hooks_folder
@@ -107,11 +107,10 @@ class UsedPaths(msgspec.Struct, frozen=True):
         taken: ReloadPlan,
         units: Mapping[str, SourceBuild],
         faults: Collection[str],
-        targets: Iterable[PythonTarget],
+        targets: Collection[PythonTarget],
     ) -> UsedPaths:
         """Return what is used by a plan's files and builds, and by the `targets` of hooks of clients."""
-        files = [config for config in taken.configs if not taken.is_of_fleet(config.path)]
-        targets = list(targets)
+        files = list_all_configs(taken.files, None, taken.projects)
         called = {target.source.location for target in targets}
         commands = [target.command for target in targets]
         for config in files:
