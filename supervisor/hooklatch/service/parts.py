@@ -41,7 +41,6 @@ from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireGenerations
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.commit import HookCommit
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader, make_first_plan
@@ -129,12 +128,9 @@ class DaemonComponents:
             ContributionSlot[Contribution]("notifications", Contribution, self._make_part, has_notifiers),
         ]
 
-        commit = HookCommit(
-            self.sources, self.registries, state, self.projects, self.fleet, on_declared=self.notes.note_file
-        )
         self.files = make_files(
-            first, commit, self.sources, state, self.projects, self.fleet,
-            on_reloaded=self._note_reload, on_settings=self._take_settings,
+            first, self.sources, self.registries, state, self.projects, self.fleet,
+            on_declared=self.notes.note_file, on_reloaded=self._note_reload, on_settings=self._take_settings,
         )  # fmt: skip
         self.file_watch = FileWatch(self.files, self.hint)
         self.places = {**places, "config": first.main.path, "state": state.path}

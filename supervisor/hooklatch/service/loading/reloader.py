@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import trio
 
-from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
+from hooklatch.core.hooks.snapshots import SnapshotDiff
 from hooklatch.processes.starting import scratch_root
 from hooklatch.products import search_anew
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
@@ -29,23 +30,27 @@ from hooklatch.service.config.path_lookup import Stamp, stamp_paths
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
+from hooklatch.service.loading.bind import BuiltLayers, assemble_layers
 from hooklatch.service.loading.build import (
     BuildResults,
     SourceBuilder,
     WantedVersions,
+    aim_at_build,
+    aim_at_nothing,
     find_wanted_version,
     find_wanted_versions,
     verify_fleet_files,
 )
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
-from hooklatch.service.loading.commit import ActiveHooks, HookCommit
+from hooklatch.service.loading.commit import ActiveHooks, list_kept, list_manifests
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
 from hooklatch.service.loading.plugins import discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.see import ObservedFiles, list_watched_paths, read_files, see
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError
-from hooklatch.service.loading.trust import Stamps, project_hooks_folder, stamp_project
-from hooklatch.service.loading.unread import UnreadEntries, UsedPaths, find_unread_entries
+from hooklatch.service.loading.trust import project_hooks_folder, stamp_project
+from hooklatch.service.loading.unread import UsedPaths, find_unread_entries
+from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
 if TYPE_CHECKING:
@@ -109,29 +114,34 @@ class UnsettledError(Exception):
 
 
 class Reloader:
-    """The reloader, which keeps the hooks in step with what declares them, one reload at a time."""
+    """The reloader, which keeps the hooks in step with what declares them, one reload at a time.
+
+    It alone writes the hooks that files declare.  `on_declared` is told each new file and its digest.
+    """
 
     find_packages = staticmethod(discover_plugins)
 
     def __init__(
         self,
         first: ReloadPlan,
-        commit: HookCommit,
         sources: Sources,
+        registries: Registries,
         state: StateFile,
         projects: ProjectRegistry,
         fleet: Fleet,
         *,
+        on_declared: Callable[[str, str], None],
         on_reloaded: Callable[[ReloadAnswer], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
         self.active = ActiveHooks(first)
         self.reloads: Counter[str] = Counter()  # by their result
-        self._commit = commit
         self._sources = sources
+        self._registries = registries
         self._state = state
         self._projects = projects
         self._fleet = fleet
+        self._on_declared = on_declared
         self._on_reloaded = on_reloaded
         self._on_settings = on_settings
         self._lock = trio.Lock()
@@ -150,7 +160,17 @@ class Reloader:
     @property
     def sources(self) -> Collection[str]:
         """Return the locations of all sources that a file or a hook uses, loaded or not."""
-        return self._commit.list_used(self.active.plan) | self._sources.units.keys()
+        return self._list_used(self.active.plan) | self._sources.units.keys()
+
+    def _list_targets(self) -> list[PythonTarget]:
+        """Return the Python targets of the hooks that clients registered. A stand-in has no source."""
+        hooks = self._registries.api_and_own_hooks()
+        targets = [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
+        return [target for target in targets if target.source.location]
+
+    def _list_used(self, plan: ReloadPlan) -> set[str]:
+        """Return the locations of the sources that a plan or a client's hook names."""
+        return {*plan.wanted, *(target.source.location for target in self._list_targets())}
 
     # -- what is watched ---------------------------------------------------------------------------------------------
 
@@ -223,10 +243,10 @@ class Reloader:
         """
         active = self.active
         plan = msgspec.structs.replace(active.plan, fleet=self._fleet.add_denial(active.plan.fleet))
-        layers = self._commit.bind(plan, self._sources.units, active.built.faults)
-        self._commit.activate(plan, layers)
+        layers = self._bind(plan, self._sources.units, active.built.faults)
+        self._activate(plan, layers)
         self.active = msgspec.structs.replace(active, plan=plan, layers=layers)
-        await self._commit.finish(is_stored=False)
+        await self._registries.announcer.wait_announced()
 
     async def recall(self, state: SavedState) -> None:
         """Take the settings and overrides of an earlier state, for a main file without good ones."""
@@ -243,8 +263,9 @@ class Reloader:
         candidate: BundleCandidate | None = None,
     ) -> ReloadAnswer:
         """See, plan, build, bind and commit."""
-        previous, accepts = self._commit.revision, request.accepts
-        observe = self._prepare_look(request, candidate, compares=known is not None)
+        previous, accepts = self._registries.view.revision, request.accepts
+        watched = self.watched() if known is not None else None
+        observe = self._prepare_look(request, candidate, watched)
         # A thread that mends files is not abandoned, or it would write after the next reload has begun.
         with trio.CancelScope(shield=request.is_explicit):
             self._seen, plan, versions, targets, stamps = await self._sources.look(observe)
@@ -259,11 +280,18 @@ class Reloader:
         built = await SourceBuilder(
             self._sources, plan, versions, targets, state.manifests, state.builds, accepts=accepts
         ).build()
-        units = self._commit.list_units(built)
+        units = self._list_units(built)
         try:
             uses = UsedPaths.by(plan, units, built.faults, targets)
-            look = self._prepare_second_look(plan, uses, compares=known is not None)
-            unread, trees, stamps = await self._sources.look(look)
+            listings, folders = {plan.folder: self._seen.listing}, [project.folder for project in plan.projects]
+            unread, trees, stamps = await self._sources.look(
+                lambda: (
+                    find_unread_entries(uses, listings),
+                    # Projects after that: what is written during the look at the other entries still counts.
+                    {folder: stamp_project(folder) for folder in folders},
+                    stamp_paths(watched()) if watched is not None else None,
+                )
+            )
             if candidate is not None:
                 await self._store_bundle(candidate, plan, units, built)
             # From here to the end of the commit there is no checkpoint: every fire sees all of it or nothing.
@@ -273,32 +301,89 @@ class Reloader:
                 projects=[self._projects.verified(project, trees[project.folder]) for project in plan.projects],
                 fleet=self._fleet.add_denial(verify_fleet_files(plan.fleet, units.values())),
             )
-            layers = self._commit.bind(plan, units, built.faults)
+            layers = self._bind(plan, units, built.faults)
             diagnostics = [*plan.diagnostics, *built.diagnostics, *layers.diagnostics, *unread.red]
             if known is not None and (
                 stamps != known or self._is_unsettled(diagnostics, self.active.layers.names - layers.names)
             ):
                 raise UnsettledError
         except BaseException:
-            self._commit.discard(built)
+            for unit in built.fresh.values():
+                self._sources.discard(unit)
             raise
-        now = ActiveHooks(plan, built, layers, diagnostics, unread)
-        change, is_stored = self._commit.commit(self.active, now, forgets=accepts.less)
-        self.active = now
+        kept = list_kept(state)
+        change = self._commit(ActiveHooks(plan, built, layers, diagnostics, unread), forgets=accepts.less)
+        is_kept = kept == list_kept(state)
         request.on_commit(plan.removed)
-        await self._commit.finish(is_stored=is_stored)
+        # It is active already: this waits until subscribers know of it, and for the disk.
+        await self._registries.announcer.wait_announced()
+        if not is_kept:
+            await self._state.store()
         return {
-            "previous": previous, "revision": self._commit.revision, "added": change.added, "removed": change.removed,
-            "changed": change.changed, "diagnostics": [diagnostic.describe() for diagnostic in diagnostics],
+            "previous": previous, "revision": self._registries.view.revision,
+            "added": change.added, "removed": change.removed, "changed": change.changed,
+            "diagnostics": [diagnostic.describe() for diagnostic in diagnostics],
             "accepted": plan.removed,  # the files and plugins that had vanished, and are removed now
         }  # fmt: skip
+
+    def _list_units(self, built: BuildResults) -> dict[str, SourceBuild]:
+        """Return the builds that are active once these results are."""
+        return {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
+
+    def _bind(
+        self, plan: ReloadPlan, units: Mapping[str, SourceBuild], faults: Mapping[str, Diagnostic]
+    ) -> BuiltLayers:
+        """Make the hooks of all layers, with what this host remembers and clients have registered."""
+        ids = {hook.id: DeclarationSite("a client of the admin socket") for hook in self._registries.api_hooks}
+        return assemble_layers(plan, units, faults, self._state.state.manifests, ids)
+
+    def _activate(self, plan: ReloadPlan, layers: BuiltLayers, *, forgets: bool = False) -> SnapshotDiff:
+        """Change the hooks of all layers at once."""
+        change = self._registries.set_global(
+            files=layers.shared, catalogue=plan.catalogue, projects=layers.projects,
+            personalities=plan.main.personalities, forgets=forgets,
+        )  # fmt: skip
+        self._fleet.record_active(plan.fleet)
+        return change
+
+    def _commit(self, now: ActiveHooks, *, forgets: bool) -> SnapshotDiff:
+        """Have every later fire use the new builds and hooks, and change the state to what they are."""
+        before, plan, built, state = self.active, now.plan, now.built, self._state.state
+        for unit in built.fresh.values():
+            self._sources.adopt(unit)
+        for location in built.too_weak:
+            self._sources.drop(location)
+        self._registries.retarget(
+            {location: partial(aim_at_build, unit) for location, unit in built.fresh.items()}
+            | {location: partial(aim_at_nothing, str(built.faults[location])) for location in built.too_weak}
+        )
+        change = self._activate(plan, now.layers, forgets=forgets)
+        self._projects.active = {project.folder: project for project in plan.projects}
+        for path, digest in plan.digests.items():
+            if before.plan.digests.get(path) != digest:
+                self._on_declared(path, digest)
+        units, used = self._sources.units, self._list_used(plan)
+        self._sources.forget(used)
+        for override in now.layers.attempts:
+            if override not in state.overrides:
+                self._fleet.record_attempt("override", override.id)
+        state.switches = dict(self._registries.switches)
+        state.settings, state.overrides = plan.main.settings, plan.main.overrides
+        # The present manifests, since a project may have been untrusted during the build.
+        state.manifests = list_manifests(state.manifests, plan, now.layers, built.faults)
+        state.builds = {
+            location: units[location].digests if location in units else state.builds[location]
+            for location in sorted(used & (units.keys() | state.builds.keys()))
+        }
+        self.active = now
+        return change
 
     def _is_unsettled(self, diagnostics: Collection[Diagnostic], lost: Collection[str]) -> bool:
         """Return whether something is lost, or newly wrong: the files may be half of a change."""
         return bool(lost) or not set(diagnostics) <= set(self.active.diagnostics)
 
     def _prepare_look(
-        self, request: ReloadRequest, candidate: BundleCandidate | None, *, compares: bool
+        self, request: ReloadRequest, candidate: BundleCandidate | None, watched: Callable[[], list[str]] | None
     ) -> Callable[[], Observation]:
         """Return a function for a thread that reads every file once, plans, and reads the sources that have changed.
 
@@ -316,8 +401,7 @@ class Reloader:
             look_at_fleet=self._fleet.look(fleet, mends=mends),
             find_packages=self.find_packages,
         )  # fmt: skip
-        units, targets = dict(self._sources.units), self._commit.list_targets()
-        watched = self.watched() if compares else None
+        units, targets = dict(self._sources.units), self._list_targets()
         afresh = None if request.is_explicit else request.afresh
 
         def observe() -> Observation:
@@ -329,27 +413,12 @@ class Reloader:
 
         return observe
 
-    def _prepare_second_look(
-        self, plan: ReloadPlan, uses: UsedPaths, *, compares: bool
-    ) -> Callable[[], tuple[UnreadEntries, dict[str, Stamps | None], dict[str, Stamp] | None]]:
-        """Return a function for a thread that looks, after the builds, at what nothing reads and what has changed."""
-        listings = {plan.folder: self._seen.listing}
-        folders, watched = [project.folder for project in plan.projects], self.watched() if compares else None
-
-        def look() -> tuple[UnreadEntries, dict[str, Stamps | None], dict[str, Stamp] | None]:
-            unread = find_unread_entries(uses, listings)
-            # Projects last: what is written during the look at the other entries still counts.
-            trees = {folder: stamp_project(folder) for folder in folders}
-            return unread, trees, stamp_paths(watched()) if watched is not None else None
-
-        return look
-
     async def _store_bundle(
         self, candidate: BundleCandidate, plan: ReloadPlan, units: Mapping[str, SourceBuild], built: BuildResults
     ) -> None:
         """Store a bundle on the disk if it has no diagnostics. Otherwise nothing of this reload is taken."""
         verified = msgspec.structs.replace(plan, fleet=verify_fleet_files(plan.fleet, units.values()))
-        layers = self._commit.bind(verified, units, built.faults)
+        layers = self._bind(verified, units, built.faults)
         if diagnostics := find_bundle_faults(candidate.root, built, layers.fleets):
             raise BundleError(diagnostics)
         with trio.CancelScope(shield=True):
@@ -360,7 +429,7 @@ class Reloader:
     async def forget_unused(self) -> None:
         """End the sources that no hook uses any more. The last one may have been a client's hook."""
         async with self._lock:
-            self._sources.forget(self._commit.list_used(self.active.plan))
+            self._sources.forget(self._list_used(self.active.plan))
 
     async def ensure(self, source: Source) -> SourceBuild:
         """Return the build of a source that a client names. Build it if there is none.
@@ -372,7 +441,7 @@ class Reloader:
         async with self._lock:
             unit = units.get(location)
             wanted = await self._sources.look(partial(find_wanted_version, source, unit, self.active.plan))
-            if wanted is not None and unit is not None and location in self._commit.list_used(self.active.plan):
+            if wanted is not None and unit is not None and location in self._list_used(self.active.plan):
                 await self._reload()  # the watch has not noticed the change yet, and only a reload moves all hooks
                 if location in self.active.built.faults:
                     raise UnitError(self.active.built.faults[location])
