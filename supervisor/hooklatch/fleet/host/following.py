@@ -35,7 +35,7 @@ from hooklatch.fleet.manifests import (
 )
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
-from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
+from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp_path
 from hooklatch.service.loading import trust
@@ -47,6 +47,7 @@ from hooklatch.service.loading.see import (
     mark_tampered,
     read_pinned_file,
 )
+from hooklatch.service.loading.sources import find_definition_target
 
 __all__ = [
     "list_bundle_files", "prove_envelope", "read_proven_files", "advance_policy", "describe_lost_floor",

@@ -25,14 +25,14 @@ from hooklatch.core.hooks.registry import (
     find_misfit,
 )
 from hooklatch.core.hooks.shell_definitions import ShellCommand, encode_shell_config
-from hooklatch.service.config.configuration import Diagnostic, find_definition_target
+from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.settings import Override
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.plan import ReloadPlan
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.see import BundleFiles, DeclaredFile, FleetFiles, Manifests, ProjectFiles
-from hooklatch.service.loading.sources import SourceBuild
+from hooklatch.service.loading.sources import SourceBuild, find_definition_target
 from hooklatch_worker.wire import Source
 
 __all__ = ["BuiltLayers", "HookBinder", "add_way_out", "assemble_layers", "make_stand_in"]

@@ -18,7 +18,7 @@ import trio
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error
-from hooklatch.service.config.configuration import Diagnostic, find_definition_target
+from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.path_lookup import PathFound, Stamp, look_up_path, stamp_paths
 from hooklatch.service.loading.bind import add_way_out
 from hooklatch.service.loading.plan import REMOVAL, LossAcceptance, ReloadPlan, is_too_weak
@@ -29,6 +29,7 @@ from hooklatch.service.loading.sources import (
     SourceVersion,
     UnitError,
     add_named_files,
+    find_definition_target,
     read_source_version,
     source_lock_path,
 )

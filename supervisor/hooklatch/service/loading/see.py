@@ -27,7 +27,6 @@ from hooklatch.service.config.configuration import (
     ForeignFile,
     GitSources,
     SourceTable,
-    find_definition_target,
     read_config,
 )
 from hooklatch.service.config.file_safety import UnsafeFileError
@@ -45,6 +44,7 @@ from hooklatch.service.config.path_lookup import (
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
+from hooklatch.service.loading.sources import find_definition_target
 
 __all__ = [
     "ENDINGS", "BundleFiles", "DeclaredFile", "FleetFiles", "Manifests", "ObservedFiles", "ProjectFiles", "SeenFile",
