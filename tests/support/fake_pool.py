@@ -21,13 +21,13 @@ from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import CallOutcome, ChainHead, FireDecision
 from hooklatch.core.protocol import Request, RpcError
+from hooklatch.path_lookup import Stamp
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import FireFacts, RecordWriter
-from hooklatch.service.config.path_lookup import Stamp
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.plugins import Discovery
 from hooklatch.service.loading.reloader import Reloader

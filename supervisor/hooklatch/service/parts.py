@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.dialects.installed import load_entry_points
+from hooklatch.path_lookup import PathAbsent, look_up_path
 from hooklatch.processes.environment_slot import EnvironmentSlot
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
@@ -32,7 +33,6 @@ from hooklatch.service.api.methods import (
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.status_report import StatusReport
-from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers

@@ -14,6 +14,7 @@ import msgspec
 from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.errors import describe_error, locate_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.fleet.host.policy_file import KeptPolicy, PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.fleet.manifests import (
     RESTORE,
@@ -35,9 +36,8 @@ from hooklatch.fleet.manifests import (
 )
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
+from hooklatch.path_lookup import is_passing, stamp_path
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import is_passing, stamp_path
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.see import (
     BundleFiles,

@@ -33,11 +33,11 @@ from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.directories import sync_folder
 from hooklatch.errors import explain_error, locate_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.files import create_anew
+from hooklatch.path_lookup import DirectoryNames, PathAbsent, PathFault, list_directory, look_up_path
 from hooklatch.record.storage.mark import mark_path
 from hooklatch.record.storage.slots import SlotError, SlotFile, read_form
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault, list_directory, look_up_path
 from hooklatch.service.config.settings import Override, Settings
 from hooklatch.threads import in_thread
 from hooklatch_worker.systems.disks import sync_all, sync_data

@@ -18,8 +18,8 @@ import trio
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error
+from hooklatch.path_lookup import PathFound, Stamp, look_up_path, stamp_paths
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.path_lookup import PathFound, Stamp, look_up_path, stamp_paths
 from hooklatch.service.loading.bind import add_way_out
 from hooklatch.service.loading.plan import REMOVAL, LossAcceptance, ReloadPlan, is_too_weak
 from hooklatch.service.loading.see import BundleFiles, FleetFiles, Manifests, mark_tampered

@@ -25,9 +25,9 @@ import msgspec
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
+from hooklatch.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin
 from hooklatch.service.loading.see import (
     DeclaredFile,

@@ -23,12 +23,11 @@ import trio
 
 from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import SnapshotDiff
+from hooklatch.path_lookup import Stamp, stamp_paths
 from hooklatch.processes.starting import scratch_root
 from hooklatch.products import search_anew
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.path_lookup import Stamp, stamp_paths
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.loading.bind import BuiltLayers, assemble_layers
 from hooklatch.service.loading.build import (
@@ -47,6 +46,7 @@ from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, 
 from hooklatch.service.loading.plugins import discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.see import ObservedFiles, list_watched_paths, read_files, see
+from hooklatch.service.loading.settling import has_lost
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError
 from hooklatch.service.loading.trust import project_hooks_folder, stamp_project
 from hooklatch.service.loading.unread import UsedPaths, find_unread_entries

@@ -23,7 +23,9 @@ from hooklatch.core.hooks.builtin_sources import SHELL, BuiltinSource
 from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error, locate_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.files import open_regular_file
+from hooklatch.path_lookup import LATE, TICK_NS, Stamp, is_passing, stamp_path, stamp_paths, status_at
 from hooklatch.processes.environment_slot import (
     SCRIPT_BLOCK,
     Environment,
@@ -42,8 +44,6 @@ from hooklatch.processes.worker import SourceLoadError
 from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch.products import SOURCES, ProductError, list_products, load_product
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import LATE, TICK_NS, Stamp, is_passing, stamp_path, stamp_paths, status_at
 from hooklatch.threads import look_in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.wire import MAX_BUILD, Source, SourceLoaded

@@ -23,8 +23,7 @@ import hooklatch
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.disks import limit_look, limit_tree_look
 from hooklatch.files import open_regular_file
-from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.path_lookup import (
+from hooklatch.path_lookup import (
     DirectoryNames,
     Listing,
     PathAbsent,
@@ -33,6 +32,7 @@ from hooklatch.service.config.path_lookup import (
     stamp_status,
     status_at,
 )
+from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.loading.plan import ReloadPlan, list_all_configs
 from hooklatch.service.loading.see import ENDINGS
 from hooklatch.service.loading.sources import SourceBuild, find_definition_target

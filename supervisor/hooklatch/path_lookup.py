@@ -23,7 +23,7 @@ import msgspec
 
 from hooklatch.disks import away_now, is_plain, limit_look, look_here, resolve_path
 from hooklatch.errors import describe_error, explain_error
-from hooklatch.service.config.file_safety import UnsafeFileError, stamp_parent_folders
+from hooklatch.file_safety import UnsafeFileError, stamp_parent_folders
 from hooklatch_worker.sandbox import safety
 
 __all__ = [
