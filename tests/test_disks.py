@@ -136,7 +136,7 @@ WAITING = {
     "find_place", "find_real_path", "read_source_version", "prepare_version", "add_source_lock", "pin_files",
     "pin_below", "stamp_tree", "stamp_project", "read_files", "read_project", "discover_plugins",
     "trust.stamp_project", "trust.pin_files", "trust.stamp_tree", "unit.read_newer", "find_similar_folders",
-    "find_wanted_version",
+    "find_wanted_version", "find_wanted_versions",
 }  # fmt: skip
 OURS = {
     "file_safety.py": "make_private is for the daemon's own directories",

@@ -117,7 +117,7 @@ class FakeSources(Sources):
     """Builds fake pools, and looks without a thread: a clock that jumps does not wait for one."""
 
     @staticmethod
-    async def look(look: Callable[[], T]) -> T:
+    async def look(look: Callable[[], T], *, abandon_on_cancel: bool = True) -> T:
         return look()
 
     def __init__(self, place: FakePlace, *arguments: Any, **named: Any) -> None:

@@ -62,7 +62,7 @@ __all__ = ["Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
 logger = logging.getLogger("hooklatch.files")
 
 
-class Observation(NamedTuple):
+class FirstLook(NamedTuple):
     """All that a reload reads at once, and the plan of it. `targets` are those of the hooks of clients by then.
 
     `stamps` are those of the watched paths after that, for a reload that compares them.
@@ -267,8 +267,8 @@ class Reloader:
         watched = self.watched() if known is not None else None
         observe = self._prepare_look(request, candidate, watched)
         # A thread that mends files is not abandoned, or it would write after the next reload has begun.
-        with trio.CancelScope(shield=request.is_explicit):
-            self._seen, plan, versions, targets, stamps = await self._sources.look(observe)
+        found = await self._sources.look(observe, abandon_on_cancel=not request.is_explicit)
+        self._seen, plan, versions, targets, stamps = found
         if known is not None and (
             stamps != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
         ):
@@ -384,7 +384,7 @@ class Reloader:
 
     def _prepare_look(
         self, request: ReloadRequest, candidate: BundleCandidate | None, watched: Callable[[], list[str]] | None
-    ) -> Callable[[], Observation]:
+    ) -> Callable[[], FirstLook]:
         """Return a function for a thread that reads every file once, plans, and reads the sources that have changed.
 
         An explicit reload takes no file of hooks for unchanged by its stamp, since a write through a memory map shows
@@ -404,12 +404,12 @@ class Reloader:
         units, targets = dict(self._sources.units), self._list_targets()
         afresh = None if request.is_explicit else request.afresh
 
-        def observe() -> Observation:
+        def observe() -> FirstLook:
             seen = see_all()
             joined = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet)) if candidate is not None else seen
             plan = plan_reload(active, joined, request.accepts)
             versions = find_wanted_versions(plan, targets, units, afresh)
-            return Observation(seen, plan, versions, targets, stamp_paths(watched()) if watched is not None else None)
+            return FirstLook(seen, plan, versions, targets, stamp_paths(watched()) if watched is not None else None)
 
         return observe
 
