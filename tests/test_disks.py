@@ -136,10 +136,10 @@ WAITING = {
     "find_place", "find_real_path", "read_source_version", "prepare_version", "add_source_lock", "pin_files",
     "pin_below", "stamp_tree", "stamp_project", "read_files", "read_project", "discover_plugins",
     "trust.stamp_project", "trust.pin_files", "trust.stamp_tree", "unit.read_newer", "find_similar_folders",
-    "find_wanted_version",
+    "find_wanted_version", "find_wanted_versions",
 }  # fmt: skip
 OURS = {
-    "config/file_safety.py": "make_private is for the daemon's own directories",
+    "file_safety.py": "make_private is for the daemon's own directories",
     "config/state_file.py": "in the daemon's state directory",
     "dispatch/state_journal.py": "in the daemon's state directory",
     "fleet/host/policy_file.py": "in the daemon's state directory",
@@ -174,6 +174,7 @@ def calls(node: ast.AST, within: str = "") -> Iterator[tuple[ast.Call, str]]:
 def test_the_service_looks_at_files_in_time_and_not_from_the_event_loop() -> None:
     package = ROOT / "supervisor" / "hooklatch"
     modules = [*(package / "service").rglob("*.py"), *(package / "fleet/host").rglob("*.py")]
+    modules += [package / "file_safety.py", package / "path_lookup.py"]
     untimed, waiting, ours = list[str](), list[str](), set[str]()
     for path in sorted(modules):
         name = path.relative_to(package).as_posix().removeprefix("service/")

@@ -22,8 +22,8 @@ WORKER = Path(hooklatch_worker.__file__).parent
 HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
 GROUND = {
-    "credentials", "darwin_credentials", "directories", "disks", "errors", "files", "paths", "products", "threads",
-    "version",
+    "credentials", "darwin_credentials", "directories", "disks", "errors", "file_safety", "files", "path_lookup",
+    "paths", "products", "threads", "version",
 }  # fmt: skip
 # What is beside the core, and reached by entry points alone: the core imports none of it, not even for types.
 PRODUCTS = {
@@ -62,7 +62,7 @@ BELOW = {
     "dialects": {"hosts", "core"},
     "guards": {"shelltext"},
     "dashboard": {"client", "record", "core", *GROUND},
-    "testing": {"service", "hosts", "core", "paths"},
+    "testing": {"service", "hosts", "core", "path_lookup", "paths"},
     "importing": {"service", "dialects", "hosts", "core"},
     "cli": {
         "service",
@@ -89,6 +89,8 @@ BELOW = {
     **{name: set[str]() for name in GROUND},
     "credentials": {"darwin_credentials"},
     "directories": {"files"},
+    "file_safety": {"directories", "disks"},
+    "path_lookup": {"disks", "errors", "file_safety"},
     "threads": {"disks"},
 }
 # The rooms of each part, lowest first: a room imports itself and those before it.  What stands beside the rooms,

@@ -207,9 +207,9 @@ def limit_look(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[s
 
     @wraps(look)
     def looked(path: str, /, *args: P.args, **named: P.kwargs) -> T:
-        if HERE.is_checked or is_plain(path, away := away_now(), is_there=False):
+        if HERE.is_checked or is_plain(path, is_there=False):
             return look(path, *args, **named)
-        return look_within_time(path, partial(look, path, *args, **named), away, is_tree=False)
+        return look_within_time(path, partial(look, path, *args, **named), away_now(), is_tree=False)
 
     return looked
 

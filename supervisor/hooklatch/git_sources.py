@@ -20,9 +20,9 @@ import msgspec
 
 from hooklatch.disks import limit_look
 from hooklatch.errors import explain_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
+from hooklatch.path_lookup import is_passing
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, GitSources, SourceCopy, SourceTable
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import is_passing
 
 __all__ = [
     "CASES", "GIT", "GUARD_NAME", "LOCK", "FoundCopy", "GuardFiles", "GuardLock", "LockedGuard", "find_copies",

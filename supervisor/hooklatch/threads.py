@@ -30,9 +30,9 @@ async def in_thread(
     return await trio.to_thread.run_sync(function, *args, abandon_on_cancel=abandon_on_cancel, limiter=limiter)
 
 
-async def look_in_thread(look: Callable[[], T]) -> T:
+async def look_in_thread(look: Callable[[], T], *, abandon_on_cancel: bool = True) -> T:
     """Return the result of a function that looks at any number of paths, and changes no state of the loop."""
-    return await in_thread(look, abandon_on_cancel=True)
+    return await in_thread(look, abandon_on_cancel=abandon_on_cancel)
 
 
 async def look_at_path(look: Callable[[str], T], path: str, *, is_tree: bool = False) -> T:

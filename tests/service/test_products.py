@@ -144,7 +144,7 @@ async def test_a_product_that_is_installed_later_is_found_by_a_reload(tmp_path: 
 async def test_a_write_through_a_memory_map_is_found_by_a_reload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooklatch.service.config.path_lookup.TICK_NS", 0)  # each file is at rest once it is written
+    monkeypatch.setattr("hooklatch.path_lookup.TICK_NS", 0)  # each file is at rest once it is written
     path = tmp_path / "hooks.toml"
     path.write_text(LISTENER)
     async with running_daemon(tmp_path, {"guards.py": FILES["guards.py"]}) as daemon:

@@ -21,6 +21,7 @@ from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import CallOutcome, ChainHead, FireDecision
 from hooklatch.core.protocol import Request, RpcError
+from hooklatch.path_lookup import Stamp
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
@@ -30,7 +31,6 @@ from hooklatch.record.writer import FireFacts, RecordWriter
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.plugins import Discovery
 from hooklatch.service.loading.reloader import Reloader
-from hooklatch.service.loading.see import ObservedFiles
 from hooklatch.service.loading.sources import SourceBuild, Sources, SourceVersion, read_source_version
 from hooklatch.service.parts import DaemonComponents
 from hooklatch.service.transport.bus import Bus
@@ -109,7 +109,7 @@ class FakeUnit(SourceBuild):
     def is_like(self, other: SourceBuild) -> bool:
         return isinstance(other, FakeUnit) and self.version == other.version
 
-    def read_newer(self) -> SourceVersion | None:
+    def read_newer(self, stamps: Mapping[str, Stamp] | None = None) -> SourceVersion | None:
         return None if self.version == self.now() else read_source_version(self.source)
 
 
@@ -117,7 +117,7 @@ class FakeSources(Sources):
     """Builds fake pools, and looks without a thread: a clock that jumps does not wait for one."""
 
     @staticmethod
-    async def look(look: Callable[[], T]) -> T:
+    async def look(look: Callable[[], T], *, abandon_on_cancel: bool = True) -> T:
         return look()
 
     def __init__(self, place: FakePlace, *arguments: Any, **named: Any) -> None:
@@ -132,16 +132,16 @@ class FakeSources(Sources):
             return await self.place.act(event, number)
 
         pool = FakePool({"act": run}, source, self._builds)
+        pool.limits = limits
         unit = FakeUnit(version, pool, wire.SourceLoaded(0, [], ["act"], {}))
         unit.version, unit.now = number, lambda: self.place.version
         return unit
 
 
 class FakeFiles(Reloader):
-    """Looks without a thread: a clock that jumps does not wait for one."""
+    """Finds no packages: they are looked for in a thread, for which a clock that jumps does not wait."""
 
-    async def see(self, *, mends: bool = False) -> ObservedFiles:
-        return self.look(lambda _: Discovery(), mends=mends)()
+    find_packages = staticmethod(lambda _: Discovery())
 
 
 class FakeState(StateFile):

@@ -14,8 +14,8 @@ import msgspec
 
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.errors import locate_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.git_sources import LOCK, GuardLock, guard_paths
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
 __all__ = [
     "LockDifference", "encode_lock", "list_differences", "lock_path", "read_lock", "read_present",

@@ -20,9 +20,9 @@ import trio
 from hooklatch.core.text import is_unicode
 from hooklatch.directories import LockedError, lock_directory, replace_file
 from hooklatch.errors import locate_error
+from hooklatch.file_safety import UnsafeFileError, check_folders, make_private
+from hooklatch.path_lookup import PathAbsent, PathFault, look_up_path
 from hooklatch.paths import POINTER
-from hooklatch.service.config.file_safety import UnsafeFileError, check_folders, make_private
-from hooklatch.service.config.path_lookup import PathAbsent, PathFault, look_up_path
 from hooklatch.service.lifecycle import DRAIN_TIMEOUT
 
 if TYPE_CHECKING:

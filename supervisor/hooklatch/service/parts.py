@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.dialects.installed import load_entry_points
+from hooklatch.path_lookup import PathAbsent, look_up_path
 from hooklatch.processes.environment_slot import EnvironmentSlot
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
@@ -32,7 +33,6 @@ from hooklatch.service.api.methods import (
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.status_report import StatusReport
-from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
@@ -41,7 +41,6 @@ from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireGenerations
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.commit import HookCommit
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader, make_first_plan
@@ -129,12 +128,9 @@ class DaemonComponents:
             ContributionSlot[Contribution]("notifications", Contribution, self._make_part, has_notifiers),
         ]
 
-        commit = HookCommit(
-            self.sources, self.registries, state, self.projects, self.fleet, on_declared=self.notes.note_file
-        )
         self.files = make_files(
-            first, commit, self.sources, state, self.projects, self.fleet,
-            on_reloaded=self._note_reload, on_settings=self._take_settings,
+            first, self.sources, self.registries, state, self.projects, self.fleet,
+            on_declared=self.notes.note_file, on_reloaded=self._note_reload, on_settings=self._take_settings,
         )  # fmt: skip
         self.file_watch = FileWatch(self.files, self.hint)
         self.places = {**places, "config": first.main.path, "state": state.path}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import trio
 
     from hooklatch.core.messages import FireDecision
-    from hooklatch.service.config.path_lookup import Stamp
+    from hooklatch.path_lookup import Stamp
     from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["HooksLoadError", "Worker", "WorkerHook", "fire_at"]

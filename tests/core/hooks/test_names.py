@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-import msgspec
 import pytest
 
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
+from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.names import (
     LIKE_A_NAME,
     full_hook_name,
@@ -16,18 +16,16 @@ from hooklatch.core.hooks.names import (
     quote_name,
     strip_scope,
 )
+from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget
 from hooklatch.core.hooks.resolving import AmbiguousNameError, UnknownNameError, resolve_name
 from support.tables import table
 
 
-class Hook(msgspec.Struct, frozen=True):
-    name: str
-    id: str
-    plugin: str | None = None
-
-
-def hook(layer: str, hook_id: str, plugin: str | None = None, **place: str) -> Hook:
-    return Hook(full_hook_name(layer, hook_id, **place), hook_id, plugin)
+def hook(layer: Layer, hook_id: str, plugin: str | None = None, *, project: str = "", session: str = "") -> Hook:
+    return Hook(
+        id=hook_id, event="stop", layer=layer, matcher=compile_matcher(None), target=ServedTarget(1), plugin=plugin,
+        project=project, owner=session,
+    )  # fmt: skip
 
 
 PLACES = [
@@ -57,19 +55,19 @@ def test_no_two_hooks_share_a_name_and_a_gate_handed_down_keeps_its_own() -> Non
 
 
 KNOWN = [
-    hook("global", "no-rm"),
-    hook("project", "no-rm", project="/a"),
-    hook("project", "no-rm", project="/b"),
-    hook("project", "only", project="/b"),
-    hook("session", "mine", session="s1"),
-    hook("session", "mine", session="s2"),
-    hook("plugin", "acme.audit", "acme"),
-    hook("plugin", "acme.rm", "acme"),
-    hook("global", "of-acme", "acme"),
-    hook("plugin", "broken", "broken"),
-    hook("global", "both"),
-    hook("plugin", "both.x", "both"),
-    hook("builtin", "lsp"),
+    hook(Layer.GLOBAL, "no-rm"),
+    hook(Layer.PROJECT, "no-rm", project="/a"),
+    hook(Layer.PROJECT, "no-rm", project="/b"),
+    hook(Layer.PROJECT, "only", project="/b"),
+    hook(Layer.SESSION, "mine", session="s1"),
+    hook(Layer.SESSION, "mine", session="s2"),
+    hook(Layer.PLUGIN, "acme.audit", "acme"),
+    hook(Layer.PLUGIN, "acme.rm", "acme"),
+    hook(Layer.GLOBAL, "of-acme", "acme"),
+    hook(Layer.PLUGIN, "broken", "broken"),
+    hook(Layer.GLOBAL, "both"),
+    hook(Layer.PLUGIN, "both.x", "both"),
+    hook(Layer.BUILTIN, "lsp"),
 ]
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hooklatch.core.hooks.definitions import read_definition
-from hooklatch.service.config.configuration import ConfigError, FileConfig, find_definition_target, read_config
+from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config
+from hooklatch.service.loading.sources import find_definition_target
 from hooklatch_worker.wire import Source
 from support.daemons import running_daemon
 from support.tables import table

@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each file at rest as soon as it is written: no test here writes one twice in a tick without a new size."""
-    monkeypatch.setattr("hooklatch.service.config.path_lookup.TICK_NS", 0)
+    monkeypatch.setattr("hooklatch.path_lookup.TICK_NS", 0)
 
 
 def modules(found: Discovery) -> dict[str, str]:

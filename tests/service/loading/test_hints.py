@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.service.config.path_lookup import stamp_path
+from hooklatch.path_lookup import stamp_path
 from hooklatch.service.loading import hints
 from hooklatch.service.loading.hints import KernelHints
 from hooklatch.service.loading.watch import STAT_INTERVAL

@@ -11,7 +11,7 @@ import pytest
 
 from hooklatch.processes.environment_slot import Requirements
 from hooklatch.service.config.configuration import FileConfig
-from hooklatch.service.loading.build import SourceBuilder
+from hooklatch.service.loading.build import SourceBuilder, find_wanted_versions
 from hooklatch.service.loading.plan import NOTHING, ReloadPlan
 from hooklatch.service.loading.sources import Sources
 from hooklatch_worker.wire import Source
@@ -50,7 +50,8 @@ async def test_what_keeps_one_source_from_being_built_is_its_own_fault(
     wanted = {str(path): Source("file", str(path)) for path in (own, other)}
     plan = ReloadPlan(main=FileConfig(str(tmp_path / "hooks.toml")), wanted=wanted)
 
-    built = await SourceBuilder(sources, plan, [], {}, {}, accepts=NOTHING).build()
+    versions = find_wanted_versions(plan, [], {}, ())
+    built = await SourceBuilder(sources, plan, versions, [], {}, {}, accepts=NOTHING).build()
 
     assert text in built.faults[str(own)].message
     assert "is not TOML" in built.faults[str(other)].message

@@ -9,8 +9,8 @@ import pytest
 
 from hooklatch.core.hooks.definitions import read_definition
 from hooklatch.lsp import LspTable, read_lsp
+from hooklatch.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceTable
-from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.service.config.settings import Override, Settings
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading.bind import BuiltLayers

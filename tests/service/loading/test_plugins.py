@@ -228,7 +228,7 @@ async def test_a_whole_plugin_is_switched_by_its_name(tmp_path: Path, packages: 
 async def test_a_package_that_is_repaired_or_installed_is_found_by_a_reload(
     tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooklatch.service.config.path_lookup.TICK_NS", 0)  # each file is at rest once it is written
+    monkeypatch.setattr("hooklatch.path_lookup.TICK_NS", 0)  # each file is at rest once it is written
     install(packages, "acme", "acme_repaired")
     entry_points = packages / "acme_repaired-1.0.dist-info/entry_points.txt"
     text = entry_points.read_text()

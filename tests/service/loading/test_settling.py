@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from hooklatch.path_lookup import Stamp
 from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config
-from hooklatch.service.config.path_lookup import Stamp
-from hooklatch.service.config.settling import has_lost, is_written, measure_quiet
 from hooklatch.service.loading.reloader import UnsettledError
+from hooklatch.service.loading.settling import has_lost, is_written, measure_quiet
 from support.daemons import Client, Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, HOOK, bash, is_green, reloaded, watching
 from support.pools import until

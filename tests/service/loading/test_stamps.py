@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.path_lookup import PathAbsent, PathFault, stamp_path
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.path_lookup import PathAbsent, PathFault, stamp_path
 from hooklatch.service.loading.see import ObservedFiles, SeenFile, read_files
 
 HOOK = '[[hook]]\nid = "{}"\nevent = "pre_tool_use"\ncommand = "exit 2"\n'
@@ -26,7 +26,7 @@ def main(tmp_path: Path) -> Path:
 @pytest.fixture
 def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each file at rest as soon as it is written."""
-    monkeypatch.setattr("hooklatch.service.config.path_lookup.TICK_NS", 0)
+    monkeypatch.setattr("hooklatch.path_lookup.TICK_NS", 0)
 
 
 def read(main: Path, before: ObservedFiles) -> ObservedFiles:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.service.config.path_lookup import (
+from hooklatch.path_lookup import (
     DirectoryNames,
     PathAbsent,
     PathFault,

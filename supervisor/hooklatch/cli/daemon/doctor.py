@@ -329,8 +329,8 @@ def diagnose_shared_guards(path: str) -> Iterator[Diagnosis]:
 
 def diagnose_configuration(arguments: argparse.Namespace) -> Iterator[Diagnosis]:
     """Check the main file without a daemon."""
+    from hooklatch.file_safety import UnsafeFileError, read_safely
     from hooklatch.service.config.configuration import ConfigError, read_config
-    from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
     path = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     try:

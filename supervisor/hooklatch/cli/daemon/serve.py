@@ -244,7 +244,7 @@ def start_daemon(options: dict[str, Any]) -> DaemonReady:
 
 def are_absent(*candidates: str) -> bool:
     """Return whether none of these paths exists; one that cannot be looked up may exist, and then gates deny."""
-    from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
+    from hooklatch.path_lookup import PathAbsent, look_up_path
 
     return all(isinstance(look_up_path(path), PathAbsent) for path in candidates)
 
@@ -325,8 +325,8 @@ class StartReport(msgspec.Struct):
 
 def open_log(folder: str) -> tuple[str, int]:
     """Open the log file of a detached daemon; return its path and descriptor."""
+    from hooklatch.file_safety import UnsafeFileError, make_private
     from hooklatch.files import open_regular
-    from hooklatch.service.config.file_safety import UnsafeFileError, make_private
 
     path = os.path.join(folder, "daemon.log")
     try:

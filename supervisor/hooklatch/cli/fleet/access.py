@@ -22,6 +22,7 @@ import trio
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.fleet.engine.engine import AddressError, Engine, EngineError, UnreachableError, add_user
 from hooklatch.fleet.engine.opening import open_engine, open_engines, read_password
 from hooklatch.fleet.logs.reading import FleetReader, ReceivedBatch
@@ -30,7 +31,6 @@ from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.settings import FleetSettings, read_settings
 from hooklatch.fleet.signing import KeyFormatError, NoLibraryError, PrivateKey, PublicKey, read_private
 from hooklatch.service.config.configuration import read_config
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError
 
 __all__ = [

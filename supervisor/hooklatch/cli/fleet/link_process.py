@@ -23,7 +23,7 @@ from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.settings import FleetSettings, describe_open_password
 from hooklatch.fleet.signing import NoLibraryError
-from hooklatch.service.config.path_lookup import stamp_path
+from hooklatch.path_lookup import stamp_path
 from hooklatch.service.service_manager import Notifier
 from hooklatch.threads import in_thread
 

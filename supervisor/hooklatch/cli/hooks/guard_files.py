@@ -14,10 +14,10 @@ from contextlib import ExitStack, suppress
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit
+from hooklatch.file_safety import UnsafeFileError, check_folders
 from hooklatch.files import create_anew
 from hooklatch.git_sources import guard_paths
 from hooklatch.paths import find_config_file
-from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [

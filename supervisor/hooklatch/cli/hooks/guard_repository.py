@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.core.text import suggest_name
+from hooklatch.file_safety import MAX_FILE
 from hooklatch.files import create_anew
 from hooklatch.git_sources import GUARD_NAME, GuardFiles
-from hooklatch.service.config.file_safety import MAX_FILE
 from hooklatch_worker.sandbox import children
 
 __all__ = [

@@ -21,9 +21,9 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
 from hooklatch.errors import format_install_command
+from hooklatch.file_safety import UnsafeFileError
 from hooklatch.git_sources import CASES, guard_paths
 from hooklatch.paths import find_config_file
-from hooklatch.service.config.file_safety import UnsafeFileError
 
 if TYPE_CHECKING:
     from hooklatch.guards.catalogue import GalleryGuard

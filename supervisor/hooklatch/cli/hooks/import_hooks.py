@@ -13,9 +13,9 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.text import format_count
 from hooklatch.errors import explain_error
+from hooklatch.file_safety import UnsafeFileError, check_folders
 from hooklatch.importing import ImportResult, UnreadableFileError, read_hooks
 from hooklatch.importing.writing import write_toml
-from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
 __all__ = ["add_import"]
 

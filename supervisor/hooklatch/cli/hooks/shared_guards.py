@@ -51,10 +51,10 @@ from hooklatch.cli.testing.cases import refuse_payload_files
 from hooklatch.core.text import format_count
 from hooklatch.directories import replace_file
 from hooklatch.errors import describe_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.git_sources import CASES, GuardFiles, GuardLock, LockedGuard, guard_paths
 from hooklatch.guards.catalogue import AddedGuards, describe_guard
 from hooklatch.paths import find_config_file
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
 __all__ = [
     "add_forget", "add_outdated", "add_update", "check_guards", "copy_shared", "find_moved", "list_newer",

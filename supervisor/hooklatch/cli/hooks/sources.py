@@ -29,11 +29,11 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.directories import replace_file
 from hooklatch.errors import explain_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.git_sources import LOCK, FoundCopy, GuardFiles, GuardLock, find_copy, guard_paths
+from hooklatch.path_lookup import PathAbsent, PathFault
 from hooklatch.paths import find_config_file
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceTable
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import PathAbsent, PathFault
 from hooklatch.service.config.settings import make_absolute
 from hooklatch.service.loading.see import ObservedFiles, read_files
 

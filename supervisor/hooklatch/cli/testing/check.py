@@ -82,7 +82,7 @@ def add_check(parser: Parser) -> None:
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
+    from hooklatch.path_lookup import PathAbsent, look_up_path
 
     for name in arguments.paths:  # a misspelt one would be checked as a configuration of hooks.d alone
         if isinstance(look_up_path(os.path.abspath(name)), PathAbsent):
@@ -101,7 +101,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 def list_check_targets(named: list[str]) -> list[CheckTarget]:
     """Return the targets of these names in their order; Python files are one target together."""
-    from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
+    from hooklatch.path_lookup import PathAbsent, look_up_path
 
     configs: dict[str, CheckTarget] = {}
     files: list[str] = []

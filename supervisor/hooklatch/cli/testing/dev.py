@@ -24,7 +24,7 @@ from hooklatch.service.config.toml_document import Diagnostic
 if TYPE_CHECKING:
     from hooklatch.cli.testing.payloads import PayloadCase
     from hooklatch.core.messages import FireDecision
-    from hooklatch.service.config.path_lookup import Stamp
+    from hooklatch.path_lookup import Stamp
     from hooklatch.service.folders import DaemonOptions
     from hooklatch.service.parts import DaemonComponents
 
@@ -166,7 +166,7 @@ class DevLoop:
 
     def read_stamps(self, parts: DaemonComponents) -> dict[str, Stamp]:
         """Return the state of each file whose change matters."""
-        from hooklatch.service.config.path_lookup import stamp_paths
+        from hooklatch.path_lookup import stamp_paths
 
         own = [os.path.abspath(name) for name in (*self._arguments.payload, *self._arguments.cases) if name != "-"]
         return stamp_paths([*parts.files.watched()(), *own])
@@ -179,7 +179,7 @@ async def wait_for_change(before: Mapping[str, Stamp]) -> None:
     """
     import trio
 
-    from hooklatch.service.config.path_lookup import stamp_paths
+    from hooklatch.path_lookup import stamp_paths
     from hooklatch.service.loading.hints import KernelHints
 
     with ExitStack() as opened:

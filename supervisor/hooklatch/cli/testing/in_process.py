@@ -27,12 +27,11 @@ from hooklatch.core.call import Call
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
-from hooklatch.service.config.settings import find_builtin_source
 from hooklatch.service.dispatch.calls import HookRunner
 from hooklatch.service.dispatch.dialects import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.sources import SourceBuild as Proven
-from hooklatch.service.loading.sources import UnitError, read_source_version
+from hooklatch.service.loading.sources import UnitError, find_builtin_source, read_source_version
 from hooklatch.service.parts import DaemonComponents
 from hooklatch.threads import in_thread
 from hooklatch_worker import wire

@@ -131,12 +131,9 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     dangers: tuple[str, ...] = ()
     size: int = 0  # of a client's definition, as JSON, in bytes
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     @cached_property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """Return its full name."""
         return full_hook_name(self.layer.label, self.id, project=self.project, session=self.owner)
 
     @cached_property

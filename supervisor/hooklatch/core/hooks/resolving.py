@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, Protocol, TypeVar
 
 from hooklatch.core.hooks.names import is_short_name, name_whole_plugin, quote_name
+from hooklatch.core.hooks.registry import Hook
 
 __all__ = ["AmbiguousNameError", "ResolvedName", "UnknownNameError", "resolve_name"]
-
-
-class NamedHook(Protocol):
-    """The part of a hook that `resolve_name` needs."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def plugin(self) -> str | None: ...
-
-
-H = TypeVar("H", bound=NamedHook)
 
 
 class UnknownNameError(LookupError):
@@ -36,16 +22,16 @@ class AmbiguousNameError(LookupError):
         super().__init__(f"{text!r} may mean {', or '.join(map(quote_name, self.names))}; give one of these")
 
 
-class ResolvedName(Generic[H]):
+class ResolvedName:
     """The meaning of a name: one hook, or all hooks of a `plugin`."""
 
-    def __init__(self, name: str, hooks: Iterable[H], plugin: str | None = None) -> None:
+    def __init__(self, name: str, hooks: Iterable[Hook], plugin: str | None = None) -> None:
         self.name = name
         self.hooks = list(hooks)
         self.plugin = plugin
 
 
-def resolve_name(text: str, hooks: Iterable[H]) -> ResolvedName[H]:
+def resolve_name(text: str, hooks: Iterable[Hook]) -> ResolvedName:
     """Return the meaning of a full name, an id or a plugin's name, or else of a short name.
 
     Raises:
@@ -69,7 +55,7 @@ def resolve_name(text: str, hooks: Iterable[H]) -> ResolvedName[H]:
     return ResolvedName(name, members, plugin)
 
 
-def find_meaning(hook: NamedHook) -> str:
+def find_meaning(hook: Hook) -> str:
     """Return the full name that a hook's name resolves to."""
     # The placeholder of a broken plugin is named after it, and is the plugin's only hook.
     return (

@@ -27,6 +27,7 @@ import trio
 
 from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
+from hooklatch.file_safety import UnsafeFileError
 from hooklatch.fleet.host.following import (
     advance_policy,
     describe_lost_floor,
@@ -68,7 +69,6 @@ from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
 from hooklatch.fleet.version_copies import keep_versions
 from hooklatch.service.api.methods import PolicyRejectedError
-from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.loading.see import BundleFiles, FleetFiles

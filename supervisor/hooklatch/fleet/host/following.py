@@ -14,6 +14,7 @@ import msgspec
 from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.errors import describe_error, locate_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.fleet.host.policy_file import (
     KeptPolicy,
     ObservingEnd,
@@ -42,9 +43,8 @@ from hooklatch.fleet.manifests import (
 )
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
-from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import is_passing, stamp_path
+from hooklatch.path_lookup import is_passing, stamp_path
+from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.see import (
     BundleFiles,
@@ -54,6 +54,7 @@ from hooklatch.service.loading.see import (
     mark_tampered,
     read_pinned_file,
 )
+from hooklatch.service.loading.sources import find_definition_target
 
 __all__ = [
     "list_bundle_files", "prove_envelope", "read_proven_files", "advance_policy", "describe_lost_floor",

@@ -22,11 +22,11 @@ import msgspec
 
 from hooklatch.directories import replace_file, sync_folder
 from hooklatch.errors import explain_error
+from hooklatch.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.files import create_anew
 from hooklatch.fleet.manifests import START, FleetError, PolicyHead, SignedManifest, read_payload
 from hooklatch.fleet.version_copies import COPIES
-from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
-from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
+from hooklatch.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [

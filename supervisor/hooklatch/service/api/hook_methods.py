@@ -32,14 +32,14 @@ from hooklatch.service.api.methods import (
     require_session,
 )
 from hooklatch.service.api.registration import HookTables, MadeHooks, Registrant, Registrar
-from hooklatch.service.config.configuration import Diagnostic, ForeignFile, find_definition_target
+from hooklatch.service.config.configuration import Diagnostic, ForeignFile
 from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.bind import HookBinder, add_way_out, make_stand_in
 from hooklatch.service.loading.plan import EVERYTHING, LESS, LossAcceptance
 from hooklatch.service.loading.reloader import Reloader, ReloadRequest
-from hooklatch.service.loading.sources import Sources, UnitError
+from hooklatch.service.loading.sources import Sources, UnitError, find_definition_target
 from hooklatch.service.registry.registries import FleetHookError, Registries, find_named_hook
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
@@ -274,7 +274,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.registries.switches = dict(self.state.state.switches)
             self.fleet.restore(self.files.active.plan.main.settings)
             if not self.files.active.is_main_good:
-                self.files.recall(known)
+                await self.files.recall(known)
             await self.restore(None)
             await self.files.reload()
             self.registries.unregister_global(self._stand_in_id)

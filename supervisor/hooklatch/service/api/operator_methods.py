@@ -13,11 +13,11 @@ from hooklatch.core.hooks.suspension import SuspensionError
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.errors import describe_error
+from hooklatch.file_safety import UnsafeFileError
+from hooklatch.path_lookup import PathAbsent, PathFault, PathFound, look_up_path
 from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.api.hook_methods import add_storage_warning
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, PolicySlot
-from hooklatch.service.config.file_safety import UnsafeFileError
-from hooklatch.service.config.path_lookup import PathAbsent, PathFault, PathFound, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.projects import ProjectRegistry
 from hooklatch.service.loading.reloader import Reloader

@@ -28,11 +28,10 @@ from hooklatch.core.hooks.definitions import (
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, ServedTarget, find_misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.config.configuration import find_definition_target
 from hooklatch.service.dispatch.dialects import Dialects
 from hooklatch.service.loading.bind import HookBinder
 from hooklatch.service.loading.reloader import Reloader
-from hooklatch.service.loading.sources import Sources, UnitError
+from hooklatch.service.loading.sources import Sources, UnitError, find_definition_target
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection

@@ -25,11 +25,11 @@ from hooklatch.core.hooks.registry import Hook, HookState, PythonTarget
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find_suspension
 from hooklatch.errors import explain_error
+from hooklatch.path_lookup import PathAbsent, look_up_path
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.methods import ApiMethod, ContributionSlot, MethodTable, PolicySlot, require_session
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import Meta
 
-from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidHookError, define_hooks
 from hooklatch.core.tables import InvalidTableError, describe_unknown_key, read_table
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig", "ForeignFile",
-    "GitSources", "SourceCopy", "SourceTable", "find_definition_target", "read_config",
+    "GitSources", "SourceCopy", "SourceTable", "read_config",
 ]  # fmt: skip
 
 DEFAULT = PoolLimits()
@@ -209,20 +208,6 @@ class GitSources(NamedTuple):
     """The product of sources in git: `find` puts the files of their copies in place of the tables that name them."""
 
     find: Callable[[FileConfig], FileConfig]
-
-
-def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:
-    """Return the source and the function of a definition's target; a stand-in has those of a command.
-
-    A relative path is relative to `folder`.
-    """
-    if definition.run is None:
-        return SHELL.source, SHELL.function
-    place, _, function = definition.run.rpartition(":")
-    if place.endswith(".py") or "/" in place:
-        path = os.path.normpath(os.path.join(folder, os.path.expanduser(place)))
-        return Source("file", path), function
-    return Source("module", place), function
 
 
 def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__struct_fields__) -> FileConfig:

@@ -13,19 +13,17 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hooklatch.core.hooks.builtin_sources import SHELL, BuiltinSource
 from hooklatch.core.hooks.definitions import HookDefinition, Priority, Timeout
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher, compile_re2
 from hooklatch.core.hooks.snapshots import MAX_BUDGET
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration
-from hooklatch.products import SOURCES, ProductError, list_products, load_product
 from hooklatch.record.settings import MIB, Durability, PayloadMode, RecordSettings
-from hooklatch_worker.wire import Isolation, Source
+from hooklatch_worker.wire import Isolation
 
 __all__ = [
     "AskTable", "DaemonTable", "IsolationTable", "Level", "RecordTable", "Settings", "StateTable", "make_absolute",
-    "MainTable", "Override", "OverrideTable", "PersonalityTable", "TableEffect", "find_builtin_source",
+    "MainTable", "Override", "OverrideTable", "PersonalityTable", "TableEffect",
 ]  # fmt: skip
 
 MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they are sent in one datagram with each fork
@@ -238,17 +236,3 @@ class MainTable(NamedTuple):
 
     struct: type[msgspec.Struct]
     read: Callable[[Any, str], TableEffect]
-
-
-def find_builtin_source(source: Source) -> BuiltinSource | None:
-    """Return the differences of a source of ours or of a product; None for a user's source.
-
-    A product that cannot be loaded gets no more rights than a user's source.
-    """
-    if source == SHELL.source:
-        return SHELL
-    try:
-        is_of_product = source.kind == "module" and source.location in list_products(SOURCES)
-        return load_product(SOURCES, source.location, BuiltinSource) if is_of_product else None
-    except ProductError:
-        return None

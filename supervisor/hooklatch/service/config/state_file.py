@@ -21,7 +21,8 @@ import hashlib
 import logging
 import os
 import re
-from contextlib import closing, suppress
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -32,11 +33,11 @@ from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.directories import sync_folder
 from hooklatch.errors import explain_error, locate_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.files import create_anew
+from hooklatch.path_lookup import DirectoryNames, PathAbsent, PathFault, list_directory, look_up_path
 from hooklatch.record.storage.mark import mark_path
 from hooklatch.record.storage.slots import SlotError, SlotFile, read_form
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault, list_directory, look_up_path
 from hooklatch.service.config.settings import Override, Settings
 from hooklatch.threads import in_thread
 from hooklatch_worker.systems.disks import sync_all, sync_data
@@ -83,17 +84,23 @@ class StateWitness:
         is_empty = isinstance(names, PathAbsent) or (isinstance(names, DirectoryNames) and not names.names)
         return is_empty and isinstance(look_up_path(mark_path(self._record)), PathAbsent)
 
-    def allow_both(self, before: str, after: str) -> None:
-        """Allow two contents; the witness is on the disk when this returns.
+    @contextmanager
+    def replacing(self, before: str, after: str) -> Generator[None]:
+        """Allow two contents while the block puts the one in place of the other, and then that alone.
+
+        The witness of both is on the disk when the block begins.  Its end is not synced: if a power cut loses that, the
+        content before is believed too.
 
         Raises:
             OSError: the witness cannot be written, so the state must not be either.
         """
         with closing(SlotFile(self.path, f"{before} {after}".encode())) as slot:
             sync_data(slot.fd)
+            yield
+            slot.write(f"{after} {after}".encode())
 
     def allow_only(self, digest: str) -> None:
-        """Allow one content alone, without a sync: if a power cut loses this, the content before is believed too.
+        """Allow one content alone.
 
         Raises:
             OSError: the witness cannot be written.
@@ -280,15 +287,14 @@ class StateFile:
             file.flush()
             sync_all(fd)
         # The witness before the file: a daemon that is killed from here on finds either content believed.
-        self._witness.allow_both(self._digest, digest)
-        if self._moved_to is not None:
-            with suppress(FileNotFoundError):
-                os.rename(self.path, self._moved_to)
-            self._moved_to = None
-        os.replace(temporary, self.path)
-        self._digest = digest
-        sync_folder(os.path.dirname(self.path))
-        self._witness.allow_only(digest)
+        with self._witness.replacing(self._digest, digest):
+            if self._moved_to is not None:
+                with suppress(FileNotFoundError):
+                    os.rename(self.path, self._moved_to)
+                self._moved_to = None
+            os.replace(temporary, self.path)
+            self._digest = digest
+            sync_folder(os.path.dirname(self.path))
 
 
 def free_name(path: str) -> str:

@@ -23,8 +23,8 @@ import msgspec
 from hooklatch.core.keyspace import StateScope, StoredValue
 from hooklatch.directories import sync_folder
 from hooklatch.errors import JournalError, explain_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.files import create_anew, open_regular
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch_worker.systems.disks import sync_all, sync_data
 
 __all__ = ["StateChange", "StateJournal", "seal_change"]

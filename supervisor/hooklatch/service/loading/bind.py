@@ -25,14 +25,14 @@ from hooklatch.core.hooks.registry import (
     find_misfit,
 )
 from hooklatch.core.hooks.shell_definitions import ShellCommand, encode_shell_config
-from hooklatch.service.config.configuration import Diagnostic, find_definition_target
+from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.settings import Override
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.plan import ReloadPlan
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.see import BundleFiles, DeclaredFile, FleetFiles, Manifests, ProjectFiles
-from hooklatch.service.loading.sources import SourceBuild
+from hooklatch.service.loading.sources import SourceBuild, find_definition_target
 from hooklatch_worker.wire import Source
 
 __all__ = ["BuiltLayers", "HookBinder", "add_way_out", "assemble_layers", "make_stand_in"]
@@ -183,7 +183,7 @@ class LayerBuilder:
 
     def _append(self, hook: Hook) -> None:
         origin = hook.origin or DeclarationSite("?")
-        if hook.event not in self._binder.catalogue:
+        if hook.event not in self._binder.catalogue.specs:
             from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
 
             unknown = describe_undefined_event(self._binder.catalogue, hook.event)
@@ -191,8 +191,8 @@ class LayerBuilder:
                 self._add_diagnostic(hook, origin, unknown)
                 return
         location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
-        is_of_source = hook.problem == self._binder.explain_unloaded(location)  # a diagnostic already
-        if hook.problem is not None and not is_of_source:
+        # That a source is not loaded is a diagnostic already.
+        if hook.problem is not None and hook.problem != self._binder.explain_unloaded(location):
             self._add_diagnostic(hook, origin, hook.problem)
         other = self._taken_ids.get(hook.id)
         if other is not None:
@@ -300,13 +300,15 @@ def make_fleet_hooks(
 
     The ids of hooks are those of their policy, so a hook whose id another policy has is named after its own too.
     """
-    binder = HookBinder(Catalogue.standard(), units, faults)
     hooks, diagnostics = dict[str, Hook](), list[Diagnostic]()
-    if fleet is not None and fleet.denies is not None:
+    if fleet is None:
+        return [], diagnostics
+    binder = HookBinder(Catalogue.standard(), units, faults)
+    if fleet.denies is not None:
         builder = LayerBuilder(Layer.FLEET, binder, {}, {})
         builder.add_denial(fleet.denies)
         hooks |= {hook.id: hook for hook in builder.hooks}
-    for bundle in fleet.bundles if fleet is not None else ():
+    for bundle in fleet.bundles:
         builder = LayerBuilder(Layer.FLEET, binder, {}, {}, suspendable=bundle.suspendable)
         builder.add_bundle(bundle)
         diagnostics += builder.diagnostics

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 import msgspec
 import trio
@@ -17,8 +18,8 @@ import trio
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error
-from hooklatch.service.config.configuration import Diagnostic, find_definition_target
-from hooklatch.service.config.path_lookup import PathFound, Stamp, look_up_path, stamp_paths
+from hooklatch.path_lookup import PathFound, Stamp, look_up_path, stamp_paths
+from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.loading.bind import add_way_out
 from hooklatch.service.loading.plan import REMOVAL, LossAcceptance, ReloadPlan, is_too_weak
 from hooklatch.service.loading.see import BundleFiles, FleetFiles, Manifests, mark_tampered
@@ -28,6 +29,7 @@ from hooklatch.service.loading.sources import (
     SourceVersion,
     UnitError,
     add_named_files,
+    find_definition_target,
     read_source_version,
     source_lock_path,
 )
@@ -35,8 +37,8 @@ from hooklatch.service.loading.trust import stamp_tree
 from hooklatch_worker.wire import ForeignHook, Source
 
 __all__ = [
-    "BuildResults", "SourceBuilder", "aim_at_build", "aim_at_nothing", "find_wanted_version", "is_below",
-    "prepare_version", "verify_fleet_files",
+    "BuildResults", "SourceBuilder", "WantedVersions", "aim_at_build", "aim_at_nothing", "find_wanted_version",
+    "find_wanted_versions", "is_below", "prepare_version", "verify_fleet_files",
 ]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.sources")
@@ -54,8 +56,12 @@ class BuildResults(msgspec.Struct, frozen=True):
     removed: list[str] = []  # vanished files of builds, whose removal the operator accepts
 
 
+# The version of each source to build, or why there is none; None if its active build has it.
+WantedVersions: TypeAlias = Mapping[Source, SourceVersion | UnitError | None]
+
+
 class SourceBuilder:
-    """The builder of the sources of one plan that have changed, and of those to build `afresh` (None: all of them).
+    """The builder of the wanted versions of the sources of one plan.
 
     `targets` are those of hooks that clients registered.  `remembered` and `builds` are the hooks and the files of each
     source in the state file, for a source that has no build.
@@ -65,22 +71,19 @@ class SourceBuilder:
         self,
         sources: Sources,
         plan: ReloadPlan,
+        versions: WantedVersions,
         targets: Collection[PythonTarget],
         remembered: Manifests,
         builds: Mapping[str, Mapping[str, str]],
         *,
         accepts: LossAcceptance,
-        afresh: Collection[str] | None = (),
     ) -> None:
         self._sources = sources
         self._plan = plan
+        self._versions = versions
         self._manifests = remembered
         self._builds = builds
         self._accepts = accepts
-        self._afresh = afresh
-        self._declared_sources = dict(plan.wanted)
-        for target in targets:
-            self._declared_sources.setdefault(target.source.location, target.source)
         # The sources whose marked functions are hooks.
         self._marked = {plugin.module for plugin in plan.plugins.values() if plugin.fault is None}
         self._declared: set[tuple[str, str]] = set()  # functions that files name, by the location of their source
@@ -94,13 +97,20 @@ class SourceBuilder:
         self._removed: list[str] = []
 
     async def build(self) -> BuildResults:
-        """Build every source whose files changed, several at once; if that fails, the last good build stays active."""
+        """Build the wanted versions, several at once; if one fails, the last good build of its source stays active.
+
+        The pools of the other sources take new limits.
+        """
         room = trio.CapacityLimiter(AT_ONCE)
         try:
-            versions = await self._read_newer()
             async with trio.open_nursery() as nursery:
-                for location, version in versions.items():
-                    nursery.start_soon(self._build_version, location, version, room)
+                for source, version in self._versions.items():
+                    if isinstance(version, SourceVersion):
+                        nursery.start_soon(self._build_version, version, room)
+                    elif version is not None:
+                        self._results[source.location] = version
+                    else:
+                        self._sources.units[source.location].pool.limits = self._plan.limits_of(source)
             return await self._collect_results()
         except BaseException:  # cancelled: no other task will adopt these builds, and their workers must end
             for unit in self._results.values():
@@ -111,11 +121,11 @@ class SourceBuilder:
     async def _collect_results(self) -> BuildResults:
         fresh = {location: unit for location, unit in self._results.items() if isinstance(unit, SourceBuild)}
         errors = {location: error for location, error in self._results.items() if isinstance(error, UnitError)}
-        weak = {location for location in errors if self._is_too_weak(self._declared_sources[location])}
+        weak = {source.location for source in self._versions if source.location in errors and self._is_too_weak(source)}
         faults = {location: self._describe_fault(location, error, weak) for location, error in errors.items()}
         diagnostics: list[Diagnostic] = []
         gone = {file.path for file in self._plan.files if file.is_absent and file.fault}
-        for location in self._declared_sources:
+        for location in [source.location for source in self._versions]:
             if location in faults:
                 diagnostics += [faults[location]] if location not in gone else []
             elif location in fresh:
@@ -126,58 +136,13 @@ class SourceBuilder:
         is_to_retry = any(error.is_passing for error in errors.values())
         return BuildResults(fresh, faults, weak, diagnostics, is_to_retry, self._removed)
 
-    async def _build_version(self, location: str, version: SourceVersion, room: trio.CapacityLimiter) -> None:
+    async def _build_version(self, version: SourceVersion, room: trio.CapacityLimiter) -> None:
         """Build a version.  An error is a fault of this source alone, so the others load."""
+        location = version.source.location
         try:
             self._results[location] = await self._build(version, room)
         except Exception as error:
             self._results[location] = explain_failure(location, error)
-
-    async def _read_newer(self) -> dict[str, SourceVersion]:
-        """Return the version to build of each source whose active build has another; the other pools take new limits.
-
-        One thread looks at all: with hundreds of files, a thread for each would cost more than all of the looks.
-        """
-        units, declared = self._sources.units, self._declared_sources
-        reads = {location: self._make_reader(source) for location, source in declared.items()}
-        known = [path for location in reads if location in units for path in units[location].stamps]
-
-        def look() -> dict[str, SourceVersion | UnitError | None]:
-            stamps = stamp_paths(known)
-            return {location: try_to_read(location, partial(read, stamps)) for location, read in reads.items()}
-
-        found = await self._sources.look(look)
-        for location, version in found.items():
-            if isinstance(version, UnitError):
-                self._results[location] = version
-            elif version is None and (unit := units.get(location)) is not None:
-                unit.pool.limits = self._plan.limits_of(declared[location])
-        return {location: version for location, version in found.items() if isinstance(version, SourceVersion)}
-
-    def _make_reader(self, source: Source) -> Callable[[Mapping[str, Stamp]], SourceVersion | None]:
-        """Return a function for a thread that returns the version to build, or None if the active build has it.
-
-        It is given the stamps of the active build's files. It raises a UnitError if that version cannot be read, or its
-        requirements are wrong.
-        """
-        unit, plan, limits = self._sources.units.get(source.location), self._plan, self._plan.limits_of(source)
-        is_afresh = self._afresh is None or source.location in self._afresh  # even if its files are the same
-        is_same_place = (
-            unit is not None
-            and unit.python == plan.pythons.get(source.location)
-            and unit.named == set(plan.named.get(source.location, ()))
-            and unit.pool.limits.worker.isolation == limits.worker.isolation
-        )
-
-        def read(stamps: Mapping[str, Stamp]) -> SourceVersion | None:
-            newer = stamp = None
-            if unit is not None and is_afresh:
-                stamp = unit.read_stamps(stamps).get(source.location)
-            elif unit is not None and (newer := unit.read_newer(stamps)) is None and is_same_place:
-                return None
-            return prepare_version(newer or read_source_version(source, stamp), plan)
-
-        return read
 
     async def _build(self, version: SourceVersion, room: trio.CapacityLimiter) -> SourceBuild:
         """Build a version.
@@ -214,7 +179,7 @@ class SourceBuilder:
             self._removed.append(path)
         for declared in unit.loaded.hooks:
             event = declared.marker.event
-            if event not in self._plan.catalogue:
+            if event not in self._plan.catalogue.specs:
                 from hooklatch.dialects.find import describe_undefined_event  # only a mistake needs it
 
                 text = f"{declared.function}: {describe_undefined_event(self._plan.catalogue, event)}"
@@ -268,13 +233,6 @@ class SourceBuilder:
             for declared in unit.loaded.hooks
             if (location, declared.function) not in self._declared
         ]  # fmt: skip
-
-
-def try_to_read(location: str, read: Callable[[], SourceVersion | None]) -> SourceVersion | UnitError | None:
-    try:
-        return read()
-    except Exception as error:
-        return explain_failure(location, error)
 
 
 def explain_failure(location: str, error: Exception) -> UnitError:
@@ -367,13 +325,58 @@ def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
     return version
 
 
-def find_wanted_version(source: Source, unit: SourceBuild | None, plan: ReloadPlan) -> SourceVersion | UnitError | None:
-    """Return the version of a source to build, or why there is none; None if its build has it."""
+def find_wanted_versions(
+    plan: ReloadPlan,
+    targets: Iterable[PythonTarget],
+    units: Mapping[str, SourceBuild],
+    afresh: Collection[str] | None,
+) -> WantedVersions:
+    """Return the wanted version of each source of a plan and of the hooks of clients, in a thread.
+
+    The sources `afresh` (None: all of them) are built even if their files are the same.
+    """
+    sources = {target.source.location: target.source for target in targets if target.source.location not in plan.wanted}
+    sources = {**plan.wanted, **sources}
+    stamps = stamp_paths([path for location in sources if location in units for path in units[location].stamps])
+    return {
+        source: find_wanted_version(
+            source, units.get(location), plan, stamps, is_afresh=afresh is None or location in afresh
+        )
+        for location, source in sources.items()
+    }
+
+
+def find_wanted_version(
+    source: Source,
+    unit: SourceBuild | None,
+    plan: ReloadPlan,
+    stamps: Mapping[str, Stamp] | None = None,
+    *,
+    is_afresh: bool = False,
+) -> SourceVersion | UnitError | None:
+    """Return the version of a source to build, or why there is none; None if its build has it.
+
+    `stamps` are those of the files of its build, if they were read just now.
+    """
     try:
-        newer = unit.read_newer() if unit is not None else read_source_version(source)
-        return prepare_version(newer, plan) if newer is not None else None
-    except UnitError as error:
-        return error
+        newer = stamp = None
+        if unit is not None and is_afresh:
+            stamp = unit.read_stamps(stamps).get(source.location)
+        elif unit is not None and (newer := unit.read_newer(stamps)) is None and is_in_place(unit, plan):
+            return None
+        return prepare_version(newer or read_source_version(source, stamp), plan)
+    except Exception as error:
+        return explain_failure(source.location, error)
+
+
+def is_in_place(unit: SourceBuild, plan: ReloadPlan) -> bool:
+    """Return whether a build has the interpreter, the data and the isolation that files declare for its source."""
+    location = unit.source.location
+    return (
+        unit.python == plan.pythons.get(location)
+        and unit.named == set(plan.named.get(location, ()))
+        and unit.pool.limits.worker.isolation == plan.limits_of(unit.source).worker.isolation
+    )
 
 
 def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:

@@ -25,10 +25,9 @@ import msgspec
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
+from hooklatch.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
-from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
-from hooklatch.service.config.settings import find_builtin_source
+from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin
 from hooklatch.service.loading.see import (
     DeclaredFile,
@@ -38,6 +37,7 @@ from hooklatch.service.loading.see import (
     ProjectFiles,
     list_hook_files,
 )
+from hooklatch.service.loading.sources import find_builtin_source, find_definition_target
 from hooklatch.service.loading.trust import project_hooks_folder
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERYTHING", "LESS", "NOTHING", "REMOVAL", "LossAcceptance", "ReloadPlan",
-    "is_too_weak", "list_known_files", "list_remembered_plugins", "plan_reload",
+    "is_too_weak", "list_all_configs", "list_known_files", "list_remembered_plugins", "plan_reload",
 ]  # fmt: skip
 
 REMOVAL = "hooklatch reload --accept-removed"

@@ -21,7 +21,7 @@ from hooklatch.core.hooks.definitions import is_id
 from hooklatch.disks import find_disk, find_lane
 from hooklatch.errors import explain_error
 from hooklatch.files import open_regular
-from hooklatch.service.config.path_lookup import (
+from hooklatch.path_lookup import (
     PathAbsent,
     PathFault,
     PathFound,

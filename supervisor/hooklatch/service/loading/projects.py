@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import trio
 
-from hooklatch.service.config.path_lookup import PathFound, look_up_path
+from hooklatch.path_lookup import PathFound, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.see import ProjectFiles, mark_untrusted

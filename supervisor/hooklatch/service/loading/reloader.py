@@ -1,12 +1,12 @@
 """The reload of the files that declare hooks.  Knows directories and last good versions, and not times of changes.
 
-    reload: read every file once, in a thread ─▶ plan ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
+    reload: read every file once and plan, in a thread ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
 
     a bundle of the fleet: the same, with its files in place of the active ones; all of it is taken, or nothing
     the fleet's denial of every gate comes or goes: committed on the active plan, without a reload and its waits
 
-`plan_reload` decides what a reload takes. This module has the reading before it and the commit after it.  If a source
-does not load, every Python file beside it is watched, since a change of any of them may fix it.
+`plan_reload` decides what a reload takes, in the thread that has read it: disks may be slow, and files long.  If a
+source does not load, every Python file beside it is watched, since a change of any of them may fix it.
 """
 
 from __future__ import annotations
@@ -16,30 +16,41 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import trio
 
-from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
+from hooklatch.core.hooks.snapshots import SnapshotDiff
+from hooklatch.path_lookup import Stamp, stamp_paths
 from hooklatch.processes.starting import scratch_root
 from hooklatch.products import search_anew
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.path_lookup import Stamp, stamp_paths
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import SavedState, StateFile
-from hooklatch.service.loading.build import BuildResults, SourceBuilder, find_wanted_version, verify_fleet_files
+from hooklatch.service.loading.bind import BuiltLayers, assemble_layers
+from hooklatch.service.loading.build import (
+    BuildResults,
+    SourceBuilder,
+    WantedVersions,
+    aim_at_build,
+    aim_at_nothing,
+    find_wanted_version,
+    find_wanted_versions,
+    verify_fleet_files,
+)
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
-from hooklatch.service.loading.commit import ActiveHooks, HookCommit
+from hooklatch.service.loading.commit import ActiveHooks, list_kept, list_manifests
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
-from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
+from hooklatch.service.loading.plugins import discover_plugins
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.see import FleetFiles, ObservedFiles, list_watched_paths, read_files, see
+from hooklatch.service.loading.see import ObservedFiles, list_watched_paths, read_files, see
+from hooklatch.service.loading.settling import has_lost
 from hooklatch.service.loading.sources import SourceBuild, Sources, UnitError
 from hooklatch.service.loading.trust import project_hooks_folder, stamp_project
 from hooklatch.service.loading.unread import UsedPaths, find_unread_entries
-from hooklatch.threads import in_thread
+from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
 if TYPE_CHECKING:
@@ -49,6 +60,19 @@ if TYPE_CHECKING:
 __all__ = ["Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
+
+
+class FirstLook(NamedTuple):
+    """All that a reload reads at once, and the plan of it. `targets` are those of the hooks of clients by then.
+
+    `stamps` are those of the watched paths after that, for a reload that compares them.
+    """
+
+    seen: ObservedFiles
+    plan: ReloadPlan
+    versions: WantedVersions
+    targets: list[PythonTarget]
+    stamps: dict[str, Stamp] | None
 
 
 class ReloadRequest(msgspec.Struct, frozen=True):
@@ -90,27 +114,34 @@ class UnsettledError(Exception):
 
 
 class Reloader:
-    """The reloader, which keeps the hooks in step with what declares them, one reload at a time."""
+    """The reloader, which keeps the hooks in step with what declares them, one reload at a time.
+
+    It alone writes the hooks that files declare.  `on_declared` is told each new file and its digest.
+    """
+
+    find_packages = staticmethod(discover_plugins)
 
     def __init__(
         self,
         first: ReloadPlan,
-        commit: HookCommit,
         sources: Sources,
+        registries: Registries,
         state: StateFile,
         projects: ProjectRegistry,
         fleet: Fleet,
         *,
+        on_declared: Callable[[str, str], None],
         on_reloaded: Callable[[ReloadAnswer], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
         self.active = ActiveHooks(first)
         self.reloads: Counter[str] = Counter()  # by their result
-        self._commit = commit
         self._sources = sources
+        self._registries = registries
         self._state = state
         self._projects = projects
         self._fleet = fleet
+        self._on_declared = on_declared
         self._on_reloaded = on_reloaded
         self._on_settings = on_settings
         self._lock = trio.Lock()
@@ -129,14 +160,25 @@ class Reloader:
     @property
     def sources(self) -> Collection[str]:
         """Return the locations of all sources that a file or a hook uses, loaded or not."""
-        return self._commit.list_used(self.active.plan) | self._sources.units.keys()
+        return self._list_used(self.active.plan) | self._sources.units.keys()
+
+    def _list_targets(self) -> list[PythonTarget]:
+        """Return the Python targets of the hooks that clients registered. A stand-in has no source."""
+        hooks = self._registries.api_and_own_hooks()
+        targets = [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
+        return [target for target in targets if target.source.location]
+
+    def _list_used(self, plan: ReloadPlan) -> set[str]:
+        """Return the locations of the sources that a plan or a client's hook names."""
+        return {*plan.wanted, *(target.source.location for target in self._list_targets())}
 
     # -- what is watched ---------------------------------------------------------------------------------------------
 
     def watched(self) -> Callable[[], list[str]]:
         """Return a function for a thread that finds every path whose change may matter."""
         plan, faulty = self.active.plan, [fault.file for fault in self.active.built.faults.values()]
-        files = {plan.main.path, plan.folder, *self._list_known_files(), *plan.wanted, *faulty}
+        known = list_known_files(plan, self._state.state.manifests)
+        files = {plan.main.path, plan.folder, *known, *plan.wanted, *faulty}
         files.update(diagnostic.file for diagnostic in self.active.unread.red)
         for unit in self._sources.units.values():
             files.update(unit.stamps)
@@ -144,9 +186,6 @@ class Reloader:
         roots = {*map(project_hooks_folder, self._projects.used()), *plan.pins}
         # Of values alone, since the loop may change the rest while the thread runs.
         return partial(list_watched_paths, files, plan.folder, roots, faulty)
-
-    def _list_known_files(self) -> set[str]:
-        return list_known_files(self.active.plan, self._state.state.manifests)
 
     async def stamps(self) -> dict[str, Stamp]:
         """Return the present stamp of each watched path."""
@@ -204,16 +243,17 @@ class Reloader:
         """
         active = self.active
         plan = msgspec.structs.replace(active.plan, fleet=self._fleet.add_denial(active.plan.fleet))
-        layers = self._commit.bind(plan, msgspec.structs.replace(active.built, fresh={}, too_weak=set()))
-        self._commit.activate(plan, layers)
+        layers = self._bind(plan, self._sources.units, active.built.faults)
+        self._activate(plan, layers)
         self.active = msgspec.structs.replace(active, plan=plan, layers=layers)
-        await self._commit.finish(is_stored=False)
+        await self._registries.announcer.wait_announced()
 
-    def recall(self, state: SavedState) -> None:
+    async def recall(self, state: SavedState) -> None:
         """Take the settings and overrides of an earlier state, for a main file without good ones."""
-        plan = self.active.plan
-        main = msgspec.structs.replace(plan.main, settings=state.settings, overrides=state.overrides)
-        self.active = msgspec.structs.replace(self.active, plan=msgspec.structs.replace(plan, main=main))
+        async with self._lock:  # a reload under way would put the plan in place that it began with
+            plan = self.active.plan
+            main = msgspec.structs.replace(plan.main, settings=state.settings, overrides=state.overrides)
+            self.active = msgspec.structs.replace(self.active, plan=msgspec.structs.replace(plan, main=main))
 
     async def _reload(
         self,
@@ -223,104 +263,162 @@ class Reloader:
         candidate: BundleCandidate | None = None,
     ) -> ReloadAnswer:
         """See, plan, build, bind and commit."""
-        previous, accepts = self._commit.revision, request.accepts
-        self._seen = seen = await self.see(mends=request.is_explicit)
-        if candidate is not None:
-            seen = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet))
-        plan = plan_reload(self.active.plan, seen, accepts)
+        previous, accepts = self._registries.view.revision, request.accepts
+        watched = self.watched() if known is not None else None
+        observe = self._prepare_look(request, candidate, watched)
+        # A thread that mends files is not abandoned, or it would write after the next reload has begun.
+        found = await self._sources.look(observe, abandon_on_cancel=not request.is_explicit)
+        self._seen, plan, versions, targets, stamps = found
         if known is not None and (
-            await self.stamps() != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
+            stamps != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
         ):
             raise UnsettledError
         first = plan.files[0]
         if self._state.fault is None or (first.config is not None and not first.is_absent):  # else they are unknown
             self._on_settings(plan.main.settings)
-        built = await self._build(plan, request)
+        state = self._state.state
+        built = await SourceBuilder(
+            self._sources, plan, versions, targets, state.manifests, state.builds, accepts=accepts
+        ).build()
+        units = self._list_units(built)
         try:
-            uses = UsedPaths.by(plan, self._commit.list_units(built), built.faults, self._commit.list_targets())
-            folders = [project.folder for project in plan.projects]
-            # Projects last: what is written during the look at the other entries still counts.
-            unread, trees = await self._sources.look(
+            uses = UsedPaths.by(plan, units, built.faults, targets)
+            listings, folders = {plan.folder: self._seen.listing}, [project.folder for project in plan.projects]
+            unread, trees, stamps = await self._sources.look(
                 lambda: (
-                    find_unread_entries(uses, {plan.folder: seen.listing}),
+                    find_unread_entries(uses, listings),
+                    # Projects after that: what is written during the look at the other entries still counts.
                     {folder: stamp_project(folder) for folder in folders},
+                    stamp_paths(watched()) if watched is not None else None,
                 )
             )
-            is_changed = known is not None and await self.stamps() != known
             if candidate is not None:
-                await self._store_bundle(candidate, plan, built)
+                await self._store_bundle(candidate, plan, units, built)
             # From here to the end of the commit there is no checkpoint: every fire sees all of it or nothing.
             plan = msgspec.structs.replace(
                 plan,
                 removed=sorted({*plan.removed, *built.removed}),
                 projects=[self._projects.verified(project, trees[project.folder]) for project in plan.projects],
-                fleet=self._fleet.add_denial(self._verify(plan.fleet, built)),
+                fleet=self._fleet.add_denial(verify_fleet_files(plan.fleet, units.values())),
             )
-            layers = self._commit.bind(plan, built)
+            layers = self._bind(plan, units, built.faults)
             diagnostics = [*plan.diagnostics, *built.diagnostics, *layers.diagnostics, *unread.red]
             if known is not None and (
-                is_changed or self._is_unsettled(diagnostics, self.active.layers.names - layers.names)
+                stamps != known or self._is_unsettled(diagnostics, self.active.layers.names - layers.names)
             ):
                 raise UnsettledError
         except BaseException:
-            self._commit.discard(built)
+            for unit in built.fresh.values():
+                self._sources.discard(unit)
             raise
-        now = ActiveHooks(plan, built, layers, diagnostics, unread)
-        change, is_stored = self._commit.commit(self.active, now, forgets=accepts.less)
-        self.active = now
+        kept = list_kept(state)
+        change = self._commit(ActiveHooks(plan, built, layers, diagnostics, unread), forgets=accepts.less)
+        is_kept = kept == list_kept(state)
         request.on_commit(plan.removed)
-        await self._commit.finish(is_stored=is_stored)
+        # It is active already: this waits until subscribers know of it, and for the disk.
+        await self._registries.announcer.wait_announced()
+        if not is_kept:
+            await self._state.store()
         return {
-            "previous": previous, "revision": self._commit.revision, "added": change.added, "removed": change.removed,
-            "changed": change.changed, "diagnostics": [diagnostic.describe() for diagnostic in diagnostics],
+            "previous": previous, "revision": self._registries.view.revision,
+            "added": change.added, "removed": change.removed, "changed": change.changed,
+            "diagnostics": [diagnostic.describe() for diagnostic in diagnostics],
             "accepted": plan.removed,  # the files and plugins that had vanished, and are removed now
         }  # fmt: skip
+
+    def _list_units(self, built: BuildResults) -> dict[str, SourceBuild]:
+        """Return the builds that are active once these results are."""
+        return {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
+
+    def _bind(
+        self, plan: ReloadPlan, units: Mapping[str, SourceBuild], faults: Mapping[str, Diagnostic]
+    ) -> BuiltLayers:
+        """Make the hooks of all layers, with what this host remembers and clients have registered."""
+        ids = {hook.id: DeclarationSite("a client of the admin socket") for hook in self._registries.api_hooks}
+        return assemble_layers(plan, units, faults, self._state.state.manifests, ids)
+
+    def _activate(self, plan: ReloadPlan, layers: BuiltLayers, *, forgets: bool = False) -> SnapshotDiff:
+        """Change the hooks of all layers at once."""
+        change = self._registries.set_global(
+            files=layers.shared, catalogue=plan.catalogue, projects=layers.projects,
+            personalities=plan.main.personalities, forgets=forgets,
+        )  # fmt: skip
+        self._fleet.record_active(plan.fleet)
+        return change
+
+    def _commit(self, now: ActiveHooks, *, forgets: bool) -> SnapshotDiff:
+        """Have every later fire use the new builds and hooks, and change the state to what they are."""
+        before, plan, built, state = self.active, now.plan, now.built, self._state.state
+        for unit in built.fresh.values():
+            self._sources.adopt(unit)
+        for location in built.too_weak:
+            self._sources.drop(location)
+        self._registries.retarget(
+            {location: partial(aim_at_build, unit) for location, unit in built.fresh.items()}
+            | {location: partial(aim_at_nothing, str(built.faults[location])) for location in built.too_weak}
+        )
+        change = self._activate(plan, now.layers, forgets=forgets)
+        self._projects.active = {project.folder: project for project in plan.projects}
+        for path, digest in plan.digests.items():
+            if before.plan.digests.get(path) != digest:
+                self._on_declared(path, digest)
+        units, used = self._sources.units, self._list_used(plan)
+        self._sources.forget(used)
+        for override in now.layers.attempts:
+            if override not in state.overrides:
+                self._fleet.record_attempt("override", override.id)
+        state.switches = dict(self._registries.switches)
+        state.settings, state.overrides = plan.main.settings, plan.main.overrides
+        # The present manifests, since a project may have been untrusted during the build.
+        state.manifests = list_manifests(state.manifests, plan, now.layers, built.faults)
+        state.builds = {
+            location: units[location].digests if location in units else state.builds[location]
+            for location in sorted(used & (units.keys() | state.builds.keys()))
+        }
+        self.active = now
+        return change
 
     def _is_unsettled(self, diagnostics: Collection[Diagnostic], lost: Collection[str]) -> bool:
         """Return whether something is lost, or newly wrong: the files may be half of a change."""
         return bool(lost) or not set(diagnostics) <= set(self.active.diagnostics)
 
-    async def see(self, *, mends: bool = False) -> ObservedFiles:
-        """Read all files in a thread, since the disk may be slow, and files long."""
-        # A thread that mends files is not abandoned, or it would write after the next reload has begun.
-        return await in_thread(self.look(mends=mends), abandon_on_cancel=not mends)
+    def _prepare_look(
+        self, request: ReloadRequest, candidate: BundleCandidate | None, watched: Callable[[], list[str]] | None
+    ) -> Callable[[], FirstLook]:
+        """Return a function for a thread that reads every file once, plans, and reads the sources that have changed.
 
-    def look(
-        self,
-        find_packages: Callable[[Mapping[str, PackageFolder]], Discovery] = discover_plugins,
-        *,
-        mends: bool = False,
-    ) -> Callable[[], ObservedFiles]:
-        """Return a function for a thread that reads every file once.
-
-        With `mends`, no file of hooks is taken for unchanged by its stamp, since a write through a memory map shows in
-        none, and files of the fleet's bundle that are not as they were signed are written anew.
+        An explicit reload takes no file of hooks for unchanged by its stamp, since a write through a memory map shows
+        in none, and writes anew files of the fleet's bundle that are not as they were signed.
         """
-        plan, projects = self.active.plan, self._projects
-        before = msgspec.structs.replace(self._seen, stamps={}) if mends else self._seen
-        active, fleet = ({}, None) if mends else (projects.active, plan.fleet)
-        return partial(
-            see, plan.main.path, plan.folder, self._list_known_files(), before,
-            manifests=self._state.state.manifests,
-            projects=[(folder, projects.trusted[folder], active.get(folder)) for folder in projects.used()],
+        # Of values alone, since the loop may change the rest while the thread runs.
+        active, mends, projects, state = self.active.plan, request.is_explicit, self._projects, self._state.state
+        loaded, fleet = ({}, None) if mends else (projects.active, active.fleet)
+        see_all = partial(
+            see, active.main.path, active.folder, list_known_files(active, state.manifests),
+            msgspec.structs.replace(self._seen, stamps={}) if mends else self._seen,
+            manifests=state.manifests,
+            projects=[(folder, projects.trusted[folder], loaded.get(folder)) for folder in projects.used()],
             look_at_fleet=self._fleet.look(fleet, mends=mends),
-            find_packages=find_packages,
+            find_packages=self.find_packages,
         )  # fmt: skip
+        units, targets = dict(self._sources.units), self._list_targets()
+        afresh = None if request.is_explicit else request.afresh
 
-    async def _build(self, plan: ReloadPlan, request: ReloadRequest) -> BuildResults:
-        state = self._state.state
-        builder = SourceBuilder(
-            self._sources, plan, self._commit.list_targets(), state.manifests, state.builds, accepts=request.accepts,
-            afresh=None if request.is_explicit else request.afresh,
-        )  # fmt: skip
-        return await builder.build()
+        def observe() -> FirstLook:
+            seen = see_all()
+            joined = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet)) if candidate is not None else seen
+            plan = plan_reload(active, joined, request.accepts)
+            versions = find_wanted_versions(plan, targets, units, afresh)
+            return FirstLook(seen, plan, versions, targets, stamp_paths(watched()) if watched is not None else None)
 
-    def _verify(self, fleet: FleetFiles | None, built: BuildResults) -> FleetFiles | None:
-        return verify_fleet_files(fleet, self._commit.list_units(built).values())
+        return observe
 
-    async def _store_bundle(self, candidate: BundleCandidate, plan: ReloadPlan, built: BuildResults) -> None:
+    async def _store_bundle(
+        self, candidate: BundleCandidate, plan: ReloadPlan, units: Mapping[str, SourceBuild], built: BuildResults
+    ) -> None:
         """Store a bundle on the disk if it has no diagnostics. Otherwise nothing of this reload is taken."""
-        layers = self._commit.bind(msgspec.structs.replace(plan, fleet=self._verify(plan.fleet, built)), built)
+        verified = msgspec.structs.replace(plan, fleet=verify_fleet_files(plan.fleet, units.values()))
+        layers = self._bind(verified, units, built.faults)
         if diagnostics := find_bundle_faults(candidate.root, built, layers.fleets):
             raise BundleError(diagnostics)
         with trio.CancelScope(shield=True):
@@ -331,7 +429,7 @@ class Reloader:
     async def forget_unused(self) -> None:
         """End the sources that no hook uses any more. The last one may have been a client's hook."""
         async with self._lock:
-            self._sources.forget(self._commit.list_used(self.active.plan))
+            self._sources.forget(self._list_used(self.active.plan))
 
     async def ensure(self, source: Source) -> SourceBuild:
         """Return the build of a source that a client names. Build it if there is none.
@@ -343,7 +441,7 @@ class Reloader:
         async with self._lock:
             unit = units.get(location)
             wanted = await self._sources.look(partial(find_wanted_version, source, unit, self.active.plan))
-            if wanted is not None and unit is not None and location in self._commit.list_used(self.active.plan):
+            if wanted is not None and unit is not None and location in self._list_used(self.active.plan):
                 await self._reload()  # the watch has not noticed the change yet, and only a reload moves all hooks
                 if location in self.active.built.faults:
                     raise UnitError(self.active.built.faults[location])

@@ -16,6 +16,18 @@ import msgspec
 
 from hooklatch.core.text import is_unicode
 from hooklatch.errors import describe_error
+from hooklatch.file_safety import UnsafeFileError
+from hooklatch.path_lookup import (
+    DirectoryNames,
+    Listing,
+    PathAbsent,
+    PathFault,
+    PathFound,
+    Stamp,
+    list_directory,
+    make_path_fault,
+    read_if_changed,
+)
 from hooklatch.products import FILES, SOURCES, ProductError, load_product, run_product
 from hooklatch.service.config.configuration import (
     PROJECT_TABLES,
@@ -27,24 +39,12 @@ from hooklatch.service.config.configuration import (
     ForeignFile,
     GitSources,
     SourceTable,
-    find_definition_target,
     read_config,
-)
-from hooklatch.service.config.file_safety import UnsafeFileError
-from hooklatch.service.config.path_lookup import (
-    DirectoryNames,
-    Listing,
-    PathAbsent,
-    PathFault,
-    PathFound,
-    Stamp,
-    list_directory,
-    make_path_fault,
-    read_if_changed,
 )
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.plugins import Discovery, PackageFolder, discover_plugins
+from hooklatch.service.loading.sources import find_definition_target
 
 __all__ = [
     "ENDINGS", "BundleFiles", "DeclaredFile", "FleetFiles", "Manifests", "ObservedFiles", "ProjectFiles", "SeenFile",

@@ -1,4 +1,4 @@
-"""The sources of hooks and their pools.  Knows builds and how they are proven; does not know hooks or layers.
+"""The sources of hooks and their pools.  Knows builds, how they are proven and what names them; does not know layers.
 
 A source is a file or a module.  Each version of it is a *build* with its own pool.  A new build is proven to import in
 a fresh worker before anything uses it.  The old one retires when the last fire that may need it has ended.
@@ -19,9 +19,13 @@ from functools import partial
 import msgspec
 import trio
 
+from hooklatch.core.hooks.builtin_sources import SHELL, BuiltinSource
+from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.disks import limit_look
 from hooklatch.errors import describe_error, locate_error
+from hooklatch.file_safety import UnsafeFileError, read_safely
 from hooklatch.files import open_regular_file
+from hooklatch.path_lookup import LATE, TICK_NS, Stamp, is_passing, stamp_path, stamp_paths, status_at
 from hooklatch.processes.environment_slot import (
     SCRIPT_BLOCK,
     Environment,
@@ -38,16 +42,15 @@ from hooklatch.processes.resource_limits import MemoryWatch
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import SourceLoadError
 from hooklatch.processes.zygote import ForkError, ZygoteClient
+from hooklatch.products import SOURCES, ProductError, list_products, load_product
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import LATE, TICK_NS, Stamp, is_passing, stamp_path, stamp_paths, status_at
 from hooklatch.threads import look_in_thread
 from hooklatch_worker import wire
 from hooklatch_worker.wire import MAX_BUILD, Source, SourceLoaded
 
 __all__ = [
     "Sources", "SourceBuild", "UnitError", "SourceVersion", "source_lock_path", "read_source_version",
-    "add_named_files",
+    "add_named_files", "find_builtin_source", "find_definition_target",
 ]  # fmt: skip
 
 logger = logging.getLogger("hooklatch.sources")
@@ -170,6 +173,34 @@ def add_source_lock(requirements: Requirements, location: str) -> Requirements:
 
 def source_lock_path(requirements: Requirements, location: str) -> str:
     return os.path.join(os.path.dirname(location), requirements.lock)
+
+
+def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:
+    """Return the source and the function of a definition's target; a stand-in has those of a command.
+
+    A relative path is relative to `folder`.
+    """
+    if definition.run is None:
+        return SHELL.source, SHELL.function
+    place, _, function = definition.run.rpartition(":")
+    if place.endswith(".py") or "/" in place:
+        path = os.path.normpath(os.path.join(folder, os.path.expanduser(place)))
+        return Source("file", path), function
+    return Source("module", place), function
+
+
+def find_builtin_source(source: Source) -> BuiltinSource | None:
+    """Return the differences of a source of ours or of a product; None for a user's source.
+
+    A product that cannot be loaded gets no more rights than a user's source.
+    """
+    if source == SHELL.source:
+        return SHELL
+    try:
+        is_of_product = source.kind == "module" and source.location in list_products(SOURCES)
+        return load_product(SOURCES, source.location, BuiltinSource) if is_of_product else None
+    except ProductError:
+        return None
 
 
 class SourceBuild:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 
 from hooklatch.core.text import is_unicode
 from hooklatch.disks import limit_look, limit_tree_look
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely, stamp_parent_folders
-from hooklatch.service.config.path_lookup import Stamp, stamp_status
+from hooklatch.file_safety import UnsafeFileError, read_safely, stamp_parent_folders
+from hooklatch.path_lookup import Stamp, stamp_status
 
 __all__ = [
     "Pins", "Stamps", "compare_pinned_files", "project_hooks_folder", "pin_files", "pin_below", "stamp_project",

@@ -23,8 +23,7 @@ import hooklatch
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.disks import limit_look, limit_tree_look
 from hooklatch.files import open_regular_file
-from hooklatch.service.config.configuration import Diagnostic, find_definition_target
-from hooklatch.service.config.path_lookup import (
+from hooklatch.path_lookup import (
     DirectoryNames,
     Listing,
     PathAbsent,
@@ -33,9 +32,10 @@ from hooklatch.service.config.path_lookup import (
     stamp_status,
     status_at,
 )
-from hooklatch.service.loading.plan import ReloadPlan
+from hooklatch.service.config.configuration import Diagnostic
+from hooklatch.service.loading.plan import ReloadPlan, list_all_configs
 from hooklatch.service.loading.see import ENDINGS
-from hooklatch.service.loading.sources import SourceBuild
+from hooklatch.service.loading.sources import SourceBuild, find_definition_target
 from hooklatch.service.loading.trust import project_hooks_folder
 from hooklatch_worker.author.failures import PACKAGES
 
@@ -107,11 +107,10 @@ class UsedPaths(msgspec.Struct, frozen=True):
         taken: ReloadPlan,
         units: Mapping[str, SourceBuild],
         faults: Collection[str],
-        targets: Iterable[PythonTarget],
+        targets: Collection[PythonTarget],
     ) -> UsedPaths:
         """Return what is used by a plan's files and builds, and by the `targets` of hooks of clients."""
-        files = [config for config in taken.configs if not taken.is_of_fleet(config.path)]
-        targets = list(targets)
+        files = list_all_configs(taken.files, None, taken.projects)
         called = {target.source.location for target in targets}
         commands = [target.command for target in targets]
         for config in files:

@@ -15,10 +15,10 @@ from functools import partial
 import trio
 
 from hooklatch.errors import locate_error
-from hooklatch.service.config.path_lookup import Stamp, stamp_paths
-from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, measure_quiet
+from hooklatch.path_lookup import Stamp, stamp_paths
 from hooklatch.service.loading.hints import PAUSE, KernelHints
 from hooklatch.service.loading.reloader import Reloader, UnsettledError
+from hooklatch.service.loading.settling import PATIENCE, SETTLE, WRITING, is_written, measure_quiet
 from hooklatch.threads import look_in_thread
 
 __all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch", "ReloadHint"]

@@ -15,7 +15,7 @@ A change waits for `announcer.wait_announced` before it is acknowledged.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.hooks.names import name_whole_plugin, quote_name
@@ -64,7 +64,7 @@ class Registries:
     ) -> None:
         self.catalogue = catalogue
         self.switches = dict(switches)
-        self._gone = set[str]()  # names that files have declared, and do not any more
+        self._declared, self._gone = set[str](), set[str]()  # names of files' hooks, and those that were
         self.personalities: dict[str, list[str]] = {}
         self.view = Snapshot(time.time_ns() // 1_000_000, ())  # of viewers that see only the global layers
         self._files: list[Hook] = []
@@ -133,7 +133,8 @@ class Registries:
         With `forgets`, the switches of hooks that are gone, also since earlier calls, are dropped: a later hook of such
         a name must not begin disabled.
         """
-        self._gone = (self._gone | list_switchable_names(self._files)) - list_switchable_names(files)
+        declared = list_switchable_names(files)
+        self._declared, self._gone = declared, (self._gone | self._declared) - declared
         while forgets and self._gone:
             self.switches.pop(self._gone.pop(), None)
         self._files, self.catalogue = files, catalogue
@@ -161,11 +162,8 @@ class Registries:
         """Return the hooks of all layers, including sessions' own."""
         return [*self.all_hooks(), *self._own_hooks()]
 
-    def _own_hooks(self) -> Iterator[Hook]:
-        for session in self._sessions:
-            if session.own or session.inherited:
-                yield from session.own.values()
-                yield from session.inherited
+    def _own_hooks(self) -> list[Hook]:
+        return [hook for session in self._sessions for hook in (*session.own.values(), *session.inherited)]
 
     def project_hooks(self, folder: str) -> list[Hook]:
         """Return the hooks of a project that is in use."""
@@ -232,7 +230,7 @@ class Registries:
         self._commit_global()
         return hook
 
-    def switch_global(self, name: str, *, enabled: bool) -> ResolvedName[Hook]:
+    def switch_global(self, name: str, *, enabled: bool) -> ResolvedName:
         """Enable or disable the hook, or the whole plugin, that a name identifies, except sessions' own hooks.
 
         A hook of the fleet cannot be disabled. To enable it changes nothing, since it is always enabled.
@@ -323,11 +321,12 @@ class Registries:
 
     def _hand_down_all(self) -> None:
         """Hand down the gates that each parent has now. With a new catalogue, other events may be gates."""
-        for session in self._sessions:
+        sessions = list(self._sessions)
+        for session in sessions:
             if session.personality is not None:  # a personality that is no longer defined keeps its last definition
                 names = self.personalities.get(session.personality, session.personality_plugins)
                 session.personality_plugins = frozenset(names) if names is not None else None
-        for session in self._sessions:
+        for session in sessions:
             if session.parent is None and session.children:
                 self._hand_down(session)
 
@@ -369,12 +368,13 @@ class Registries:
         return snapshot
 
 
-def list_switchable_names(hooks: Iterable[Hook]) -> set[str]:
+def list_switchable_names(hooks: Collection[Hook]) -> set[str]:
     """Return the names by which hooks are switched: their own, and those of their whole plugins."""
-    return {name for hook in hooks for name in (hook.name, name_whole_plugin(hook.plugin or ""))}
+    plugins = {hook.plugin for hook in hooks if hook.plugin is not None}
+    return {hook.name for hook in hooks} | {name_whole_plugin(plugin) for plugin in plugins}
 
 
-def find_named_hook(name: str, hooks: Iterable[Hook]) -> ResolvedName[Hook]:
+def find_named_hook(name: str, hooks: Iterable[Hook]) -> ResolvedName:
     """Find the one hook, or the one whole plugin, that a name identifies.
 
     Raises:

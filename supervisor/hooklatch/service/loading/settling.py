@@ -19,8 +19,8 @@ import time
 from collections.abc import Iterable
 
 from hooklatch.disks import limit_look
+from hooklatch.path_lookup import status_at
 from hooklatch.service.config.configuration import FileConfig
-from hooklatch.service.config.path_lookup import status_at
 
 __all__ = ["PATIENCE", "SETTLE", "WRITING", "has_lost", "is_written", "measure_quiet"]
 

@@ -23,7 +23,7 @@ import msgspec
 
 from hooklatch.disks import away_now, is_plain, limit_look, look_here, resolve_path
 from hooklatch.errors import describe_error, explain_error
-from hooklatch.service.config.file_safety import UnsafeFileError, stamp_parent_folders
+from hooklatch.file_safety import UnsafeFileError, stamp_parent_folders
 from hooklatch_worker.sandbox import safety
 
 __all__ = [
@@ -88,7 +88,7 @@ def list_directory(folder: str) -> Listing:
     return found
 
 
-status_at, status_here = limit_look(os.stat), limit_look(os.lstat)
+status_at = limit_look(os.stat)
 
 
 @limit_look
@@ -149,7 +149,7 @@ def stamp_paths(paths: Iterable[str]) -> dict[str, Stamp]:
         parents, status = above[folder], None
         if parents is not None and name not in ("", ".", "..") and path not in away:
             with suppress(OSError, ValueError):
-                status = look_here(status_here, path)
+                status = look_here(os.lstat, path)
         if parents is None or status is None or stat.S_ISLNK(status.st_mode):
             stamps[path] = stamp_path(path)
         else:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.service.config.file_safety import MAX_FILE, UnsafeFileError, make_private, read_safely
+from hooklatch.file_safety import MAX_FILE, UnsafeFileError, make_private, read_safely
 from hooklatch.service.folders import StartError, make_runtime_dir
 from support.daemons import Daemon, running_daemon
 from support.strangers import NOBODY, as_nobody, as_root, folder_for_all
@@ -368,7 +368,7 @@ def test_the_entries_of_directories_that_are_made_are_brought_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced = list[str]()
-    monkeypatch.setattr("hooklatch.service.config.file_safety.sync_folder", synced.append)
+    monkeypatch.setattr("hooklatch.file_safety.sync_folder", synced.append)
 
     make_private(str(tmp_path / "home" / "state"))
     make_private(str(tmp_path / "home" / "state"))
