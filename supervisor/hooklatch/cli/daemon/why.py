@@ -132,7 +132,7 @@ EXPLAINED = {
     ),
     "files": (
         "Red: a file of hooks has an error, and its last good version stays active. Yellow: an entry of hooks.d is not "
-        "read.",
+        "read, or declares no hook.",
         "A guard may be missing: with an error in a new file, gates are refused.",
         "Repair the line that it names, or remove the entry. A saved file is loaded at once.",
     ),

@@ -43,7 +43,7 @@ __all__ = ["MARK", "UnreadEntries", "UsedPaths", "find_unread_entries"]
 
 MARK = "# hooklatch: no hooks"
 SAYS_NONE = re.compile(rb"^[ \t]*#[ \t]*hooklatch:[ \t]*no hooks[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
-EMPTY = re.compile(rb"(?:\s*#[^\n]*|\s+)*+")  # a file without code is not taken for a guard
+EMPTY = re.compile(rb"(?:\s*#[^\n]*|\s+)*+")
 MARKS = re.compile(rb"^[ \t]*@(?:\w+\.)*hook\(", re.MULTILINE)
 NONE = re.compile(r"\..*|readme.*|policy-tests(\..*)?|__pycache__|.*(~|\.(bak|sw[op]|orig|rej))|#.*#", re.IGNORECASE)
 LANGUAGES = re.compile(
@@ -66,6 +66,7 @@ FOLDER = (
     " out of this folder"
 )
 HIDDEN = f"it marks hooks and is no source, so nothing calls them; name it in a [[source]], or write into it: {MARK}"
+DECLARES_NONE = "it declares no hook, so it guards nothing; write one into it, or take it out of this folder"
 NOTHING = "nothing reads it: name it in files, or take it out of this folder"
 
 
@@ -89,13 +90,14 @@ class UsedPaths(msgspec.Struct, frozen=True):
     """The paths that hooks use, of builds and of data, and the commands that they run.
 
     `broken` are files that cannot be used, so that each word of theirs may name something.  `hookless` are the texts of
-    sources that mark no hook, and `imported` are the files that hooks import.
+    sources that mark no hook, `bare` the files of tables that declare nothing, and `imported` those that hooks import.
     """
 
     paths: frozenset[str]
     commands: str
     broken: frozenset[str]
     hookless: Mapping[str, bytes]
+    bare: Collection[str]
     imported: frozenset[str]
     folders: Collection[str]  # of hooks: hooks.d, and those of projects
     beside: Collection[str]  # of sources
@@ -130,6 +132,7 @@ class UsedPaths(msgspec.Struct, frozen=True):
             "\n".join(commands),
             frozenset((*faults, *(file.path for file in taken.files if file.fault is not None))),
             {location: units[location].text for location in (declared & units.keys()) - hooked - reported},
+            [config.path for config in files if config.is_bare],
             frozenset(path for location in hooked for path in units[location].digests if path != location),
             [
                 taken.folder,
@@ -182,6 +185,11 @@ def find_unread_entries(used: UsedPaths, listings: Mapping[str, Listing]) -> Unr
     named = {found.file for found in shadows}
     found = [
         *find_unmarked_sources(used),
+        *(
+            Diagnostic(path, 0, DECLARES_NONE, is_red=False)
+            for path in used.bare
+            if os.path.dirname(path) in used.folders
+        ),
         # one that cannot be listed is a diagnostic
         *(entry for folder in used.folders for entry in list_unread_entries(folder, names[folder] or (), used)),
     ]
@@ -211,8 +219,11 @@ def find_hook_mark(text: bytes) -> int:
 def find_unmarked_sources(used: UsedPaths) -> Iterator[Diagnostic]:
     """Report the sources that mark no hook, and that nothing imports."""
     for location, text in sorted(used.hookless.items()):
-        is_none = has_no_hooks_mark(text) or (os.path.isabs(location) and EMPTY.fullmatch(text) is not None)
-        if is_none or location in used.imported or used.has_name_of(location):
+        if has_no_hooks_mark(text) or location in used.imported or used.has_name_of(location):
+            continue
+        if os.path.isabs(location) and EMPTY.fullmatch(text) is not None:
+            if os.path.basename(location) != "__init__.py":
+                yield Diagnostic(location, 0, DECLARES_NONE, is_red=False)
             continue
         line = find_hook_mark(text)
         why = f"the @hook in line {line} did not run when it was loaded" if line else "it marks no function with @hook"
