@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from hooklatch.cli.hooks import suspend
-from support.commands import CONFIG, GUARDS, Place, new_place, serving
+from support.commands import CONFIG, GUARDS, PROGRAM, Place, new_place, serving
+from support.terminals import shown_at
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +74,16 @@ def test_misuse_says_what_to_write(place: Place, words: tuple[str, ...], code: i
 
     assert done.returncode == code
     assert text in done.stderr
+
+
+def test_a_hook_that_is_not_there_is_refused_before_the_reason_is_asked_for(place: Place) -> None:
+    words = [*PROGRAM, "suspend", "guards:juge"]
+    code, shown = shown_at(words, environment=place.environment, folder=place.folder)
+
+    assert code == 66
+    assert "there is no hook 'guards:juge'; did you mean 'guards:judge'?" in " ".join(shown.split())
+    assert "why is it suspended" not in shown
+    assert place.run("suspend", "guards:juge").returncode == 66  # where nobody can be asked
 
 
 def test_what_the_daemon_does_not_suspend_is_said(

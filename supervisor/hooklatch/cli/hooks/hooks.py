@@ -325,6 +325,10 @@ def add_explain(parser: Parser) -> None:
 def run_hooks_explain(arguments: argparse.Namespace) -> int:
     from hooklatch.cli.testing.fire import add_payload, read_payload, read_piped_payload
 
+    if len(arguments.event.split()) > 1:
+        what = f"{arguments.event!r} is not the name of an event (see: hooklatch events)"
+        asked = f"hooklatch try {quote(arguments.event)}"
+        raise CommandError(Exit.USAGE, f"{what}; for what the guards say of a command: {asked}")
     payload = read_piped_payload() or b"{}" if arguments.payload is None else read_payload(arguments.payload)
     params = add_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with connect_administrator(arguments) as link:

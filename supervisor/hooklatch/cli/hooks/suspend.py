@@ -74,7 +74,9 @@ def run_suspend(arguments: argparse.Namespace) -> int:
 
 
 def ask_reason(arguments: argparse.Namespace) -> str:
-    """Return the reason that a person types; without a terminal, say what to type instead."""
+    """Return the reason that a person types, for a hook that there is; without a terminal, say what to type instead."""
+    if arguments.id is not None:
+        ask_administrator(arguments, "hook", id=arguments.id)
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         what = "--all" if arguments.all else shlex.quote(arguments.id)
         text = f'give a reason, which stays in the record: hooklatch suspend {what} --reason "…"'
