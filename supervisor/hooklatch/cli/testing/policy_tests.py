@@ -16,7 +16,7 @@ from hooklatch import paths
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.look import paint_text
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
+from hooklatch.cli.testing.running import CaseResult, CaseRunner, run_with_daemon
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.text import format_count
 from hooklatch.errors import explain_error
@@ -75,10 +75,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     report: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else show
     opener = make_dispatcher_opener(arguments) if arguments.in_process else None
     run = CaseRunner(cases, report, open_dispatcher=opener)
-    with make_own_folder() as scratch:
-        from hooklatch.testing.daemon import make_daemon_options
-
-        run_async(run.fire_all, make_daemon_options(config, scratch))
+    run_with_daemon(run.fire_all, config)
     for diagnostic in run.diagnostics:
         output.print_error(f"wrong with the hooks: {diagnostic}")
     for warning in run.warnings if arguments.warns else ():
