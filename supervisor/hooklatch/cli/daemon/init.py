@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from functools import partial
 from typing import TypedDict
 
 from hooklatch.cli.hooks.guard_files import print_written, write_new
@@ -70,11 +71,8 @@ def run_init(arguments: argparse.Namespace) -> int:
     files = {**guard_files(os.path.join(folder, "hooks.d"), FIRST), **make_config_files(config)}
     write_new(files)
     steps = list_next_steps(arguments)
-    if arguments.json:
-        output.say_json({"created": list(files), "next": steps})
-    else:
-        print_written(files, "next:", steps)
-    return Exit.OK
+    show = partial(print_written, files, "next:", steps)
+    return output.say_result(InitOutput(created=list(files), next=steps), is_json=arguments.json, show=show)
 
 
 def make_config_files(config: str) -> dict[str, str]:

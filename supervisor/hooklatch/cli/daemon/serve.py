@@ -140,13 +140,12 @@ def await_running(arguments: argparse.Namespace, options: dict[str, Any]) -> Sta
 
 def print_running(arguments: argparse.Namespace, status: StatusAnswer) -> None:
     places = status["places"]
-    if arguments.json:
-        output.say_json(DaemonReady(
-            agent=places["agent"], admin=places["admin"], pid=status["pid"], revision=status["revision"],
-            wrong=status["wrong"], ready=True,
-        ))  # fmt: skip
-    else:
-        output.print_line(f"runs already (pid {status['pid']}, hooklatch {status['version']}): agent {places['agent']}")
+    ready = DaemonReady(
+        agent=places["agent"], admin=places["admin"], pid=status["pid"], revision=status["revision"],
+        wrong=status["wrong"], ready=True,
+    )  # fmt: skip
+    line = f"runs already (pid {status['pid']}, hooklatch {status['version']}): agent {places['agent']}"
+    output.say_result(ready, line, is_json=arguments.json)
     for warning in list_warnings(status):
         if warning["reason"] == "version":
             output.print_error(f"{warning['what']}; {warning['do']}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hooklatch.cli.daemon.log import format_verify_report, make_progress_printer
+from hooklatch.cli.daemon.log import check_record, format_verify_report
 from hooklatch.cli.daemon.suggesting import (
     IMPORT,
     JudgedCall,
@@ -52,7 +52,7 @@ from hooklatch.files import create_anew
 from hooklatch.git_sources import guard_paths
 from hooklatch.guards.catalogue import find_gallery_guard, read_guard_source
 from hooklatch.paths import find_config_file
-from hooklatch.record.storage.reading import MOMENTS, NoRecordError
+from hooklatch.record.storage.reading import MOMENTS
 from hooklatch_worker.author.tools import find_tool_kind_by_name
 
 if TYPE_CHECKING:
@@ -294,13 +294,7 @@ def run_suggest(arguments: argparse.Namespace) -> int:
 
 def verify_first(folder: str, *, may_be_wrong: bool) -> bool:
     """Return whether the record is as it was written; say so first if it is not, and then refuse to go on."""
-    from hooklatch.record.verify import verify_record
-
-    try:
-        with look.Spinner("reading the record") as spinner:
-            report = verify_record(folder, on_progress=make_progress_printer(spinner))
-    except NoRecordError as error:
-        raise CommandError(Exit.NO_INPUT, str(error)) from None
+    report = check_record(folder)
     if report.ok:
         return True
     wrong = next((text for label, text in format_verify_report(folder, report) if label == "WRONG"), "")

@@ -89,15 +89,10 @@ def list_asks(arguments: argparse.Namespace) -> int:
 
 def print_asks(arguments: argparse.Namespace) -> int:
     result: AsksAnswer = ask_administrator(arguments, "asks")
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
-    asks = result["asks"]
-    if not asks:
-        output.print_line("no ask waits for a person")
-    for ask in asks:
-        print_ask(ask)
-    return Exit.OK
+    lines = () if result["asks"] else ("no ask waits for a person",)
+    return output.say_result(
+        result, *lines, is_json=arguments.json, show=lambda: [print_ask(ask) for ask in result["asks"]]
+    )
 
 
 def answer_ask(arguments: argparse.Namespace) -> int:
@@ -105,11 +100,8 @@ def answer_ask(arguments: argparse.Namespace) -> int:
     result: AskAnswer = ask_administrator(
         arguments, "answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by
     )
-    if arguments.json:
-        output.say_json(result)
-    else:
-        output.print_line(f"{arguments.ask}: ", *format_resolution(result["closed"]))
-    return Exit.OK
+    line = [f"{arguments.ask}: ", *format_resolution(result["closed"])]
+    return output.say_result(result, line, is_json=arguments.json)
 
 
 # -- following ---------------------------------------------------------------------------------------------------

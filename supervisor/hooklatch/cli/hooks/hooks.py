@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ChangeAnswer,
         CountsAnswer,
         EventStatus,
+        ExplainAnswer,
         GuardCounts,
         HookFailure,
         HooksAnswer,
@@ -108,9 +109,10 @@ def list_hooks(arguments: argparse.Namespace) -> int:
         add_counts(link, result["hooks"])
         if event is not None and not result["hooks"]:
             check_event(link, event)
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_hooks(result, event, gates))
+
+
+def print_hooks(result: HooksAnswer, event: str | None, gates: Container[str]) -> None:
     for hook in result["hooks"]:
         if hook["problem"]:
             output.print_line(look.paint_text(f"{hook['name']} is inactive", "bad"), f": {hook['problem']}")
@@ -128,7 +130,6 @@ def list_hooks(arguments: argparse.Namespace) -> int:
     else:
         output.print_line("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
     output.print_line(f"revision {look.shorten_revision(result['revision'])}")
-    return Exit.OK
 
 
 def add_counts(link: AdminConnection, hooks: Sequence[HookStatus]) -> None:
@@ -247,9 +248,10 @@ def show_hook(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link:
         result: ShownHooks = link.ask("hook", id=arguments.id, session=arguments.session)
         add_counts(link, result["hooks"])
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_shown_hooks(result))
+
+
+def print_shown_hooks(result: ShownHooks) -> None:
     for index, hook in enumerate(result["hooks"]):
         if index:
             output.print_line()
@@ -260,7 +262,6 @@ def show_hook(arguments: argparse.Namespace) -> int:
             printed = failure["stdout"] + (failure["stderr"] or failure["traceback"])
             show_failure(failure, "as above" if printed and printed == previous else printed)
             previous = printed
-    return Exit.OK
 
 
 def list_hook_details(hook: ShownHook) -> Iterator[tuple[str, object]]:
@@ -333,9 +334,10 @@ def run_hooks_explain(arguments: argparse.Namespace) -> int:
     params = add_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with connect_administrator(arguments) as link:
         result = link.ask_encoded("explain", params)
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_explanation(result))
+
+
+def print_explanation(result: ExplainAnswer) -> None:
     if result["refusal"]:
         output.print_line(look.paint_text(result["refusal"], "bad"))
     elif not result["fires"]:
@@ -349,7 +351,6 @@ def run_hooks_explain(arguments: argparse.Namespace) -> int:
     output.print_line(
         f"time for all: {format_duration(result['budget'])}; revision {look.shorten_revision(result['revision'])}"
     )
-    return Exit.OK
 
 
 def format_hook_title(hook: BriefHook) -> str:
@@ -481,10 +482,8 @@ def run_hooks_switch(arguments: argparse.Namespace) -> int:
 
 
 def print_change(arguments: argparse.Namespace, result: ChangeAnswer, text: str) -> None:
-    if arguments.json:
-        output.say_json(result)
-    else:
-        output.print_line(f"{text} (revision {look.shorten_revision(result['revision'])})")
+    line = f"{text} (revision {look.shorten_revision(result['revision'])})"
+    output.say_result(result, line, is_json=arguments.json)
     for warning in result.get("warnings", []):
         output.print_error(warning)
 
@@ -514,14 +513,15 @@ def run_events(arguments: argparse.Namespace) -> int:
         if not named:
             raise CommandError(Exit.USAGE, describe_unknown_event(arguments.name, [event["name"] for event in known]))
         known = named
-    if arguments.json:
-        shown: EventsOutput = {"events": known, "live": is_live}
-        output.say_json(shown)
-    elif arguments.name is not None:
-        show_event(known[0])
+    shown: EventsOutput = {"events": known, "live": is_live}
+    return output.say_result(shown, is_json=arguments.json, show=lambda: print_events(known, arguments.name))
+
+
+def print_events(events: Sequence[EventStatus], name: str | None) -> None:
+    if name is not None:
+        show_event(events[0])
     else:
-        output.say_table(EVENT_TITLES, [event_row(event) for event in known], drop=EVENT_DROP)
-    return Exit.OK
+        output.say_table(EVENT_TITLES, [event_row(event) for event in events], drop=EVENT_DROP)
 
 
 def describe_event(spec: EventSpec) -> EventStatus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from keyword import iskeyword
 from typing import TypedDict
 
@@ -75,8 +76,6 @@ def write_guard(arguments: argparse.Namespace) -> int:
     write_new(files)
     options = format_options(arguments)
     steps = [f"hooklatch guards test {name}{options}", f"hooklatch try '{EXAMPLES[0][0]}'   # with a daemon: deny"]
-    if arguments.json:
-        output.say_json(NewOutput(created=list(files), next=steps))
-    else:
-        print_written(files, "it is yours to edit, and in force as soon as it is saved; next:", steps)
-    return Exit.OK
+    heading = "it is yours to edit, and in force as soon as it is saved; next:"
+    show = partial(print_written, files, heading, steps)
+    return output.say_result(NewOutput(created=list(files), next=steps), is_json=arguments.json, show=show)

@@ -91,12 +91,11 @@ def run_check(arguments: argparse.Namespace) -> int:
         arguments.paths or [os.path.abspath(paths.find_config_file(arguments.config, os.environ))]
     )
     results = [check_target(target) for target in targets]
-    if arguments.json:
-        output.say_json(CheckReport(all(result.is_good for result in results), results))
-    else:
-        for result in results:
-            print_check(result)
-    return Exit.OK if all(result.is_good for result in results) else Exit.FINDINGS
+    report = CheckReport(all(result.is_good for result in results), results)
+    return output.say_result(
+        report, is_json=arguments.json, show=lambda: [print_check(result) for result in results],
+        code=Exit.OK if report.ok else Exit.FINDINGS,
+    )  # fmt: skip
 
 
 def list_check_targets(named: list[str]) -> list[CheckTarget]:

@@ -24,6 +24,7 @@ from hooklatch.cli.terminal.records import parse_record_time
 from hooklatch.cli.testing.payloads import HOW, LOST, KeptFire, SelectedFires, add_choice, read_kept_fires, select_fires
 from hooklatch.cli.testing.running import FireRunner, decide_fire, run_with_daemon
 from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.outcome_texts import has_failed, read_hook_name
 from hooklatch.core.protocol import RpcError
 from hooklatch.core.subject import read_subject
 from hooklatch.core.text import format_count
@@ -149,8 +150,9 @@ class Replay(KeptFireRunner):
 
 
 def summarize_record(record: dict[str, Any]) -> DecisionSummary:
-    hook = read_full_name(record.get("layer"), record.get("hook"), record.get("name"))
-    return DecisionSummary(str(record.get("verdict")), hook or None, record.get("cause"), record.get("reason"))
+    return DecisionSummary(
+        str(record.get("verdict")), read_hook_name(record) or None, record.get("cause"), record.get("reason")
+    )
 
 
 async def replay_decision(fire: KeptFire, parts: DaemonComponents) -> DecisionSummary:
@@ -185,11 +187,10 @@ def run_replay(arguments: argparse.Namespace) -> int:
         output.print_error(f"wrong with the hooks: {diagnostic}")
     if run.error is not None:
         raise run.error
-    if arguments.json:
-        output.say_json(describe_replay(run, selected))
-    else:
-        print_replay(run, selected)
-    return Exit.FINDINGS if run.diagnostics or any(pair.is_changed for pair in run.pairs) else Exit.OK
+    return output.say_result(
+        describe_replay(run, selected), is_json=arguments.json, show=lambda: print_replay(run, selected),
+        code=Exit.FINDINGS if run.diagnostics or any(pair.is_changed for pair in run.pairs) else Exit.OK,
+    )  # fmt: skip
 
 
 def replay_config_path(folder: str) -> str:
@@ -320,12 +321,8 @@ def run_record_cases(arguments: argparse.Namespace) -> int:
     written, notes = write_cases(arguments, arguments.seq, arguments.to)
     for note in notes:
         output.print_error(note)
-    if arguments.json:
-        output.say_json(written)
-    else:
-        cases = format_count(written.cases, "case")
-        output.print_line(f"wrote {cases} to {arguments.to}; run them: hooklatch test {arguments.to}")
-    return Exit.OK
+    line = f"wrote {format_count(written.cases, 'case')} to {arguments.to}; run them: hooklatch test {arguments.to}"
+    return output.say_result(written, line, is_json=arguments.json)
 
 
 def write_cases(arguments: argparse.Namespace, numbers: Sequence[range], path: str) -> tuple[CasesWritten, list[str]]:
@@ -373,7 +370,7 @@ def make_case(fire: KeptFire) -> dict[str, Any]:
     expect: dict[str, Any] = {"verdict": record["verdict"]}
     if record.get("hook"):
         expect["hook"] = record["hook"]
-    if record["verdict"] in ("deny", "halt") and record.get("cause") not in (None, "policy"):
+    if record["verdict"] in ("deny", "halt") and has_failed(record):
         expect["cause"] = record["cause"]
     case: dict[str, Any] = {
         "name": f"record {fire.seq}, {record.get('at')}: {fire.tool or kept.event}",
