@@ -62,6 +62,7 @@ def test_all_hooks_are_suspended_by_saying_so(place: Place) -> None:
             "at most 24 h, and more than 0 s, not 25 h;",
         ),
         (("suspend", "all", "--reason", "x"), 64, "'all' is no hook; every hook is --all"),
+        (("suspend", "guards:judge", "10m", "--reason", "x"), 64, "arguments: 10m; did you mean --for 10m?"),
         (("resume", "*"), 64, "'*' is no hook; every hook is --all"),
         (("suspend", "gua", "--reason", "x"), 66, "did you mean 'guards:judge'?"),
         (("suspend", "nobody", "--for", "15m", "--reason", "x"), 66, "there is no hook 'nobody'"),

@@ -97,6 +97,20 @@ async def test_each_entry_is_read_or_known_to_be_none_or_named(tmp_path: Path) -
     assert "it marks no function with @hook, so it guards nothing" in red["plain.py"]
 
 
+async def test_a_file_that_declares_no_hook_is_taken_away_as_its_warning_says(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": ""}) as daemon:
+        put(daemon, {**BARE, "guard.py": GUARD})
+        before = await told(daemon)
+        for name in (*BARE, "guard.py"):
+            (tmp_path / "hooks.d" / name).unlink()
+        await daemon.parts.files.reload()  # as the watch does
+        async with daemon.administrator() as admin:
+            wrong = [one["what"] for one in (await admin.call("status"))["wrong"]]
+
+    assert before[1].keys() == BARE.keys()
+    assert [what.partition(": ")[0].rpartition("/")[2] for what in wrong] == ["guard.py"]
+
+
 async def test_a_red_entry_is_green_again_when_it_is_used_or_says_what_it_is(tmp_path: Path) -> None:
     async with running_daemon(
         tmp_path, {"hooks.toml": "", "hooks.d/guard.sh": SCRIPT, "hooks.d/x.py": "x = 1\n"}

@@ -223,7 +223,8 @@ class Reloader:
         candidate: BundleCandidate | None = None,
     ) -> ReloadAnswer:
         """See, plan, build, bind and commit."""
-        previous, accepts = self._commit.revision, request.accepts
+        # A file that was said to declare no hook takes none with it.
+        previous, accepts = self._commit.revision, request.accepts.and_of(self.active.unread.bare)
         self._seen = seen = await self.see(mends=request.is_explicit)
         if candidate is not None:
             seen = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet))

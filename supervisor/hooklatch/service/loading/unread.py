@@ -161,11 +161,15 @@ def has_word(text: str, word: str) -> bool:
 
 
 class UnreadEntries(msgspec.Struct, frozen=True):
-    """The findings about files that guard nothing: red ones, warnings, and notes on those that may be meant so."""
+    """The findings about files that guard nothing: red ones, warnings, and notes on those that may be meant so.
+
+    `bare` are files that declare no hook, of which the warnings say so.
+    """
 
     red: list[Diagnostic] = []
     warnings: list[Diagnostic] = []
     notes: list[Diagnostic] = []
+    bare: frozenset[str] = frozenset()
 
 
 def find_unread_entries(used: UsedPaths, listings: Mapping[str, Listing]) -> UnreadEntries:
@@ -183,13 +187,10 @@ def find_unread_entries(used: UsedPaths, listings: Mapping[str, Listing]) -> Unr
             names[folder] = [] if isinstance(listing, PathAbsent) else None
     shadows = [found for folder in sorted(used.beside) for found in find_shadows(folder, names[folder])]
     named = {found.file for found in shadows}
+    bare = list(list_bare_files(used))
     found = [
         *find_unmarked_sources(used),
-        *(
-            Diagnostic(path, 0, DECLARES_NONE, is_red=False)
-            for path in used.bare
-            if os.path.dirname(path) in used.folders
-        ),
+        *(Diagnostic(path, 0, DECLARES_NONE, is_red=False) for path in bare),
         # one that cannot be listed is a diagnostic
         *(entry for folder in used.folders for entry in list_unread_entries(folder, names[folder] or (), used)),
     ]
@@ -199,6 +200,7 @@ def find_unread_entries(used: UsedPaths, listings: Mapping[str, Listing]) -> Unr
         [*shadows, *(diagnostic for diagnostic in found if diagnostic.is_red)],
         [diagnostic for diagnostic in found if not diagnostic.is_red],
         [stray for folder in beside for stray in find_strays(folder, names[folder] or (), used)],
+        frozenset(bare),
     )
 
 
@@ -216,14 +218,24 @@ def find_hook_mark(text: bytes) -> int:
     return text.count(b"\n", 0, found.start()) + 1 if found is not None else 0
 
 
+def is_empty(location: str, text: bytes) -> bool:
+    return os.path.isabs(location) and EMPTY.fullmatch(text) is not None
+
+
+def list_bare_files(used: UsedPaths) -> Iterator[str]:
+    """Yield the files that declare no hook, where one is expected: without code, or tables in a folder of hooks."""
+    for location, text in sorted(used.hookless.items()):
+        is_none = has_no_hooks_mark(text) or os.path.basename(location) == "__init__.py"
+        if is_empty(location, text) and not (is_none or location in used.imported or used.has_name_of(location)):
+            yield location
+    yield from (path for path in used.bare if os.path.dirname(path) in used.folders)
+
+
 def find_unmarked_sources(used: UsedPaths) -> Iterator[Diagnostic]:
     """Report the sources that mark no hook, and that nothing imports."""
     for location, text in sorted(used.hookless.items()):
-        if has_no_hooks_mark(text) or location in used.imported or used.has_name_of(location):
-            continue
-        if os.path.isabs(location) and EMPTY.fullmatch(text) is not None:
-            if os.path.basename(location) != "__init__.py":
-                yield Diagnostic(location, 0, DECLARES_NONE, is_red=False)
+        is_none = has_no_hooks_mark(text) or is_empty(location, text)
+        if is_none or location in used.imported or used.has_name_of(location):
             continue
         line = find_hook_mark(text)
         why = f"the @hook in line {line} did not run when it was loaded" if line else "it marks no function with @hook"
