@@ -28,17 +28,8 @@ __all__ = ["add_stats", "count_refusals"]
 
 BY = ("guard", "tool", "agent", "project", "reason")
 GUARD_TITLES = (
-    "GUARD",
-    "CALLS",
-    "DENIES",
-    "ASKS",
-    "ALLOWS",
-    "WARNINGS",
-    "WOULD",
-    "FAILURES",
-    "INSTEAD",
-    "LAST REFUSAL",
-)
+    "GUARD", "CALLS", "DENIES", "ASKS", "ALLOWS", "WARNINGS", "WOULD", "FAILURES", "INSTEAD", "LAST REFUSAL",
+)  # fmt: skip
 GUARD_DROP = ("ALLOWS", "WARNINGS", "WOULD", "CALLS", "FAILURES", "INSTEAD")
 NAME_DROP = ("PASSES", "ALLOWS")
 MAX_NAME = 60  # columns of a reason, which may be as long as its author likes

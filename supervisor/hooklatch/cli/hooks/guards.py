@@ -29,14 +29,7 @@ from hooklatch.service.config.file_safety import UnsafeFileError
 if TYPE_CHECKING:
     from hooklatch.guards.catalogue import GalleryGuard
 
-__all__ = [
-    "add_add",
-    "add_guards",
-    "add_list",
-    "add_show",
-    "add_test",
-    "guard_files",
-]
+__all__ = ["add_add", "add_guards", "add_list", "add_show", "add_test", "guard_files"]
 
 BELOW = (
     ("list", "hooks.guards", "list the guards of the gallery, and those of git repositories that are here"),

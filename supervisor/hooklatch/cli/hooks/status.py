@@ -43,17 +43,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "add_status",
-    "find_red_hooks",
-    "format_streak",
-    "list_warnings",
-    "name_health",
-    "shorten_status",
-    "format_failing_hook",
-    "format_diagnostic_place",
-    "format_suspension",
-    "add_sessions",
-]
+    "add_status", "find_red_hooks", "format_streak", "list_warnings", "name_health", "shorten_status",
+    "format_failing_hook", "format_diagnostic_place", "format_suspension", "add_sessions",
+]  # fmt: skip
 
 DRAINING = "it ends once what it decides is decided; then: hooklatch serve --detach"
 SHOWN = 3  # failing hooks whose last failure is shown
