@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         ShownHook,
         ShownHooks,
     )
-    from hooklatch.core.hooks.catalogue import EventSpec
     from hooklatch.core.status_answers import HookTimings
 
 __all__ = [
@@ -505,7 +504,7 @@ def run_events(arguments: argparse.Namespace) -> int:
     except DaemonUnreachableError:
         from hooklatch.core.hooks.catalogue import Catalogue  # which needs more than the standard library
 
-        known = [describe_event(spec) for spec in Catalogue.standard().values()]
+        known = [spec.describe() for spec in Catalogue.standard().values()]
         is_live = False
         output.print_error("no daemon is reachable: this is the standard catalogue, without events of your own")
     if arguments.name is not None:
@@ -522,18 +521,6 @@ def print_events(events: Sequence[EventStatus], name: str | None) -> None:
         show_event(events[0])
     else:
         output.say_table(EVENT_TITLES, [event_row(event) for event in events], drop=EVENT_DROP)
-
-
-def describe_event(spec: EventSpec) -> EventStatus:
-    """Describe a standard event in the daemon's format; hooks and counts are unknown."""
-    return {
-        "name": spec.name, "model": spec.model, "flow": spec.flow, "view": spec.view, "combine": spec.combine,
-        "verdicts": sorted(spec.verdicts), "outputs": sorted(spec.outputs), "patch": sorted(spec.patch),
-        "on_refusal": spec.on_refusal, "match": spec.match, "timeout": spec.timeout, "budget": spec.timeout,
-        "fails": "closed" if spec.fails_closed else "open", "when": spec.when,
-        "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
-        "hooks": None, "fired": None, "last_fired": None, "timings": None,
-    }  # fmt: skip
 
 
 def event_row(event: EventStatus) -> tuple[object, ...]:

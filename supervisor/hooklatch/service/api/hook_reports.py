@@ -185,21 +185,8 @@ class HookReports(msgspec.Struct, frozen=True):
     def _describe_event(self, spec: EventSpec, view: Snapshot, count: EventCount) -> EventStatus:
         hooks = view.for_event(spec)
         return {
-            "name": spec.name,
-            "model": spec.model,
-            "flow": spec.flow,
-            "view": spec.view,
-            "combine": spec.combine,
-            "verdicts": sorted(spec.verdicts),
-            "outputs": sorted(spec.outputs),
-            "patch": sorted(spec.patch),
-            "on_refusal": spec.on_refusal,
-            "match": spec.match,
-            "timeout": spec.timeout,
+            **spec.describe(),
             "budget": compute_budget(spec, hooks, wait=self.parts.asks.wait),
-            "fails": "closed" if spec.fails_closed else "open",
-            "when": spec.when,
-            "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
             "hooks": len(hooks),
             "fired": count.fired,
             "last_fired": count.last_fired,
