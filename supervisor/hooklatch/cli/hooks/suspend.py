@@ -121,7 +121,9 @@ def run_trust(arguments: argparse.Namespace) -> int:
 
 def find_project_folder(named: str | None) -> str:
     try:
-        return os.path.abspath(os.path.expanduser(named or "."))
+        folder = os.path.abspath(os.path.expanduser(named or "."))
+        # Who names the folder of a project's hooks means the project.
+        return os.path.dirname(folder) if os.path.basename(folder) == ".hooklatch" else folder
     except OSError:  # the working directory was removed
         raise CommandError(Exit.NO_INPUT, "the current directory is gone; name a project") from None
 
