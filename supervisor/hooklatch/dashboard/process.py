@@ -39,7 +39,7 @@ logger = logging.getLogger("hooklatch.dashboard")
 def build_application(site: DashboardSite) -> AccessControl:
     """Return the whole application of a site."""
     pages, actions = PageHandlers(site), Actions(site)
-    read = {
+    read: dict[str, Any] = {
         "/enter": pages.enter, "/": pages.overview, "/hooks": pages.hooks, "/hook": pages.hook,
         "/counts": pages.counts, "/report": pages.report, "/sessions": pages.sessions, "/revisions": pages.revisions,
         "/record": pages.record, "/decision": pages.decision, "/suspensions": pages.suspensions, "/fleet": pages.fleet,

@@ -17,7 +17,7 @@ import select
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -89,10 +89,14 @@ def list_asks(arguments: argparse.Namespace) -> int:
 
 def print_asks(arguments: argparse.Namespace) -> int:
     result: AsksAnswer = ask_administrator(arguments, "asks")
-    lines = () if result["asks"] else ("no ask waits for a person",)
-    return output.say_result(
-        result, *lines, is_json=arguments.json, show=lambda: [print_ask(ask) for ask in result["asks"]]
-    )
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_waiting(result["asks"]))
+
+
+def print_waiting(asks: Sequence[Ask]) -> None:
+    for ask in asks:
+        print_ask(ask)
+    if not asks:
+        output.print_line("no ask waits for a person")
 
 
 def answer_ask(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -92,10 +93,8 @@ def run_check(arguments: argparse.Namespace) -> int:
     )
     results = [check_target(target) for target in targets]
     report = CheckReport(all(result.is_good for result in results), results)
-    return output.say_result(
-        report, is_json=arguments.json, show=lambda: [print_check(result) for result in results],
-        code=Exit.OK if report.ok else Exit.FINDINGS,
-    )  # fmt: skip
+    code = Exit.OK if report.ok else Exit.FINDINGS
+    return output.say_result(report, is_json=arguments.json, show=lambda: print_checks(results), code=code)
 
 
 def list_check_targets(named: list[str]) -> list[CheckTarget]:
@@ -199,16 +198,14 @@ def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:
     output.print_line(paint_text(shorten_path(place), meaning), text if text != diagnostic.message else f": {text}")
 
 
-def print_check(check: ConfigCheck) -> None:
-    for diagnostic in check.diagnostics:
-        show_diagnostic(diagnostic, "bad")
-    for diagnostic in (*check.unread, *check.dangers, *check.notes):
-        show_diagnostic(diagnostic, "warning")
-    counts = f"{format_count(check.hooks, 'hook')}, {format_count(len(check.sources), 'source')}"
-    if not check.is_good:
-        problems = format_count(len(check.diagnostics) + len(check.unread), "problem")
-        output.print_line(
-            f"{shorten_path(check.what)}: {counts}, ", paint_text(problems, "bad" if check.diagnostics else "warning")
-        )
-    else:
-        output.print_line(f"{shorten_path(check.what)}: {counts}, ", paint_text("no problem", "good"))
+def print_checks(checks: Iterable[ConfigCheck]) -> None:
+    for check in checks:
+        for diagnostic in check.diagnostics:
+            show_diagnostic(diagnostic, "bad")
+        for diagnostic in (*check.unread, *check.dangers, *check.notes):
+            show_diagnostic(diagnostic, "warning")
+        counts = f"{format_count(check.hooks, 'hook')}, {format_count(len(check.sources), 'source')}"
+        count = len(check.diagnostics) + len(check.unread)
+        problems = format_count(count, "problem") if count else "no problem"
+        meaning: Meaning = "bad" if check.diagnostics else "warning" if count else "good"
+        output.print_line(f"{shorten_path(check.what)}: {counts}, ", paint_text(problems, meaning))
