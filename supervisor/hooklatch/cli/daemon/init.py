@@ -8,13 +8,10 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from functools import partial
-from typing import TypedDict
 
-from hooklatch.cli.hooks.guard_files import print_written, write_new
+from hooklatch.cli.hooks.guard_files import say_written, write_new
 from hooklatch.cli.hooks.guards import guard_files
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.paths import find_config_file
 
@@ -53,16 +50,9 @@ CONFIG_TEXT = """\
 """
 
 
-class InitOutput(TypedDict):
-    """`init`: the files that were written, and commands to go on with."""
-
-    created: list[str]
-    next: list[str]
-
-
 def add_init(parser: Parser) -> None:
     parser.runs(run_init, example="hooklatch init", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
-    parser.prints("cli.daemon.init:InitOutput")
+    parser.prints("cli.hooks.guard_files:WrittenFiles")
 
 
 def run_init(arguments: argparse.Namespace) -> int:
@@ -70,9 +60,7 @@ def run_init(arguments: argparse.Namespace) -> int:
     folder = os.path.dirname(config)
     files = {**guard_files(os.path.join(folder, "hooks.d"), FIRST), **make_config_files(config)}
     write_new(files)
-    steps = list_next_steps(arguments)
-    show = partial(print_written, files, "next:", steps)
-    return output.say_result(InitOutput(created=list(files), next=steps), is_json=arguments.json, show=show)
+    return say_written(files, "next:", list_next_steps(arguments), is_json=arguments.json)
 
 
 def make_config_files(config: str) -> dict[str, str]:
