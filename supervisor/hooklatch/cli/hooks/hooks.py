@@ -502,9 +502,10 @@ def run_events(arguments: argparse.Namespace) -> int:
         known: list[EventStatus] = ask_administrator(arguments, "events")["events"]
         is_live = True
     except DaemonUnreachableError:
+        from hooklatch.core.answers import describe_event
         from hooklatch.core.hooks.catalogue import Catalogue  # which needs more than the standard library
 
-        known = [spec.describe() for spec in Catalogue.standard().values()]
+        known = [describe_event(spec) for spec in Catalogue.standard().values()]
         is_live = False
         output.print_error("no daemon is reachable: this is the standard catalogue, without events of your own")
     if arguments.name is not None:

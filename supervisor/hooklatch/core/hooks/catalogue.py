@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -18,9 +18,6 @@ from msgspec import Meta
 from hooklatch.core.tables import InvalidTableError
 from hooklatch_worker.author.events import EVENT_CLASSES
 from hooklatch_worker.author.failures import clip_error_text
-
-if TYPE_CHECKING:
-    from hooklatch.core.answers import EventStatus
 
 __all__ = ["Catalogue", "EventDefinition", "EventSpec", "Field"]
 
@@ -73,17 +70,6 @@ class EventSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def allows_last(self) -> bool:
         """True if a hook may end the chain; never on a gate, where that would skip the remaining guards."""
         return self.flow == "sequential" and not self.is_gate
-
-    def describe(self) -> EventStatus:
-        """Return it as answers report it; hooks and counts are unknown."""
-        return {
-            "name": self.name, "model": self.model, "flow": self.flow, "view": self.view, "combine": self.combine,
-            "verdicts": sorted(self.verdicts), "outputs": sorted(self.outputs), "patch": sorted(self.patch),
-            "on_refusal": self.on_refusal, "match": self.match, "timeout": self.timeout, "budget": self.timeout,
-            "fails": "closed" if self.fails_closed else "open", "when": self.when,
-            "fields": [{"name": field.name, "type": field.type} for field in self.fields],
-            "hooks": None, "fired": None, "last_fired": None, "timings": None,
-        }  # fmt: skip
 
 
 class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
