@@ -344,7 +344,7 @@ def print_explanation(result: ExplainAnswer) -> None:
     for number, hook in enumerate(result["fires"], 1):
         output.print_line(f"{number}. {format_hook_title(hook)}, priority {hook['priority']}, {hook['state']}")
     for hook in result["others"]:
-        output.print_line(f"not {format_hook_title(hook)}: {hook['why']}")
+        output.print_line(f"not {format_hook_title(hook)}: {hook.get('why')}")
     if result["tool_kind"] is not None:
         output.print_line(f"the tool is of the kind {result['tool_kind']}, which names are compared with too")
     output.print_line(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from functools import partial
 from itertools import groupby
 from shlex import quote
 
@@ -19,7 +20,7 @@ from hooklatch.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from hooklatch.cli.schema import DaemonTree
     from hooklatch.core.answers import CallCounts, HookFailure, SessionsAnswer, SessionStatus, ShownHooks
@@ -89,8 +90,9 @@ def run_status(arguments: argparse.Namespace) -> int:
         tree: DaemonTree = {"health": result["health"], "tree": result["tree"]}
         return output.say_result(tree, is_json=arguments.json, show=lambda: show_tree(tree["tree"]), code=code)
     fired = ("fired", f"{result['fired']} {format_counts(result['verdicts'])}".rstrip())
-    show = show_status if arguments.verbose else lambda *_: output.say_lines(*shorten_status(result), fired)
-    return output.say_result(result, is_json=arguments.json, show=lambda: show(result, failures), code=code)
+    short = partial(output.say_lines, *shorten_status(result), fired)
+    show: Callable[[], object] = partial(show_status, result, failures) if arguments.verbose else short
+    return output.say_result(result, is_json=arguments.json, show=show, code=code)
 
 
 def print_absent_daemon(arguments: argparse.Namespace, error: NobodyListensError) -> int:

@@ -72,10 +72,11 @@ def run_suspend(arguments: argparse.Namespace) -> int:
 
 def ask_reason(arguments: argparse.Namespace) -> str:
     """Return the reason that a person types, for a hook that there is; without a terminal, say what to type instead."""
-    if arguments.id is not None:
-        ask_administrator(arguments, "hook", id=arguments.id)
+    hook_id: str | None = arguments.id
+    if hook_id is not None:
+        ask_administrator(arguments, "hook", id=hook_id)
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-        what = "--all" if arguments.all else shlex.quote(arguments.id)
+        what = "--all" if hook_id is None else shlex.quote(hook_id)
         text = f'give a reason, which stays in the record: hooklatch suspend {what} --reason "…"'
         raise CommandError(Exit.USAGE, text)
     output.print_error("why is it suspended? (the answer stays in the record)")
