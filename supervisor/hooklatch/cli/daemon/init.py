@@ -52,7 +52,7 @@ CONFIG_TEXT = """\
 
 def add_init(parser: Parser) -> None:
     parser.runs(run_init, example="hooklatch init", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
-    parser.prints("cli.hooks.guard_files:WrittenFiles")
+    parser.prints("cli.hooks.guard_files:CreatedFiles")
 
 
 def run_init(arguments: argparse.Namespace) -> int:

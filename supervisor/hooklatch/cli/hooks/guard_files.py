@@ -82,7 +82,7 @@ def write_new(files: dict[str, str]) -> None:
             remove_quietly(os.unlink, temporary_path(path))
 
 
-class WrittenFiles(TypedDict):
+class CreatedFiles(TypedDict):
     """The files that were written, and commands to go on with."""
 
     created: list[str]
@@ -91,7 +91,7 @@ class WrittenFiles(TypedDict):
 
 def say_written(files: Iterable[str], heading: str, steps: list[str], *, is_json: bool) -> int:
     """Print the files that were written, and the commands to go on with, as JSON or for people."""
-    written = WrittenFiles(created=list(files), next=steps)
+    written = CreatedFiles(created=list(files), next=steps)
     return output.say_result(written, is_json=is_json, show=lambda: print_written(files, heading, steps))
 
 

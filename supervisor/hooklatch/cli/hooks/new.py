@@ -39,7 +39,7 @@ def add_new(parser: Parser) -> None:
 
 def add_guard(parser: Parser) -> None:
     parser.runs(write_guard, example="hooklatch new guard stay_on", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
-    parser.prints("cli.hooks.guard_files:WrittenFiles")
+    parser.prints("cli.hooks.guard_files:CreatedFiles")
     parser.add_argument("name", metavar="NAME", help="the name of the file and of its function, such as stay_on")
     parser.add_argument("--to", metavar="DIR", help="the folder to write to (else hooks.d beside the file of hooks)")
 
