@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.browsers import needs_browser, running_browser
+from support.browsers import check_reading, needs_browser, running_browser
 from support.commands import Place, payload
 from support.dashboards import Visitor, dashboard
 
-axe = pytest.importorskip("axe_playwright_python")
 pytestmark = [pytest.mark.slow, needs_browser]
 
-AXE = next(Path(axe.__file__).parent.rglob("axe*.js")).read_text()
 PAGES = {
     "overview": "/",
     "hooks": "/hooks",
@@ -106,7 +103,7 @@ def test_an_ask_appears_and_is_answered(entered: tuple[Any, Visitor, list[str]],
     assert "production" in page.inner_text("#asks .subject")
     page.click("#asks a.button")
     page.fill("#reason", "not on a Friday")
-    check(page, "ask")
+    check_reading(page, "ask")
     page.press("#reason", "Enter")  # what one presses without a thought lets nothing through
 
     assert "is deny" in page.inner_text(".notice")
@@ -142,7 +139,7 @@ def test_everything_is_reached_by_keyboard(entered: tuple[Any, Visitor, list[str
     enter()
     suspended = place.json("status", code=1)["suspended"]
     visit(page, visitor, "/")
-    check(page, "red")
+    check_reading(page, "red")
     assert "Needs attention" in page.inner_text("#status")
     visit(page, visitor, "/suspensions")
     go_to("End it")
@@ -167,7 +164,7 @@ def test_every_page_can_be_read_by_everybody(entered: tuple[Any, Visitor, list[s
         if name == "overview":
             for summary in page.query_selector_all("#decisions summary, .timeline summary")[:3]:
                 summary.click()
-        check(page, f"{name}, {scheme}")
+        check_reading(page, f"{name}, {scheme}")
     page.set_viewport_size({"width": 1200, "height": 900})
 
 
@@ -251,15 +248,6 @@ def test_no_badge_breaks_on_a_wide_screen(entered: tuple[Any, Visitor, list[str]
     page.set_viewport_size({"width": 1200, "height": 900})
 
 
-def check(page: Any, name: str) -> None:
-    """Assert that axe-core finds nothing serious, and that nothing is beyond the edge of the screen."""
-    page.evaluate(AXE)
-    found = page.evaluate("axe.run()")["violations"]
-    grave = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
-    assert grave == [], name
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-
-
 def test_a_page_says_when_nothing_is_known_any_more(browser: Any, place: Place) -> None:
     context = browser.new_context()
     page = context.new_page()
@@ -271,7 +259,7 @@ def test_a_page_says_when_nothing_is_known_any_more(browser: Any, place: Place) 
 
     page.wait_for_selector("body.stale")
 
-    check(page, "lost")
+    check_reading(page, "lost")
     assert not before
     assert not page.is_visible("#status")
     assert "how things are now is not known" in page.inner_text("#lost")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.reports import GateCounts, ReportedPolicy
 from hooklatch.fleet.signing import make_key
+from support.browsers import check_reading, needs_browser, running_browser
 from support.commands import new_place, serving
 from support.dashboards import Visitor, dashboard
 from support.redis_server import RedisServer, needs_redis, redis_server
@@ -36,7 +38,7 @@ def visitor(server: RedisServer) -> Iterator[Visitor]:
     async def report(engine: Engine) -> None:
         policies = {"base": ReportedPolicy(2, 1, "b"), "ci": ReportedPolicy(1, 1, "c")}
         await tell(engine, "build-1", policies=policies, problem=MARKUP, gates=GateCounts(1, 40, {"policy": 2}, 3))
-        await tell(engine, "laptop", gates=GateCounts(1, 60))
+        await tell(engine, "laptop", gates=GateCounts(1, 60, would_ask=7))
 
     ask(server, report, fleet="acme")
     hooks = TABLE.format(url=server.url, key=make_key().public.text)
@@ -52,10 +54,27 @@ def test_the_hosts_are_there_with_what_is_wrong_first(visitor: Visitor) -> None:
     assert "2 hosts, 0 silent, 1 with something wrong" in page.text
     assert "base 2, ci 1" in page.text
     assert page.text.index("build-1") < page.text.index("laptop")
-    assert "3 of 100 gates would have been denied too" in page.text
+    assert "3 of 100 gates would have been denied too, and 7 asked about, by hooks that only observe" in page.text
+    assert 'data-label="Would ask" class="number">7<' in page.text
     assert MARKUP not in page.text
     assert "alert(1)" in page.text
     assert '/fleet" aria-current="page">Fleet' in page.text
+
+
+@needs_browser
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 400)])
+def test_the_hosts_can_be_read_by_everybody(visitor: Visitor, scheme: Any, width: int) -> None:
+    name, _, value = visitor.cookie.partition("=")
+    with running_browser() as browser:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.add_cookies([{"name": name, "value": value, "url": f"{visitor.origin}{visitor.base}/"}])
+        page = context.new_page()
+        page.goto(f"{visitor.origin}{visitor.base}/fleet")
+        page.wait_for_selector("body[data-heard]")
+        shown = page.inner_text("main")
+        check_reading(page, f"fleet, {scheme}")
+
+    assert "build-1" in shown
 
 
 def test_an_engine_that_is_away_is_said_on_the_page(tmp_path: Path) -> None:

@@ -6,18 +6,19 @@ import importlib.util
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["needs_browser", "running_browser"]
+__all__ = ["check_reading", "needs_browser", "running_browser"]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MISSING = (
     "no chromium on this machine; .ci/install-toolchains installs one"
     if CHROMIUM is None
     else "playwright is not installed; it comes with hooklatch[test]"
-    if importlib.util.find_spec("playwright") is None
+    if not all(map(importlib.util.find_spec, ("playwright", "axe_playwright_python")))
     else None
 )
 needs_browser = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
@@ -35,3 +36,14 @@ def running_browser() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+def check_reading(page: Any, name: str) -> None:
+    """Assert that axe-core finds nothing serious, and that nothing is beyond the edge of the screen."""
+    import axe_playwright_python as axe
+
+    page.evaluate(next(Path(axe.__file__).parent.rglob("axe*.js")).read_text())
+    found = page.evaluate("axe.run()")["violations"]
+    grave = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+    assert grave == [], name
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name

@@ -20,8 +20,8 @@ from hooklatch_worker.systems import linux, system
 from support.warm_commands import PROGRAM, start_command
 
 __all__ = [
-    "CONFIG", "GUARDS", "PATIENCE", "PROGRAM", "Daemon", "Pause", "Place", "Started", "list_own_problems", "new_place",
-    "payload", "serving",
+    "CONFIG", "GUARDS", "PATIENCE", "PROGRAM", "Daemon", "Pause", "Place", "Started", "drop_progress",
+    "list_own_problems", "new_place", "payload", "serving",
 ]  # fmt: skip
 PATIENCE = 60  # seconds for what takes a moment; only a failing test waits that long
 GUARDS = """
@@ -61,6 +61,11 @@ def held_to_schema(words: Sequence[str], said: Any) -> Any:
 def list_own_problems(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what doctor found but for agents that somebody runs on this machine, which are not of a test."""
     return [one for one in said["problems"] if not re.search(r"process \d+ runs with", one["what"])]
+
+
+def drop_progress(text: str) -> str:
+    """Return what a command wrote to standard error but for what it waits for, which depends on the clock."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.endswith(" …\n"))
 
 
 class Place:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.parser import PROGRAM, Exit, Parser
+from hooklatch.cli.terminal.parser import PROGRAM, Parser
 from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.client.admin import AdminConnection
 from hooklatch.errors import HooklatchError
@@ -63,16 +63,12 @@ def add_completion(parser: Parser) -> None:
 def run_completion(arguments: argparse.Namespace) -> int:
     if arguments.words is not None:
         words = sorted({word for word in list_completion_words(arguments) if SAFE.fullmatch(word)})
-        output.say_json(words) if arguments.json else output.say_text("\n".join(words))
-        return Exit.OK
+        return output.say_result(words, is_json=arguments.json, show=lambda: output.say_text("\n".join(words)))
     if arguments.shell is None:
-        output.say_json(INSTALL) if arguments.json else output.say_lines(*INSTALL.items(), width=6)
-        return Exit.OK
-    script = make_completion_script(arguments.shell)
-    output.say_json(CompletionOutput(shell=arguments.shell, script=script)) if arguments.json else output.say_text(
-        script
-    )
-    return Exit.OK
+        show = functools.partial(output.say_lines, *INSTALL.items(), width=6)
+        return output.say_result(INSTALL, is_json=arguments.json, show=show)
+    made = CompletionOutput(shell=arguments.shell, script=make_completion_script(arguments.shell))
+    return output.say_result(made, is_json=arguments.json, show=lambda: output.say_text(made["script"]))
 
 
 def make_completion_script(shell: str) -> str:

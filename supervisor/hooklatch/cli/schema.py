@@ -134,16 +134,15 @@ def run_schema(arguments: argparse.Namespace) -> int:
     if arguments.all is not None:
         return write_schemas(arguments.all)
     if not name:
-        output.say_json(list_schema_names()) if arguments.json else output.say_text("\n".join(list_schema_names()))
-        return Exit.OK
+        names = list_schema_names()
+        return output.say_result(names, is_json=arguments.json, show=lambda: output.say_text("\n".join(names)))
     schema = find_schema(name)
     if schema is None:
         from hooklatch.core.text import suggest_name
 
         suggestion = suggest_name(name, list_schema_names())
         raise CommandError(Exit.NO_INPUT, f"there is no schema of {name!r}{suggestion} (see: hooklatch schema)")
-    output.say_json(schema) if arguments.json else output.say_text(format_schema(schema))
-    return Exit.OK
+    return output.say_result(schema, is_json=arguments.json, show=lambda: output.say_text(format_schema(schema)))
 
 
 def write_schemas(folder: str) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from hooklatch.core.hooks.catalogue import Combine, Flow, Model, View
+from hooklatch.core.hooks.catalogue import Combine, EventSpec, Flow, Model, View
 from hooklatch.core.hooks.registry import HookState
 from hooklatch.core.messages import Cause, ChainHead
 from hooklatch.core.status_answers import (
@@ -29,7 +29,7 @@ __all__ = [
     "HookLoad", "HookStatus", "HooksAnswer", "HourOfDecisions", "InsteadCounts", "LastRefusal", "MissedLines",
     "ProtocolLimits", "Refusals", "RefusedDefinition", "ReportedSession", "ResumeAnswer", "ResyncLine", "ServerName",
     "SessionAnswer", "SessionStatus", "SessionsAnswer", "SettingsAnswer", "SettingsNote", "ShownHook", "ShownHooks",
-    "SuspendAnswer", "TrustAnswer", "TrustedHook", "UntrustAnswer",
+    "SuspendAnswer", "TrustAnswer", "TrustedHook", "UntrustAnswer", "describe_event",
 ]  # fmt: skip
 
 
@@ -294,6 +294,18 @@ class EventStatus(TypedDict):
     timings: HookTimings | None
     aliases: NotRequired[tuple[str, ...]]
     feeds: NotRequired[list[str]]
+
+
+def describe_event(spec: EventSpec) -> EventStatus:
+    """Return an event as it is reported; its hooks and counts are unknown."""
+    return {
+        "name": spec.name, "model": spec.model, "flow": spec.flow, "view": spec.view, "combine": spec.combine,
+        "verdicts": sorted(spec.verdicts), "outputs": sorted(spec.outputs), "patch": sorted(spec.patch),
+        "on_refusal": spec.on_refusal, "match": spec.match, "timeout": spec.timeout, "budget": spec.timeout,
+        "fails": "closed" if spec.fails_closed else "open", "when": spec.when,
+        "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
+        "hooks": None, "fired": None, "last_fired": None, "timings": None,
+    }  # fmt: skip
 
 
 class EventsAnswer(TypedDict):

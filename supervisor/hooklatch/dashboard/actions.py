@@ -21,7 +21,7 @@ from hooklatch.dashboard.feed import QueryResult
 from hooklatch.dashboard.rendering import MAX_TEXT, format_page_json
 from hooklatch.dashboard.site import DashboardSite
 
-__all__ = ["Actions"]
+__all__ = ["Actions", "FormError"]
 
 MAX_BYTES = 64 * 1024
 MAX_FIELDS = 20
@@ -29,34 +29,33 @@ TYPE = "application/x-www-form-urlencoded"
 
 
 class FormError(Exception):
-    """A form is refused, with a status and a text."""
+    """A form is refused, with a status and a text, on a page of this place."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, place: str) -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.place = status, place
 
 
-async def read_form(request: Request, keys: Keys) -> dict[str, str]:
+async def read_form(request: Request, keys: Keys, place: str = "") -> dict[str, str]:
     """Return the fields, without the form key."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != TYPE:
-        raise FormError(415, f"a form is posted as {TYPE}")
+        raise FormError(415, f"a form is posted as {TYPE}", place)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_BYTES:
-            raise FormError(413, f"the form is longer than {MAX_BYTES} bytes")
+            raise FormError(413, f"the form is longer than {MAX_BYTES} bytes", place)
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict",
                           max_num_fields=MAX_FIELDS)  # fmt: skip
     except ValueError:
-        raise FormError(400, "the form cannot be read") from None
+        raise FormError(400, "the form cannot be read", place) from None
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise FormError(400, "the form has a field twice")
+        raise FormError(400, "the form has a field twice", place)
     if not keys.is_form_key(fields.pop("form_key", "")):
-        raise FormError(
-            403, "the form is not one of this dashboard, or the dashboard was restarted; open the page again"
-        )
+        text = "the form is not one of this dashboard, or the dashboard was restarted; open the page again"
+        raise FormError(403, text, place)
     return fields
 
 
@@ -143,10 +142,7 @@ class Actions:
         """Perform the action of a form, and go to its page, or show the form again with the fault."""
         name = request.path_params["name"]
         action = ACTIONS.get(name)
-        try:
-            fields = await read_form(request, self._site.keys)
-        except FormError as error:
-            return self._site.wrong(error.status, str(error))
+        fields = await read_form(request, self._site.keys)
         target = read_action_target(fields)
         if action is None or not is_fit(action, target):
             return self._site.wrong(404, "there is no such action, or it does not say for which hook")
@@ -181,10 +177,7 @@ class Actions:
 
     async def answer(self, request: Request) -> Response:
         """Answer an ask for exactly the payload that the form showed."""
-        try:
-            fields = await read_form(request, self._site.keys)
-        except FormError as error:
-            return self._site.wrong(error.status, str(error), place="asks")
+        fields = await read_form(request, self._site.keys, "asks")
         problems = await self._ask(fields.get("id", ""))
         if problems.value is None:
             return self._site.wrong(409, problems.fault, place="asks")
@@ -230,10 +223,7 @@ class Actions:
 
     async def verify(self, request: Request) -> Response:
         """Begin a check of the record. Its page shows the progress."""
-        try:
-            await read_form(request, self._site.keys)
-        except FormError as error:
-            return self._site.wrong(error.status, str(error), place="record")
+        await read_form(request, self._site.keys, "record")
         async with self._site.asking() as asker:
             status = await asker.ask("status", StatusAnswer)
         if status.value is None:

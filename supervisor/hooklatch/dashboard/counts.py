@@ -20,8 +20,8 @@ import trio
 
 from hooklatch.core.answers import CountsAnswer
 from hooklatch.core.answers import GuardCounts as CountedGuard
-from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.light_json import parse_own_object
+from hooklatch.core.outcome_texts import read_hook_name
 from hooklatch.core.subject import read_subject
 from hooklatch.dashboard.feed import QueryResult
 from hooklatch.errors import describe_error
@@ -65,14 +65,8 @@ class GuardSums(msgspec.Struct):
     unknown: int = 0
 
     def add(self, other: GuardSums) -> None:
-        self.calls += other.calls
-        self.denies += other.denies
-        self.asks += other.asks
-        self.failures += other.failures
-        self.would += other.would
-        self.offered += other.offered
-        self.taken += other.taken
-        self.unknown += other.unknown
+        for name in ("calls", "denies", "asks", "failures", "would", "offered", "taken", "unknown"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.last = max(self.last, other.last)
 
 
@@ -184,9 +178,8 @@ class Tally:
 
     def _add_refusal(self, record: dict[str, object]) -> None:
         at, verdict, cause, reason = (str(record.get(key) or "") for key in ("at", "verdict", "cause", "reason"))
-        layer, hook, name = (str(record.get(key) or "") for key in ("layer", "hook", "name"))
         groups = self._groups.setdefault(at[:13], {})
-        key = (verdict, cause, read_full_name(layer, hook, name), read_subject(record), reason)
+        key = (verdict, cause, read_hook_name(record), read_subject(record), reason)
         if key not in groups and len(groups) >= MAX_GROUPS:
             key = (verdict, cause, key[2], OTHERS, "")
         group = RefusalGroup(*key, 1, at, at, str(record.get("decision_id") or ""))

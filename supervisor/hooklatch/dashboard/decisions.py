@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.outcome_texts import name_result, read_hook_name
 from hooklatch.core.subject import read_subject
 from hooklatch.dashboard.rendering import format_page_json
 from hooklatch.dashboard.revisions import FieldChange, list_field_changes
@@ -19,7 +19,7 @@ __all__ = ["RecordRow", "OutcomeRow", "build_announced_row", "build_record_row"]
 
 PLACE = ("seq", "at", "kind", "prev", "hash")
 DECISIONS = ("decision", "abandoned")
-NO_VERDICT = {"answered": "no verdict"}  # it had no opinion, or changed the payload alone
+SAME = ("event", "session", "host", "cwd", "cause", "reason", "instead")  # texts of the record that a row has too
 MAX_FIELD = 60  # characters of a field in the line of another record
 
 
@@ -110,16 +110,10 @@ def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow
         kind=kind,
         id=read_text_field(record, "decision_id"),
         verdict=read_text_field(record, "verdict") or kind,
-        event=read_text_field(record, "event"),
         tool=read_text_field(read_mapping(excerpt), "tool_name"),
         subject=read_subject(record),
-        session=read_text_field(record, "session"),
-        host=read_text_field(record, "host"),
-        cwd=read_text_field(record, "cwd"),
-        hook=find_shown_name(record),
-        cause=read_text_field(record, "cause"),
-        reason=read_text_field(record, "reason"),
-        instead=read_text_field(record, "instead"),
+        hook=read_hook_name(record),
+        **{name: read_text_field(record, name) for name in SAME},
         digest=read_text_field(record, "payload_digest"),
         duration_ms=read_number_field(record, "duration_ms"),
         outcomes=[build_outcome_row(read_mapping(outcome)) for outcome in read_sequence(record.get("outcomes"))],
@@ -146,22 +140,13 @@ def build_announced_row(params: Mapping[str, Any], *, fault: str) -> RecordRow:
 def build_outcome_row(table: Mapping[str, Any]) -> OutcomeRow:
     notes = [mark for mark in ("observed", "reinvoked", "unneeded", "truncated") if table.get(mark) is True]
     return OutcomeRow(
-        find_shown_name(table),
-        read_text_field(table, "verdict")
-        or NO_VERDICT.get(ended := read_text_field(table, "outcome"), ended)
-        or "unknown",
+        read_hook_name(table),
+        name_result(table),
         read_text_field(table, "cause"),
         read_text_field(table, "message"),
         read_number_field(table, "duration_ms"),
         notes,
         max(read_number_field(table, "began_ms") or 0, 0),
-    )
-
-
-def find_shown_name(table: Mapping[str, Any]) -> str:
-    """Return the full name of the hook of a decision or an outcome, or an empty text if there is none."""
-    return read_full_name(
-        read_text_field(table, "layer"), read_text_field(table, "hook"), read_text_field(table, "name")
     )
 
 

@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from hooklatch import paths
 from hooklatch.client.trio_admin import AdminConnector
 from hooklatch.core.status_answers import StatusAnswer
-from hooklatch.dashboard.actions import Actions
+from hooklatch.dashboard.actions import Actions, FormError
 from hooklatch.dashboard.doors import AccessControl, Keys
 from hooklatch.dashboard.pages import LiveStream, PageHandlers
 from hooklatch.dashboard.rendering import FOLDER
@@ -39,26 +39,16 @@ logger = logging.getLogger("hooklatch.dashboard")
 def build_application(site: DashboardSite) -> AccessControl:
     """Return the whole application of a site."""
     pages, actions = PageHandlers(site), Actions(site)
+    read: dict[str, Any] = {
+        "/enter": pages.enter, "/": pages.overview, "/hooks": pages.hooks, "/hook": pages.hook,
+        "/counts": pages.counts, "/report": pages.report, "/sessions": pages.sessions, "/revisions": pages.revisions,
+        "/record": pages.record, "/decision": pages.decision, "/suspensions": pages.suspensions, "/fleet": pages.fleet,
+        "/asks": pages.asks, "/live": LiveStream(site), "/ask": actions.ask_form, "/do/{name}": actions.form,
+    }  # fmt: skip
+    posted = {"/ask": actions.answer, "/do/{name}": actions.act, "/verify": actions.verify}
     below = [
-        Route("/enter", pages.enter, methods=["GET"]),
-        Route("/", pages.overview, methods=["GET"]),
-        Route("/hooks", pages.hooks, methods=["GET"]),
-        Route("/hook", pages.hook, methods=["GET"]),
-        Route("/counts", pages.counts, methods=["GET"]),
-        Route("/report", pages.report, methods=["GET"]),
-        Route("/sessions", pages.sessions, methods=["GET"]),
-        Route("/revisions", pages.revisions, methods=["GET"]),
-        Route("/record", pages.record, methods=["GET"]),
-        Route("/decision", pages.decision, methods=["GET"]),
-        Route("/suspensions", pages.suspensions, methods=["GET"]),
-        Route("/fleet", pages.fleet, methods=["GET"]),
-        Route("/asks", pages.asks, methods=["GET"]),
-        Route("/live", LiveStream(site), methods=["GET"]),
-        Route("/ask", actions.ask_form, methods=["GET"]),
-        Route("/ask", actions.answer, methods=["POST"]),
-        Route("/do/{name}", actions.form, methods=["GET"]),
-        Route("/do/{name}", actions.act, methods=["POST"]),
-        Route("/verify", actions.verify, methods=["POST"]),
+        *(Route(path, handler, methods=["GET"]) for path, handler in read.items()),
+        *(Route(path, handler, methods=["POST"]) for path, handler in posted.items()),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]
 
@@ -66,11 +56,14 @@ def build_application(site: DashboardSite) -> AccessControl:
         code = error.status_code if isinstance(error, HTTPException) else 500
         return site.wrong(code, "there is no such page" if code == 404 else "the page cannot be asked for like that")
 
+    def refuse_form(request: Request, error: FormError) -> Response:
+        return site.wrong(error.status, str(error), place=error.place)
+
     def show_failure(request: Request, error: Exception) -> Response:
         logger.error("the page %s failed", request.url.path.removeprefix(site.keys.base), exc_info=error)
         return site.wrong(500, "this page failed; the dashboard's standard error has the details: please report it")
 
-    handlers: Mapping[object, object] = {HTTPException: show_refusal, Exception: show_failure}
+    handlers: Mapping[object, object] = {HTTPException: show_refusal, FormError: refuse_form, Exception: show_failure}
     application = Starlette(routes=[Mount(site.keys.base, routes=below)], exception_handlers=handlers)  # type: ignore[arg-type]
     return AccessControl(application, site.keys)
 

@@ -48,8 +48,11 @@ def make_field_change(field: str, value: object, before: Mapping[str, object] | 
     if before is None:
         note = "the old value is not in the record, which keeps only the beginning of a long payload"
         return FieldChange(field, [DiffLine("+", line) for line in clip_lines(after)[0]], note)
-    old, is_old_cut = clip_lines(format_field_value(before[field]) if field in before else "")
-    new, is_new_cut = clip_lines(after)
+    return compare_beginnings(field, format_field_value(before[field]) if field in before else "", after)
+
+
+def compare_beginnings(field: str, before: str, after: str) -> FieldChange:
+    (old, is_old_cut), (new, is_new_cut) = clip_lines(before), clip_lines(after)
     note = "only the beginning of it is compared" if is_old_cut or is_new_cut else ""
     return FieldChange(field, list(compare_texts(old, new)), note)
 
@@ -129,29 +132,26 @@ def compare_revisions(known: Sequence[Revision], first: int, last: int) -> Revis
     place = first
     before: dict[str, bool] = {}  # of each hook that a step names: whether it was there at first
     after: dict[str, bool] = {}
-    changed: set[str] = set()
+    touched: set[str] = set()
     for step in steps:
         if step.previous != place:
             return RevisionDiff(fault=f"the records on this page have a gap after revision {place}")
         place = step.number
-        for name in step.added:
-            before.setdefault(name, False)
-            after[name] = True
-        for name in step.removed:
-            before.setdefault(name, True)
-            after[name] = False
-        for name in step.changed:
-            before.setdefault(name, True)
-            after[name] = True
-            changed.add(name)
+        for names, was_there, is_there in (
+            (step.added, False, True),
+            (step.removed, True, False),
+            (step.changed, True, True),
+        ):
+            for name in names:
+                before.setdefault(name, was_there)
+                after[name] = is_there
+        touched.update(step.removed, step.changed)
     if place != last:
         return RevisionDiff(fault=f"the records on this page do not reach revision {last}")
-    stayed = {name for name in after if before[name] and after[name]}
-    returned = {name for name in stayed for step in steps if name in step.removed}
     return RevisionDiff(
         sorted(name for name in after if after[name] and not before[name]),
         sorted(name for name in after if before[name] and not after[name]),
-        sorted(stayed & (changed | returned)),
+        sorted(name for name in touched if before[name] and after[name]),
     )
 
 
@@ -173,6 +173,4 @@ def make_text_change(place: str, before: Mapping[str, Any] | None, after: Mappin
     texts = [str(record.get("text") or "") if record is not None else "" for record in (before, after)]
     if not texts[1] or (before is not None and not texts[0]):
         return FieldChange(place, [], "the record does not have both texts: a long record, or a module's, is not kept")
-    (old, is_old_cut), (new, is_new_cut) = map(clip_lines, texts)
-    note = "only the beginning of it is compared" if is_old_cut or is_new_cut else ""
-    return FieldChange(place, list(compare_texts(old, new)), note)
+    return compare_beginnings(place, *texts)

@@ -90,15 +90,9 @@ class Checks:
 
 
 PLACES = (
-    ("", "Overview"),
-    ("asks", "Asks"),
-    ("hooks", "Hooks"),
-    ("record", "Record"),
-    ("counts", "Counts"),
-    ("sessions", "Sessions"),
-    ("revisions", "Revisions"),
-    ("suspensions", "Suspensions"),
-)
+    ("", "Overview"), ("asks", "Asks"), ("hooks", "Hooks"), ("record", "Record"), ("counts", "Counts"),
+    ("sessions", "Sessions"), ("revisions", "Revisions"), ("suspensions", "Suspensions"),
+)  # fmt: skip
 FLEET = ("fleet", "Fleet")  # where this machine has [fleet]
 MAX_NOTICES = 5
 

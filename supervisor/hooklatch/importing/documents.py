@@ -22,6 +22,7 @@ __all__ = ["UnreadableFileError", "read_hooks"]
 EVENTS = {**claude.EVENTS, **reasonix.EVENTS}
 SHAPES = 'expected {"hooks": {...}} of Claude Code or Reasonix, or [[hooks]] of Radium'
 SYSTEMS = (claude, reasonix, radium)
+TOML = re.compile(r"(\s|#.*)*(\[\[?[A-Za-z_.-]+\]|[\w.-]+\s*=)")  # as no JSON begins
 ENTRY_KEYS = frozenset({"command", "hooks", "match", "matcher"})  # keys by which an entry is recognised
 
 
@@ -104,6 +105,10 @@ def parse_json(name: str, text: str) -> object:
         return json.loads(text, object_pairs_hook=refuse_duplicate_keys)
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}"
+        if name.endswith(".json") and TOML.match(text) is not None:
+            raise UnreadableFileError(
+                f"{place}: it is TOML, and a .json file is read as JSON: rename it .toml"
+            ) from None
         is_at_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         hint = suggest_whole_save(name, is_at_end=is_at_end)
         raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno}){hint}") from None

@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -80,7 +80,7 @@ async def settle_environments(parts: DaemonComponents) -> None:
         await parts.files.reload()
 
 
-def write_source_config(paths: list[str], scratch: str, *, settings: str = "") -> str:
+def write_source_config(paths: Sequence[str], scratch: str, *, settings: str = "") -> str:
     """Write a file of hooks whose sources are these Python files; return its path."""
     import msgspec
 

@@ -166,6 +166,13 @@ def test_explain_refuses_what_is_no_object(shared: Daemon) -> None:
     assert shared.place.run("hooks", "explain", "pre_tool_use", "--payload", "-", stdin="[]").returncode == 65
 
 
+def test_explain_leads_a_command_to_try(shared: Daemon) -> None:
+    done = shared.place.run("hooks", "explain", "rm -rf ~")
+
+    assert done.returncode == 64
+    assert "for what the guards say of a command: hooklatch try 'rm -rf ~'" in done.stderr
+
+
 def test_the_catalogue_is_shown_whole_and_one_by_one(shared: Daemon) -> None:
     table = shared.place.run("events").stdout
     one = shared.place.run("events", "pre_tool_use").stdout

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from hooklatch.cli.hooks import suspend
-from support.commands import CONFIG, GUARDS, Place, new_place, serving
+from support.commands import CONFIG, GUARDS, PROGRAM, Place, new_place, serving
+from support.terminals import shown_at
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +62,7 @@ def test_all_hooks_are_suspended_by_saying_so(place: Place) -> None:
             "at most 24 h, and more than 0 s, not 25 h;",
         ),
         (("suspend", "all", "--reason", "x"), 64, "'all' is no hook; every hook is --all"),
+        (("suspend", "guards:judge", "10m", "--reason", "x"), 64, "arguments: 10m; did you mean --for 10m?"),
         (("resume", "*"), 64, "'*' is no hook; every hook is --all"),
         (("suspend", "gua", "--reason", "x"), 66, "did you mean 'guards:judge'?"),
         (("suspend", "nobody", "--for", "15m", "--reason", "x"), 66, "there is no hook 'nobody'"),
@@ -73,6 +75,16 @@ def test_misuse_says_what_to_write(place: Place, words: tuple[str, ...], code: i
 
     assert done.returncode == code
     assert text in done.stderr
+
+
+def test_a_hook_that_is_not_there_is_refused_before_the_reason_is_asked_for(place: Place) -> None:
+    words = [*PROGRAM, "suspend", "guards:juge"]
+    code, shown = shown_at(words, environment=place.environment, folder=place.folder)
+
+    assert code == 66
+    assert "there is no hook 'guards:juge'; did you mean 'guards:judge'?" in " ".join(shown.split())
+    assert "why is it suspended" not in shown
+    assert place.run("suspend", "guards:juge").returncode == 66  # where nobody can be asked
 
 
 def test_what_the_daemon_does_not_suspend_is_said(

@@ -51,6 +51,13 @@ def test_this_folder_is_trusted_by_default(place: Place) -> None:
     assert verdict(place, place.folder) == "deny"
 
 
+def test_the_folder_of_its_hooks_means_the_project(place: Place) -> None:
+    done = place.run("trust", ".hooklatch")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"trusted {place.folder}, with these files and no others:")
+
+
 def test_a_change_is_refused_until_it_is_trusted(place: Place) -> None:
     place.run("trust")
     (place.folder / ".hooklatch/guards.py").write_text(GUARDS.replace("not in", "never in"))

@@ -68,6 +68,16 @@ def test_a_broken_file_that_was_saved_just_now_looks_half_written() -> None:
         assert any(f"/{name}:" in line and "; it looks half-written: finish it, or" in line for line in wrong), name
 
 
+def test_a_file_in_the_other_language_is_called_what_it_is() -> None:
+    files = {"a.toml": '{"hooks": {"PreToolUse": [', "b.json": '# ours\n\n[[hook]]\nid = "x"\n'}
+    with new_place({f"hooks.d/{name}": text for name, text in files.items()}) as place, serving(place):
+        wrong = report(place)[0]
+
+    assert "a.toml:1: it is JSON, and a .toml file is read as TOML: write it as TOML, or" in wrong
+    assert "b.json:1: it is TOML, and a .json file is read as JSON: rename it .toml" in wrong
+    assert "half-written" not in wrong
+
+
 def test_a_suspension_ends() -> None:
     with new_place({"hooks.d/guard.py": GUARD.format('return deny("no")')}) as place, serving(place):
         assert place.run("suspend", "guard", "--reason", "a test").returncode == 0

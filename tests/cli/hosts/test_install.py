@@ -18,7 +18,7 @@ from hooklatch.cli.hosts.entries import find_entries
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.entry.commands import python_form
 from hooklatch.hosts.find import find_host
-from support.commands import Place, new_place, serving
+from support.commands import Place, list_own_problems, new_place, serving
 from support.entries import HAS_COMPILER
 from support.tables import table
 
@@ -333,6 +333,13 @@ def test_installing_without_a_daemon_says_that_everything_will_be_refused(place:
     assert "NO DAEMON" not in started
 
 
+def diagnose(place: Place) -> dict[str, Any]:
+    """Return what doctor finds, and nothing that is wrong but for agents of this machine."""
+    said: dict[str, Any] = json.loads(place.run("doctor", "--json").stdout)
+    assert list_own_problems(said) == []
+    return said
+
+
 @pytest.mark.skipif(not HAS_COMPILER, reason="there is no compiler")
 def test_the_c_form_is_built_and_named_and_a_dry_run_builds_nothing(place: Place) -> None:
     before = tree(place)
@@ -341,7 +348,7 @@ def test_the_c_form_is_built_and_named_and_a_dry_run_builds_nothing(place: Place
 
     done = place.run("install", "claude-code", "--diff")
     with serving(place):
-        (host,) = place.json("doctor")["hosts"]
+        (host,) = diagnose(place)["hosts"]
     gone = place.run("uninstall", "claude-code")
 
     (program,) = (place.folder / ".local/state/hooklatch/entries").iterdir()
@@ -359,7 +366,7 @@ def test_without_a_compiler_or_where_it_is_asked_for_the_entry_is_python_and_doc
         dry = place.run("install", "claude-code", "--dry-run", *words)
         done = place.run("install", "claude-code", "--diff", *words)
         with serving(place):
-            (host,) = place.json("doctor")["hosts"]
+            (host,) = diagnose(place)["hosts"]
             said = place.run("doctor").stdout
         refused = place.run("install", "claude-code", "--form", "c")
 

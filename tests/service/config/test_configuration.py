@@ -62,6 +62,7 @@ def test_windows_line_ends_are_read() -> None:
     [
         ("[[hook]\n", ":1: not TOML"),
         ("\n\nx = \n", ":3: not TOML"),
+        ('{"hooks": {"PreToolUse": [', ":1: it is JSON, and a .toml file is read as TOML: write it as TOML, or"),
         ("x = " + "[" * 20_000 + "]" * 20_000, ": not TOML: it is nested too deep"),
         ("# ok\nx = '\xc4\xe3'\n".encode("latin-1"), ":2: not UTF-8"),
         ("# \u4f60\u597d\n".encode("gb18030"), ":1: not UTF-8 (invalid continuation byte); save the file as UTF-8"),

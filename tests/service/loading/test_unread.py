@@ -31,13 +31,17 @@ HOOKLESS = {
     '    @hook("stop")\n    def guard(event): ...\nexcept ImportError:\n    pass\n',
     "unmade.py": 'def make():\n    from hooklatch import hook\n    @hook("stop")\n    def guard(event): ...\n',
 }  # fmt: skip
-WARNED = {"notes.txt": "", "data.yaml": "rules: []\n", "cases.jsonl": "", "rules/allowed.txt": ""}
+BARE = {
+    "empty.py": "", "emptied.py": "# nothing\n", "empty.toml": "", "noted.toml": "# [[hook]]\n",
+    "none.toml": "hook = []\n", "none.json": '{"hooks": {}}', "entry.json": '{"hooks": {"PreToolUse": []}}',
+}  # fmt: skip
+WARNED = {"notes.txt": "", "data.yaml": "rules: []\n", "cases.jsonl": "", "rules/allowed.txt": "", **BARE}
 KNOWN = {
     "README": "", "README.md": "", "readme.sh": SCRIPT, ".hidden.sh": SCRIPT, ".git/config": "",
     "policy-tests/a.jsonl": "",
     "__pycache__/g.cpython-311.pyc": "", ".mypy_cache/x.py": "", "g.py~": "", "g.py.bak": "",
     ".g.py.swp": "", "g.toml.orig": "", "#g.py#": "", "empty/.keep": "", "venv/pyvenv.cfg": "", "venv/lib/x.py": "",
-    "__init__.py": "", "emptied.py": "# nothing\n", "meant.py": MEANT + "x = 1\n",
+    "__init__.py": "", "workers.toml": "[workers]\ncalls = 9\n", "meant.py": MEANT + "x = 1\n",
 }  # fmt: skip
 USED = {
     "good.py": GUARD.replace("\n\n@hook(", "\nimport helper, package.part\n\n@hook(", 1)
@@ -86,10 +90,25 @@ async def test_each_entry_is_read_or_known_to_be_none_or_named(tmp_path: Path) -
 
     assert red.keys() == {*names(RED, HOOKLESS), "run", "linked"}
     assert warned.keys() == names(WARNED)
+    assert {warned[name].partition(": ")[2].partition(",")[0] for name in BARE} == {"it declares no hook"}
     assert "its ending is not one of .toml, .py, .json" in red["g.tml"]
     assert "in the command or argv of a [[hook]]" in red["guard.sh"]
     assert "the @hook in line 4 did not run when it was loaded" in red["below.py"]
     assert "it marks no function with @hook, so it guards nothing" in red["plain.py"]
+
+
+async def test_a_file_that_declares_no_hook_is_taken_away_as_its_warning_says(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": ""}) as daemon:
+        put(daemon, {**BARE, "guard.py": GUARD})
+        before = await told(daemon)
+        for name in (*BARE, "guard.py"):
+            (tmp_path / "hooks.d" / name).unlink()
+        await daemon.parts.files.reload()  # as the watch does
+        async with daemon.administrator() as admin:
+            wrong = [one["what"] for one in (await admin.call("status"))["wrong"]]
+
+    assert before[1].keys() == BARE.keys()
+    assert [what.partition(": ")[0].rpartition("/")[2] for what in wrong] == ["guard.py"]
 
 
 async def test_a_red_entry_is_green_again_when_it_is_used_or_says_what_it_is(tmp_path: Path) -> None:

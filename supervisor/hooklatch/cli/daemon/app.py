@@ -39,7 +39,6 @@ from hooklatch.cli.daemon.drawing import (
     draw_table,
     fit_decision_columns,
     fit_hook_columns,
-    has_failed,
     list_decision_cells,
     list_hook_cells,
 )
@@ -58,7 +57,7 @@ from hooklatch.cli.daemon.widgets import LEAST_HEIGHT, LEAST_WIDTH, Canvas, Fiel
 from hooklatch.cli.terminal.bell import AskBell, write_out
 from hooklatch.cli.terminal.look import paint_text
 from hooklatch.cli.terminal.parser import CommandError
-from hooklatch.cli.terminal.records import find_hook_name
+from hooklatch.core.outcome_texts import has_failed, read_hook_name
 from hooklatch.core.text import format_count, read_duration
 from hooklatch.errors import HooklatchError, describe_error
 
@@ -397,7 +396,7 @@ class LiveApp(App[Exception]):
             row = self._find_row()
             if row is None:
                 return None
-            guard = find_hook_name(row.record)
+            guard = read_hook_name(row.record)
         if not guard:
             self._refuse("there is no guard here; select another row, or a hook (2)")
         return guard or None
@@ -419,7 +418,7 @@ class LiveApp(App[Exception]):
     def _make_calls(self, row: DecisionRow) -> LinePage:
         failures: dict[str, HookFailure] = {}
         name = row.record.get("decision_id")
-        failed = {find_hook_name(call) for call in row.record.get("outcomes", []) if has_failed(call)}
+        failed = {read_hook_name(call) for call in row.record.get("outcomes", []) if has_failed(call)}
 
         def load() -> None:
             if failed:

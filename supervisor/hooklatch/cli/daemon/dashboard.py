@@ -10,8 +10,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from html import escape
 from threading import Thread
 from typing import Literal, TypedDict
@@ -63,33 +62,22 @@ def run_dashboard(arguments: argparse.Namespace) -> int:
     from hooklatch.cli.fleet.status import prepare_fleet_page
 
     fleet = prepare_fleet_page(arguments.config)
-    with open_browser_announcer(arguments) as announce:
-        who, uid = find_acting_user(), arguments.daemon_uid
+    who, uid = f"{find_user_name()} in the dashboard", arguments.daemon_uid  # as the record names who acts on the pages
+    with Announce(arguments) as announce:
         trio.run(process.serve_dashboard, listener, list_folders, who, announce, uid, fleet)
     return Exit.OK
 
 
-def find_acting_user() -> str:
-    """Return the name under which the record has what is done on the pages: the user of this process."""
-    return f"{find_user_name()} in the dashboard"
-
-
-@contextmanager
-def open_browser_announcer(arguments: argparse.Namespace) -> Generator[Announce]:
-    announce = Announce(arguments)
-    try:
-        yield announce
-    finally:
-        announce.close()
-
-
 class Announce:
-    """A callback that prints the address of the dashboard, and opens a browser there."""
+    """A callback that prints the address of the dashboard, and opens a browser there; until the end of a block."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._is_json = arguments.json
         self._opens = not (arguments.no_open or arguments.json) and any(os.environ.get(name) for name in DISPLAYS)
         self._page = ""
+
+    def __enter__(self) -> Announce:
+        return self
 
     def __call__(self, url: str) -> None:
         if self._is_json:
@@ -127,8 +115,7 @@ class Announce:
         except OSError as error:
             output.print_error(f"no browser could be opened ({explain_error(error)}); open the address above")
 
-    def close(self) -> None:
-        """Remove the file by which the browser was opened."""
-        if self._page:
+    def __exit__(self, *_: object) -> None:
+        if self._page:  # the file by which the browser was opened
             with suppress(OSError):
                 os.remove(self._page)

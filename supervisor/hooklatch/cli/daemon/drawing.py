@@ -20,8 +20,8 @@ from hooklatch.cli.hooks.asks import format_ask_times, list_ask_details
 from hooklatch.cli.hooks.status import find_red_hooks, format_streak
 from hooklatch.cli.terminal.look import VERDICTS, StyledText, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.output import LABELS, escape_invisible
-from hooklatch.cli.terminal.records import find_hook_name
 from hooklatch.cli.terminal.tables import clip_cell_text, fit_columns, pad_text, wrap_text
+from hooklatch.core.outcome_texts import has_failed, name_result, read_hook_name
 from hooklatch.core.subject import read_subject, read_tool_name
 from hooklatch.core.text import format_count, format_duration
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DECISION_TITLES", "HOOK_TITLES", "Line", "RowCursor", "draw_ask", "draw_decision", "draw_header", "draw_hook",
-    "draw_table", "fit_decision_columns", "fit_hook_columns", "fit_line", "has_failed", "list_decision_cells",
+    "draw_table", "fit_decision_columns", "fit_hook_columns", "fit_line", "list_decision_cells",
     "list_hook_cells",
 ]  # fmt: skip
 
@@ -52,7 +52,6 @@ HOOK_TITLES = ("HOOK", "EVENT", "CALLS/S", "P50", "P99", "FAILURES", "BUSY", "ME
 HOOK_DROP = ("EVENT", "MEM", "QUEUE", "BUSY", "P50", "FAILURES", "P99", "CALLS/S", "STATE")
 USUAL = "pre_tool_use"  # the event that the row of a decision does not name
 BAR = 5  # the part of a page's width that the bar of a call has
-NO_VERDICT = {"answered": "no verdict"}  # of a call that had no opinion
 
 
 # -- header ------------------------------------------------------------------------------------------------------------
@@ -182,7 +181,7 @@ def list_decision_cells(row: DecisionRow) -> list[str]:
     what = " ".join(str(part) for part in (event if event != USUAL else "", tool, subject) if part)
     if subject in (event, tool):
         what = what.removesuffix(f" {subject}")
-    guard = find_hook_name(record).removeprefix("global/") or "-"
+    guard = read_hook_name(record).removeprefix("global/") or "-"
     meaning = "warning" if row.ask is not None else VERDICTS.get(word)
     return [
         paint_text(format_moment(record.get("at"), is_brief=True), "quiet"),
@@ -231,7 +230,7 @@ def format_failures(row: TopHook) -> str:
 
 def draw_decision(record: Mapping[str, Any], failures: Mapping[str, HookFailure], width: int) -> list[Line]:
     """Return a decision and its calls in order, each with a bar for when it ran; `failures` are by guard."""
-    verdict, guard = str(record.get("verdict")), find_hook_name(record)
+    verdict, guard = str(record.get("verdict")), read_hook_name(record)
     by = f"  by {guard}" if guard else "  by no guard"
     lines = paint_lines(break_lines(read_subject(record), width), "title")
     lines.append([paint_text(verdict, VERDICTS.get(verdict, "title")), by, *format_cause(record)])
@@ -252,10 +251,10 @@ def draw_decision(record: Mapping[str, Any], failures: Mapping[str, HookFailure]
 
 def draw_call(call: Mapping[str, Any], whole: float, failures: Mapping[str, HookFailure], width: int) -> Iterator[Line]:
     """Yield the lines of one call; `whole` milliseconds are as long as the bar can be."""
-    name, size = find_hook_name(call), max(width // BAR, 1)
+    name, size = read_hook_name(call), max(width // BAR, 1)
     begin = min(int(read_begin(call) / (whole or 1.0) * size), size - 1)
     length = max(min(round(read_length(call) / (whole or 1.0) * size), size - begin), 1)
-    result = str(call.get("verdict") or NO_VERDICT.get(ended := str(call.get("outcome")), ended))
+    result = name_result(call)
     marks = "".join(f", {mark}" for mark in ("observed", "reinvoked", "unneeded") if call.get(mark) is True)
     times = f"  from {format_number(read_begin(call))}, {format_number(read_length(call))} ms{marks}"
     meaning: Meaning = "bad" if has_failed(call) else VERDICTS.get(result, "quiet")
@@ -271,11 +270,6 @@ def draw_call(call: Mapping[str, Any], whole: float, failures: Mapping[str, Hook
 def draw_output(failure: HookFailure, width: int) -> Iterator[Line]:
     for text in (failure["traceback"] or failure["stderr"]).splitlines():
         yield from ([f"    {line}"] for line in break_lines(text, width - 4))
-
-
-def has_failed(call: Mapping[str, Any]) -> bool:
-    """Return whether a call, or a decision, is a failure and not a policy's."""
-    return call.get("cause") not in (None, "", "policy")
 
 
 def format_cause(call: Mapping[str, Any]) -> Line:

@@ -8,12 +8,10 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from typing import TypedDict
 
-from hooklatch.cli.hooks.guard_files import print_written, write_new
+from hooklatch.cli.hooks.guard_files import say_written, write_new
 from hooklatch.cli.hooks.guards import guard_files
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import Exit, Parser
 from hooklatch.paths import find_config_file
 
@@ -52,16 +50,9 @@ CONFIG_TEXT = """\
 """
 
 
-class InitOutput(TypedDict):
-    """`init`: the files that were written, and commands to go on with."""
-
-    created: list[str]
-    next: list[str]
-
-
 def add_init(parser: Parser) -> None:
     parser.runs(run_init, example="hooklatch init", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
-    parser.prints("cli.daemon.init:InitOutput")
+    parser.prints("cli.hooks.guard_files:CreatedFiles")
 
 
 def run_init(arguments: argparse.Namespace) -> int:
@@ -69,12 +60,7 @@ def run_init(arguments: argparse.Namespace) -> int:
     folder = os.path.dirname(config)
     files = {**guard_files(os.path.join(folder, "hooks.d"), FIRST), **make_config_files(config)}
     write_new(files)
-    steps = list_next_steps(arguments)
-    if arguments.json:
-        output.say_json({"created": list(files), "next": steps})
-    else:
-        print_written(files, "next:", steps)
-    return Exit.OK
+    return say_written(files, "next:", list_next_steps(arguments), is_json=arguments.json)
 
 
 def make_config_files(config: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from hooklatch.cli.daemon.managers import (
     ask_manager,
     find_own_program,
     list_options,
+    order_manager,
 )
 from hooklatch.cli.hosts import settings_files
 from hooklatch.cli.hosts.programs import agents_folder
@@ -72,8 +73,8 @@ class Launchd:
             if is_changed:  # also where no daemon runs: it may be one that ends at once, of the file before
                 self._remove(path)
             if self._ask(path)[0] == ABSENT:
-                self._order("bootstrap", self._domain, path)
-            self._order("kickstart", self._target(path))
+                order_manager("launchctl", "bootstrap", self._domain, path)
+            order_manager("launchctl", "kickstart", self._target(path))
 
     def stop(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -94,11 +95,6 @@ class Launchd:
 
     def _ask(self, path: str) -> tuple[int, str]:
         return ask_manager("launchctl", "print", self._target(path))
-
-    def _order(self, *words: str) -> None:
-        code, answer = ask_manager("launchctl", *words)
-        if code:
-            raise CommandError(Exit.UNAVAILABLE, f"launchctl {' '.join(words)}: {answer or f'exit code {code}'}")
 
     def _remove(self, path: str) -> None:
         """Have a service end, and wait until it is gone: launchctl may return while it still drains."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -31,14 +32,14 @@ from hooklatch.record.storage.reading import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from hooklatch.core.status_answers import AcknowledgeAnswer
-    from hooklatch.record.findings import VerifyReport
+    from hooklatch.record.findings import ChainWitness, VerifyReport
     from hooklatch.record.storage.seeking import RecordCursor
 
-__all__ = ["add_acknowledge", "add_log", "add_verify"]
+__all__ = ["add_acknowledge", "add_log", "add_verify", "check_record", "format_verify_report"]
 
 RANGES = 20  # unbroken ranges to print
 POLL = 0.2  # seconds between checks for new records
@@ -156,40 +157,35 @@ def check_names(folder: str, filters: Filters) -> None:
 def verify_log(arguments: argparse.Namespace) -> int:
     """Verify the record."""
     folder = record_folder(arguments)
-    from hooklatch.record.verify import verify_record  # imported here, and below: `log` itself needs neither
-
-    try:
-        with look.Spinner("reading the record") as spinner:
-            report = verify_record(folder, arguments.witness, on_progress=make_progress_printer(spinner))
-    except NoRecordError as error:
-        raise CommandError(Exit.NO_INPUT, str(error)) from None
-    if arguments.json:
-        output.say_json(report)
-    else:
-        output.say_lines(*format_verify_report(folder, report), width=LABELS)
-    return Exit.OK if report.ok else Exit.FINDINGS
+    report = check_record(folder, arguments.witness)
+    return output.say_result(
+        report, is_json=arguments.json, code=Exit.OK if report.ok else Exit.FINDINGS,
+        show=lambda: output.say_lines(*format_verify_report(folder, report), width=LABELS),
+    )  # fmt: skip
 
 
 def run_acknowledge(arguments: argparse.Namespace) -> int:
     from hooklatch.cli.terminal.requests import ask_administrator
 
     result: AcknowledgeAnswer = ask_administrator(arguments, "acknowledge", reason=arguments.reason)
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
-    output.say_lines(*(("known", fault) for fault in result["acknowledged"]), width=LABELS)
-    if not result["acknowledged"]:
-        output.print_line("the record has no unacknowledged fault")
-    return Exit.OK
+    known = [("known", fault) for fault in result["acknowledged"]]
+    lines = () if known else ("the record has no unacknowledged fault",)
+    show = partial(output.say_lines, *known, width=LABELS)
+    return output.say_result(result, *lines, is_json=arguments.json, show=show)
 
 
-def make_progress_printer(spinner: look.Spinner) -> Callable[[int, int], None]:
-    """Return a function that shows how far a check has come."""
+def check_record(folder: str, witnesses: Sequence[ChainWitness] = ()) -> VerifyReport:
+    """Verify a record, and show how far that has come."""
+    from hooklatch.record.verify import verify_record  # imported here, and above: `log` itself needs neither
 
     def show_progress(done: int, total: int) -> None:
         spinner.text = f"reading the record: {done * 100 // max(total, 1)} % of {total // 2**20} MiB"
 
-    return show_progress
+    try:
+        with look.Spinner("reading the record") as spinner:
+            return verify_record(folder, witnesses, on_progress=show_progress)
+    except NoRecordError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
 
 
 def format_verify_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, str]]:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Protocol
 
 from hooklatch.cli.hosts.programs import LateError, run_host_program
-from hooklatch.cli.terminal.parser import Exit
+from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.errors import explain_error
 from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 
 __all__ = [
     "LINK", "MARK", "PROGRAM", "SERVICE", "START_LIMIT", "UNITS", "ServiceManager", "ask_manager", "find_own_program",
-    "list_options",
+    "list_options", "order_manager",
 ]  # fmt: skip
 
 UNITS = Path(__file__).with_name("units")
@@ -81,6 +81,13 @@ def ask_manager(*words: str) -> tuple[int, str]:
     except (OSError, LateError) as error:
         return Exit.UNAVAILABLE, explain_error(error)
     return done.exit_code, (done.stdout or done.stderr).decode(errors="replace").strip()
+
+
+def order_manager(*words: str) -> None:
+    """Run a manager's program, which must succeed."""
+    code, answer = ask_manager(*words)
+    if code:
+        raise CommandError(Exit.UNAVAILABLE, f"{' '.join(words)}: {answer or f'exit code {code}'}")
 
 
 def list_options(arguments: argparse.Namespace, kept: Sequence[str]) -> tuple[list[str], str]:

@@ -17,6 +17,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, BinaryIO, NoReturn, TypedDict
 
 import msgspec
@@ -140,13 +141,12 @@ def await_running(arguments: argparse.Namespace, options: dict[str, Any]) -> Sta
 
 def print_running(arguments: argparse.Namespace, status: StatusAnswer) -> None:
     places = status["places"]
-    if arguments.json:
-        output.say_json(DaemonReady(
-            agent=places["agent"], admin=places["admin"], pid=status["pid"], revision=status["revision"],
-            wrong=status["wrong"], ready=True,
-        ))  # fmt: skip
-    else:
-        output.print_line(f"runs already (pid {status['pid']}, hooklatch {status['version']}): agent {places['agent']}")
+    ready = DaemonReady(
+        agent=places["agent"], admin=places["admin"], pid=status["pid"], revision=status["revision"],
+        wrong=status["wrong"], ready=True,
+    )  # fmt: skip
+    line = f"runs already (pid {status['pid']}, hooklatch {status['version']}): agent {places['agent']}"
+    output.say_result(ready, line, is_json=arguments.json)
     for warning in list_warnings(status):
         if warning["reason"] == "version":
             output.print_error(f"{warning['what']}; {warning['do']}")
@@ -189,17 +189,12 @@ def run_restart(arguments: argparse.Namespace) -> int:
         raise CommandError(
             code, f"{fault}; until one does, every gate is denied: mend that, then: hooklatch serve --detach"
         ) from None
-    if arguments.json:
-        output.say_json(RestartOutput(
-            stopped=pid, was=before["version"], pid=after["pid"], version=after["version"], log=log
-        ))  # fmt: skip
-        return Exit.OK
     now = f"hooklatch {after['version']} runs (pid {after['pid']}), "
     was = "the same version as before" if after["version"] == before["version"] else f"{before['version']} did before"
     place = "" if start["is_detached"] or log is None else f"; it runs in the background now, and its log is {log}"
-    output.print_line(f"{now}{was}{place}")
-    print_wrong(after["wrong"])
-    return Exit.OK
+    ended = RestartOutput(stopped=pid, was=before["version"], pid=after["pid"], version=after["version"], log=log)
+    show = partial(print_wrong, after["wrong"])
+    return output.say_result(ended, f"{now}{was}{place}", is_json=arguments.json, show=show)
 
 
 def await_successor(arguments: argparse.Namespace, pid: int) -> StatusAnswer:

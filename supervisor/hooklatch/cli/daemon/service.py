@@ -105,11 +105,8 @@ def add_show(parser: Parser) -> None:
 def run_show(arguments: argparse.Namespace) -> int:
     (file,) = UNITS.glob(f"*/{arguments.unit}")
     text = fill_in(file.read_text(), [])
-    if arguments.json:
-        output.say_json(ShownService(unit=arguments.unit, text=text))
-    else:
-        output.say_text(text.rstrip("\n"))
-    return Exit.OK
+    shown = ShownService(unit=arguments.unit, text=text)
+    return output.say_result(shown, is_json=arguments.json, show=lambda: output.say_text(text.rstrip("\n")))
 
 
 def run_install(arguments: argparse.Namespace, manager: ServiceManager | None = None) -> int:

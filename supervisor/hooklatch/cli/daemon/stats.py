@@ -28,17 +28,8 @@ __all__ = ["add_stats", "count_refusals"]
 
 BY = ("guard", "tool", "agent", "project", "reason")
 GUARD_TITLES = (
-    "GUARD",
-    "CALLS",
-    "DENIES",
-    "ASKS",
-    "ALLOWS",
-    "WARNINGS",
-    "WOULD",
-    "FAILURES",
-    "INSTEAD",
-    "LAST REFUSAL",
-)
+    "GUARD", "CALLS", "DENIES", "ASKS", "ALLOWS", "WARNINGS", "WOULD", "FAILURES", "INSTEAD", "LAST REFUSAL",
+)  # fmt: skip
 GUARD_DROP = ("ALLOWS", "WARNINGS", "WOULD", "CALLS", "FAILURES", "INSTEAD")
 NAME_DROP = ("PASSES", "ALLOWS")
 MAX_NAME = 60  # columns of a reason, which may be as long as its author likes
@@ -76,13 +67,8 @@ def run_stats(arguments: argparse.Namespace) -> int:
             raise CommandError(Exit.NO_INPUT, str(error)) from None
         known, title = None if arguments.record else list_known_hooks(arguments), ""
     counts = summarize_counts(hours, since=since, known=known, suggestions=suggestions)
-    if arguments.json:
-        output.say_json(counts)
-        return Exit.OK
-    if title:
-        output.print_line(title)
-    print_counts(counts, arguments.by)
-    return Exit.OK
+    lines = (title,) if title else ()
+    return output.say_result(counts, *lines, is_json=arguments.json, show=lambda: print_counts(counts, arguments.by))
 
 
 def list_known_hooks(arguments: argparse.Namespace) -> list[str] | None:

@@ -39,12 +39,8 @@ def add_stop(parser: Parser) -> None:
 def run_stop(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
     pid = stop_daemon(arguments)
-    if arguments.json:
-        ended: StopOutput = {"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)}
-        output.say_json(ended)
-    else:
-        output.print_line(f"stopped (pid {pid})")
-    return Exit.OK
+    ended: StopOutput = {"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)}
+    return output.say_result(ended, f"stopped (pid {pid})", is_json=arguments.json)
 
 
 def stop_daemon(arguments: argparse.Namespace) -> int:
@@ -147,20 +143,16 @@ def run_health(arguments: argparse.Namespace) -> int:
                 raise
         else:
             if code is Exit.OK or time.monotonic() >= deadline:
-                print_health(arguments, report)
-                return code
+                return output.say_result(report, format_health(report), is_json=arguments.json, code=code)
         time.sleep(min(PAUSE, max(0.0, deadline - time.monotonic())))
 
 
-def print_health(arguments: argparse.Namespace, report: HealthAnswer) -> None:
-    if arguments.json:
-        output.say_json(report)
-        return
+def format_health(report: HealthAnswer) -> list[str]:
     reasons = f": {', '.join(report['reasons'])} (see: hooklatch status)" if report["reasons"] else ""
     installed = report.get("installed")
     if installed is not None and installed != report["version"]:
         reasons += f"; {report['version']} runs, and {installed} is installed: hooklatch restart"
-    output.print_line(look.paint_text(report["health"], "good" if report["health"] == "ready" else "bad"), reasons)
+    return [look.paint_text(report["health"], "good" if report["health"] == "ready" else "bad"), reasons]
 
 
 BELOW = (("accept", "daemon.stop", "believe what is there; this is recorded, and what it replaces is moved aside"),)
@@ -179,15 +171,11 @@ def add_accept(parser: Parser) -> None:
 def run_state_accept(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link, look.Spinner("the daemon loads what is there"):
         result: AcceptedState = link.ask("accept_state")
-    if arguments.json:
-        output.say_json(result)
-    elif result["fault"] is None:
-        output.print_line("the state is the one that was written last; there is nothing to accept")
-    else:
+    line = "the state is the one that was written last; there is nothing to accept"
+    if result["fault"] is not None:
         copy = f"; a copy is in {result['moved_to']}" if result["moved_to"] is not None else ""
-        output.print_line(
-            f"the state is accepted as it is{copy} (revision {look.shorten_revision(result['revision'])})"
-        )
+        line = f"the state is accepted as it is{copy} (revision {look.shorten_revision(result['revision'])})"
+    output.say_result(result, line, is_json=arguments.json)
     for warning in result.get("warnings", []):
         output.print_error(warning)
     return Exit.OK
@@ -203,12 +191,10 @@ def add_reset(parser: Parser) -> None:
 def run_fleet_reset(arguments: argparse.Namespace) -> int:
     """Have the daemon forget which versions it has read; the active one stays."""
     result: FleetReportAnswer = ask_administrator(arguments, "fleet_reset", reason=arguments.reason)
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
     applied = result["applied"]
     active = f"version {applied['version']} stays active" if applied is not None else "no version is active"
-    output.print_line(f"this host follows from version 1 again; {active} until the link brings the one that is wanted")
-    if result["problem"] is not None:
+    line = f"this host follows from version 1 again; {active} until the link brings the one that is wanted"
+    output.say_result(result, line, is_json=arguments.json)
+    if result["problem"] is not None and not arguments.json:
         output.print_error(result["problem"])
     return Exit.OK

@@ -11,6 +11,7 @@ import argparse
 import difflib
 import os
 import shlex
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hooklatch.cli.daemon.log import format_verify_report, make_progress_printer
+from hooklatch.cli.daemon.log import check_record, format_verify_report
 from hooklatch.cli.daemon.suggesting import (
     IMPORT,
     JudgedCall,
@@ -40,9 +41,9 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.questions import ask_yes, may_ask
 from hooklatch.cli.terminal.records import parse_record_time, record_folder
-from hooklatch.cli.testing.payloads import SelectedFires, read_kept_fires, select_fires
-from hooklatch.cli.testing.replay import VerdictChangeCount
-from hooklatch.cli.testing.running import FireRunner, make_own_folder, run_async
+from hooklatch.cli.testing.payloads import KeptFire, SelectedFires, read_kept_fires, select_fires
+from hooklatch.cli.testing.replay import KeptFireRunner, VerdictChangeCount
+from hooklatch.cli.testing.running import FireRunner, run_with_daemon
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.protocol import RpcError
 from hooklatch.core.subject import read_tool_name
@@ -51,7 +52,7 @@ from hooklatch.files import create_anew
 from hooklatch.git_sources import guard_paths
 from hooklatch.guards.catalogue import find_gallery_guard, read_guard_source
 from hooklatch.paths import find_config_file
-from hooklatch.record.storage.reading import MOMENTS, NoRecordError
+from hooklatch.record.storage.reading import MOMENTS
 from hooklatch_worker.author.tools import find_tool_kind_by_name
 
 if TYPE_CHECKING:
@@ -160,45 +161,40 @@ class WrittenRule(NamedTuple):
         return (before, after) if after is not None else None
 
 
-class RuleRunner(FireRunner):
+class RuleRunner(KeptFireRunner):
     """A runner that puts the decisions of a week to rules, which observe: each says what it would.
 
     A decision of which something is missing is put to none of them.
     """
 
     def __init__(self, selected: SelectedFires, rules: Sequence[Rule], week: Week) -> None:
-        super().__init__(len(selected.records), "decision")
+        super().__init__(selected)
         self.fired = self.redacted = self.failed = 0
         self.tallies = {rule.name: RuleTally([], Counter()) for rule in rules}
-        self._selected, self._week = selected, week
+        self._week = week
         self._rules = {rule.name: rule for rule in rules}
         self._observing: dict[Hook, Hook] = {}
 
     async def fire_each(self, parts: DaemonComponents) -> None:
-        from hooklatch.service.dispatch.fires import DialectPlan
-
         loaded = {hook.id.partition(":")[0] for hook in parts.registries.view.hooks if hook.problem is None}
         if missing := sorted(self._rules.keys() - loaded):
             self.error = CommandError(Exit.SOFTWARE, f"{missing[0]} does not load: {'; '.join(self.diagnostics)}")
             return
+        await super().fire_each(parts)
+
+    async def fire(self, fire: KeptFire, parts: DaemonComponents) -> None:
+        from hooklatch.service.dispatch.fires import DialectPlan
+
+        if fire.redacted:
+            self.redacted += 1
+            return
         try:
-            for fire in read_kept_fires(self._selected):
-                self._doing, self.done = f"firing record {fire.seq}", self.done + 1
-                if fire.redacted:
-                    self.redacted += 1
-                    continue
-                try:
-                    spec = parts.registries.find_event(fire.kept.event)
-                    decision = await parts.dispatcher.fire(
-                        fire.kept.params, None, plan=DialectPlan(spec, self.list_observing)
-                    )
-                except RpcError:  # an event of the user's own, which no rule is for
-                    self.fired += 1
-                    continue
-                parts.breakers.clear()
-                self.take(str(fire.record.get("decision_id")), decision)
-        except CommandError as error:
-            self.error = error
+            plan = DialectPlan(parts.registries.find_event(fire.kept.event), self.list_observing)
+            decision = await parts.dispatcher.fire(fire.kept.params, None, plan=plan)
+        except RpcError:  # an event of the user's own, which no rule is for
+            self.fired += 1
+            return
+        self.take(str(fire.record.get("decision_id")), decision)
 
     def list_observing(self, hooks: Sequence[Hook]) -> Sequence[Hook]:
         """Return the rules, observing; without the hooks of plugins, which are installed here too."""
@@ -298,13 +294,7 @@ def run_suggest(arguments: argparse.Namespace) -> int:
 
 def verify_first(folder: str, *, may_be_wrong: bool) -> bool:
     """Return whether the record is as it was written; say so first if it is not, and then refuse to go on."""
-    from hooklatch.record.verify import verify_record
-
-    try:
-        with look.Spinner("reading the record") as spinner:
-            report = verify_record(folder, on_progress=make_progress_printer(spinner))
-    except NoRecordError as error:
-        raise CommandError(Exit.NO_INPUT, str(error)) from None
+    report = check_record(folder)
     if report.ok:
         return True
     wrong = next((text for label, text in format_verify_report(folder, report) if label == "WRONG"), "")
@@ -388,11 +378,7 @@ def place_rules(
 
 def find_hooks(arguments: argparse.Namespace) -> dict[str, Hook]:
     finder = HookFinder()
-    config = os.path.abspath(find_config_file(arguments.config, os.environ))
-    with make_own_folder() as scratch:
-        from hooklatch.testing.daemon import make_daemon_options
-
-        run_async(finder.fire_all, make_daemon_options(config, scratch))
+    run_with_daemon(finder.fire_all, os.path.abspath(find_config_file(arguments.config, os.environ)))
     if finder.error is not None:
         raise finder.error
     return finder.hooks
@@ -433,15 +419,12 @@ def list_gallery_rules(week: Week) -> list[Rule]:
 def try_rules(selected: SelectedFires, rules: Sequence[Rule], week: Week) -> RuleRunner:
     """Put the decisions of a week to rules, in a daemon of their own."""
     runner = RuleRunner(selected, rules, week)
-    with make_own_folder() as scratch:
-        from hooklatch.testing.daemon import make_daemon_options, write_source_config
-
-        paths: list[str] = []
-        for rule in rules:
-            paths.append(os.path.join(scratch, f"{rule.name}.py"))
-            with os.fdopen(create_anew(paths[-1]), "w", encoding="utf-8") as file:
+    with tempfile.TemporaryDirectory(prefix="hooklatch-rules-") as folder:
+        paths = [os.path.join(os.path.realpath(folder), f"{rule.name}.py") for rule in rules]
+        for path, rule in zip(paths, rules, strict=True):
+            with os.fdopen(create_anew(path), "w", encoding="utf-8") as file:
                 file.write(rule.text)
-        run_async(runner.fire_all, make_daemon_options(write_source_config(paths, scratch), scratch))
+        run_with_daemon(runner.fire_all, files=paths)
     if runner.error is not None:
         raise runner.error
     return runner

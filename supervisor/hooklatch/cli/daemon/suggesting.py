@@ -25,8 +25,8 @@ import msgspec
 
 from hooklatch.cli.testing.payloads import KeptFire
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.light_json import is_list, is_object
+from hooklatch.core.outcome_texts import read_hook_name
 from hooklatch.core.subject import describe_subject, read_subject, read_tool_name
 from hooklatch.guards.answered import describe_call
 from hooklatch.record.storage.reading import Filters, filter_entries, read_forwards
@@ -323,7 +323,7 @@ def find_folder_rules(week: Week, calls: Mapping[str, JudgedCall], *, times: int
 def count_asking_others(record: Mapping[str, Any], asker: str) -> int:
     """Return how many other guards than this one asked about a decision."""
     verdicts = Counter(
-        read_full_name(outcome.get("layer"), outcome.get("hook"), outcome.get("name"))
+        read_hook_name(outcome)
         for outcome in list_tables(record, "outcomes")
         if outcome.get("verdict") == "ask" and not outcome.get("observed")
     )

@@ -16,12 +16,14 @@ from hooklatch.cli.daemon.managers import (
     ask_manager,
     find_own_program,
     list_options,
+    order_manager,
 )
 from hooklatch.cli.hosts.programs import units_folder
 from hooklatch.cli.terminal.parser import CommandError, Exit
 
 __all__ = ["Systemd", "fill_in", "quote_for_systemd"]
 
+SYSTEMCTL = ("systemctl", "--user")
 SOCKETS = ("hooklatch-agent.socket", "hooklatch-admin.socket")
 
 
@@ -42,32 +44,24 @@ class Systemd:
         }
 
     def find_fault(self) -> str | None:
-        code, answer = self._ask("show", "--property=Version")
+        code, answer = ask_manager(*SYSTEMCTL, "show", "--property=Version")
         return f"systemctl --user does not work here ({answer})" if code else None
 
     def start(self, paths: Sequence[str], *, is_changed: bool, is_managed: bool) -> None:
-        self._order("daemon-reload")
-        self._order("enable", "--now", *map(os.path.basename, paths))
+        order_manager(*SYSTEMCTL, "daemon-reload")
+        order_manager(*SYSTEMCTL, "enable", "--now", *map(os.path.basename, paths))
         if is_changed and is_managed:
-            self._order("restart", SERVICE)
+            order_manager(*SYSTEMCTL, "restart", SERVICE)
 
     def stop(self, paths: Sequence[str]) -> None:
-        self._order("disable", "--now", *map(os.path.basename, paths))
+        order_manager(*SYSTEMCTL, "disable", "--now", *map(os.path.basename, paths))
 
     def forget(self) -> None:
-        self._order("daemon-reload")
+        order_manager(*SYSTEMCTL, "daemon-reload")
 
     def ask_state(self, path: str) -> tuple[str, str]:
         name = os.path.basename(path)
-        return self._ask("is-enabled", name)[1], self._ask("is-active", name)[1]
-
-    def _ask(self, *words: str) -> tuple[int, str]:
-        return ask_manager("systemctl", "--user", *words)
-
-    def _order(self, *words: str) -> None:
-        code, answer = self._ask(*words)
-        if code:
-            raise CommandError(Exit.UNAVAILABLE, f"systemctl --user {' '.join(words)}: {answer}")
+        return ask_manager(*SYSTEMCTL, "is-enabled", name)[1], ask_manager(*SYSTEMCTL, "is-active", name)[1]
 
 
 def fill_in(unit: str, options: list[str], sockets: str = "") -> str:

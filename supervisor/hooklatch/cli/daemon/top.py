@@ -27,19 +27,8 @@ __all__ = ["add_top", "add_ui"]
 
 SECOND = 1.0
 TITLES = (
-    "HOOK",
-    "EVENT",
-    "CALLS",
-    "CALLS/S",
-    "P50 MS",
-    "P99 MS",
-    "FAILURES",
-    "WORKERS",
-    "BUSY",
-    "MIB",
-    "QUEUE",
-    "STATE",
-)
+    "HOOK", "EVENT", "CALLS", "CALLS/S", "P50 MS", "P99 MS", "FAILURES", "WORKERS", "BUSY", "MIB", "QUEUE", "STATE",
+)  # fmt: skip
 DROP = ("CALLS", "MIB", "EVENT", "QUEUE", "WORKERS", "BUSY", "P50 MS", "P99 MS", "CALLS/S")
 
 

@@ -10,8 +10,8 @@ import argparse
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.agent_session import add_session, look_at_session, read_refusals
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.cli.terminal.records import find_hook_name
 from hooklatch.core.hooks.names import quote_name
+from hooklatch.core.outcome_texts import read_hook_name
 from hooklatch.core.subject import read_subject, read_tool_name
 from hooklatch.core.text import suggest_name
 
@@ -132,7 +132,7 @@ EXPLAINED = {
     ),
     "files": (
         "Red: a file of hooks has an error, and its last good version stays active. Yellow: an entry of hooks.d is not "
-        "read.",
+        "read, or declares no hook.",
         "A guard may be missing: with an error in a new file, gates are refused.",
         "Repair the line that it names, or remove the entry. A saved file is loaded at once.",
     ),
@@ -238,7 +238,7 @@ def run_why(arguments: argparse.Namespace) -> int:
     if arguments.last:
         if (session := look_at_session(arguments)) is not None:
             refusal = next(read_refusals(session), None)
-            output.say_json({"refusal": refusal}) if arguments.json else print_refusal(refusal)
+            output.say_result({"refusal": refusal}, is_json=arguments.json, show=lambda: print_refusal(refusal))
         return Exit.OK
     if arguments.session is not None:
         raise CommandError(Exit.USAGE, "--session is for --last")
@@ -261,7 +261,7 @@ def print_refusal(record: Mapping[str, object] | None) -> None:
     if record is None:
         output.print_line("hooklatch refused nothing in this session")
         return
-    hook, cause = find_hook_name(record), str(record.get("cause") or "policy")
+    hook, cause = read_hook_name(record), str(record.get("cause") or "policy")
     happened, means, do = EXPLAINED.get(cause, EXPLAINED["policy"])
     output.say_lines(
         ("refused", read_subject(record)),

@@ -8,14 +8,13 @@ payload files are opened again.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from typing import Any
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.cli.testing.cases import Case
-from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
+from hooklatch.cli.testing.running import CaseResult, CaseRunner, run_with_daemon
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.text import format_count
 from hooklatch.fleet.host.host import FleetHost
@@ -25,7 +24,6 @@ from hooklatch.fleet.signing import NoLibraryError, PrivateKey, make_key
 from hooklatch.service.api.methods import PolicyRejectedError
 from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.parts import DaemonComponents
-from hooklatch.testing.daemon import make_daemon_options
 
 __all__ = ["CaseTrial", "try_out"]
 
@@ -107,11 +105,7 @@ def try_out(bundle: Bundle, cases: list[Case], report: Callable[[CaseResult], No
     except NoLibraryError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     trial = CaseTrial(bundle, key, cases, report)
-    with make_own_folder() as scratch:
-        config = os.path.join(scratch, "hooks.toml")
-        with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(CONFIG.format(fleet=FLEET, key=key.public.text))
-        run_async(trial.fire_all, make_daemon_options(config, scratch))
+    run_with_daemon(trial.fire_all, settings=CONFIG.format(fleet=FLEET, key=key.public.text))
     return trial
 
 

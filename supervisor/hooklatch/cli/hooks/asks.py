@@ -17,7 +17,7 @@ import select
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -89,15 +89,14 @@ def list_asks(arguments: argparse.Namespace) -> int:
 
 def print_asks(arguments: argparse.Namespace) -> int:
     result: AsksAnswer = ask_administrator(arguments, "asks")
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
-    asks = result["asks"]
-    if not asks:
-        output.print_line("no ask waits for a person")
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_waiting(result["asks"]))
+
+
+def print_waiting(asks: Sequence[Ask]) -> None:
     for ask in asks:
         print_ask(ask)
-    return Exit.OK
+    if not asks:
+        output.print_line("no ask waits for a person")
 
 
 def answer_ask(arguments: argparse.Namespace) -> int:
@@ -105,11 +104,8 @@ def answer_ask(arguments: argparse.Namespace) -> int:
     result: AskAnswer = ask_administrator(
         arguments, "answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by
     )
-    if arguments.json:
-        output.say_json(result)
-    else:
-        output.print_line(f"{arguments.ask}: ", *format_resolution(result["closed"]))
-    return Exit.OK
+    line = [f"{arguments.ask}: ", *format_resolution(result["closed"])]
+    return output.say_result(result, line, is_json=arguments.json)
 
 
 # -- following ---------------------------------------------------------------------------------------------------

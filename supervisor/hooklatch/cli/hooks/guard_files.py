@@ -11,6 +11,7 @@ import shlex
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from typing import TypedDict
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit
@@ -21,7 +22,8 @@ from hooklatch.paths import find_config_file
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
-    "find_hooks_folder", "fire_cases", "format_options", "print_written", "split_lines", "temporary_path", "write_new",
+    "find_hooks_folder", "fire_cases", "format_options", "print_written", "say_written", "split_lines",
+    "temporary_path", "write_new",
 ]  # fmt: skip
 
 
@@ -78,6 +80,19 @@ def write_new(files: dict[str, str]) -> None:
         undo.pop_all()
         for path in files:
             remove_quietly(os.unlink, temporary_path(path))
+
+
+class CreatedFiles(TypedDict):
+    """The files that were written, and commands to go on with."""
+
+    created: list[str]
+    next: list[str]
+
+
+def say_written(files: Iterable[str], heading: str, steps: list[str], *, is_json: bool) -> int:
+    """Print the files that were written, and the commands to go on with, as JSON or for people."""
+    written = CreatedFiles(created=list(files), next=steps)
+    return output.say_result(written, is_json=is_json, show=lambda: print_written(files, heading, steps))
 
 
 def print_written(files: Iterable[str], heading: str, steps: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ import argparse
 import difflib
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hooklatch.cli.guard_lock import list_differences, lock_path, read_lock, read_present
@@ -28,14 +29,7 @@ from hooklatch.paths import find_config_file
 if TYPE_CHECKING:
     from hooklatch.guards.catalogue import GalleryGuard
 
-__all__ = [
-    "add_add",
-    "add_guards",
-    "add_list",
-    "add_show",
-    "add_test",
-    "guard_files",
-]
+__all__ = ["add_add", "add_guards", "add_list", "add_show", "add_test", "guard_files"]
 
 BELOW = (
     ("list", "hooks.guards", "list the guards of the gallery, and those of git repositories that are here"),
@@ -70,15 +64,10 @@ def list_guards(arguments: argparse.Namespace) -> int:
     from hooklatch.guards.catalogue import list_gallery
 
     guards = [*list_gallery(), *list_shared(arguments)]
-    if arguments.json:
-        output.say_json(guards)
-        return Exit.OK
-    output.say_table(
-        ("NAME", "WHAT IT DOES", "NEEDS", "EVENTS", "FROM"),
-        [(guard.name, guard.summary, format_needs(guard), ", ".join(guard.events), guard.source) for guard in guards],
-        drop=("EVENTS", "NEEDS"),
-    )
-    return Exit.OK
+    rows = [(guard.name, guard.summary, format_needs(guard), ", ".join(guard.events), guard.source) for guard in guards]
+    titles = ("NAME", "WHAT IT DOES", "NEEDS", "EVENTS", "FROM")
+    show = partial(output.say_table, titles, rows, drop=("EVENTS", "NEEDS"))
+    return output.say_result(guards, is_json=arguments.json, show=show)
 
 
 def list_shared(arguments: argparse.Namespace) -> list[GalleryGuard]:
@@ -116,11 +105,9 @@ def show_guard(arguments: argparse.Namespace) -> int:
         paths = guard_paths(find_hooks_folder(arguments, None), guard.name)
         cases, source = (read_text(path) or "" for path in paths)
         output.print_error(f"{guard.name} is from {guard.source}")
-    if arguments.json:
-        output.say_json(ShownGuard(guard, source, cases))
-    else:
-        output.say_text((cases if arguments.cases else source).rstrip("\n"))
-    return Exit.OK
+    text = (cases if arguments.cases else source).rstrip("\n")
+    shown = ShownGuard(guard, source, cases)
+    return output.say_result(shown, is_json=arguments.json, show=partial(output.say_text, text))
 
 
 def find_guard(name: str) -> GalleryGuard:
@@ -179,12 +166,10 @@ def copy_guards(arguments: argparse.Namespace) -> int:
     steps = [f"hooklatch guards test {' '.join(guard.name for guard in guards)}{format_options(arguments)}"]
     if arguments.to is None:
         steps.append("hooklatch status   # a daemon that runs has loaded them")
-    if arguments.json:
-        from hooklatch.guards.catalogue import AddedGuards
+    from hooklatch.guards.catalogue import AddedGuards
 
-        output.say_json(AddedGuards(list(files), guards, steps))
-    else:
-        print_written(files, "they are yours to edit; next:", steps)
+    show = partial(print_written, files, "they are yours to edit; next:", steps)
+    output.say_result(AddedGuards(list(files), guards, steps), is_json=arguments.json, show=show)
     for guard in guards:
         if guard.is_missing:
             install = format_install_command(str(guard.needs))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ChangeAnswer,
         CountsAnswer,
         EventStatus,
+        ExplainAnswer,
         GuardCounts,
         HookFailure,
         HooksAnswer,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         ShownHook,
         ShownHooks,
     )
-    from hooklatch.core.hooks.catalogue import EventSpec
     from hooklatch.core.status_answers import HookTimings
 
 __all__ = [
@@ -108,9 +108,10 @@ def list_hooks(arguments: argparse.Namespace) -> int:
         add_counts(link, result["hooks"])
         if event is not None and not result["hooks"]:
             check_event(link, event)
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_hooks(result, event, gates))
+
+
+def print_hooks(result: HooksAnswer, event: str | None, gates: Container[str]) -> None:
     for hook in result["hooks"]:
         if hook["problem"]:
             output.print_line(look.paint_text(f"{hook['name']} is inactive", "bad"), f": {hook['problem']}")
@@ -128,7 +129,6 @@ def list_hooks(arguments: argparse.Namespace) -> int:
     else:
         output.print_line("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
     output.print_line(f"revision {look.shorten_revision(result['revision'])}")
-    return Exit.OK
 
 
 def add_counts(link: AdminConnection, hooks: Sequence[HookStatus]) -> None:
@@ -247,9 +247,10 @@ def show_hook(arguments: argparse.Namespace) -> int:
     with connect_administrator(arguments) as link:
         result: ShownHooks = link.ask("hook", id=arguments.id, session=arguments.session)
         add_counts(link, result["hooks"])
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_shown_hooks(result))
+
+
+def print_shown_hooks(result: ShownHooks) -> None:
     for index, hook in enumerate(result["hooks"]):
         if index:
             output.print_line()
@@ -260,7 +261,6 @@ def show_hook(arguments: argparse.Namespace) -> int:
             printed = failure["stdout"] + (failure["stderr"] or failure["traceback"])
             show_failure(failure, "as above" if printed and printed == previous else printed)
             previous = printed
-    return Exit.OK
 
 
 def list_hook_details(hook: ShownHook) -> Iterator[tuple[str, object]]:
@@ -325,13 +325,18 @@ def add_explain(parser: Parser) -> None:
 def run_hooks_explain(arguments: argparse.Namespace) -> int:
     from hooklatch.cli.testing.fire import add_payload, read_payload, read_piped_payload
 
+    if len(arguments.event.split()) > 1:
+        what = f"{arguments.event!r} is not the name of an event (see: hooklatch events)"
+        asked = f"hooklatch try {quote(arguments.event)}"
+        raise CommandError(Exit.USAGE, f"{what}; for what the guards say of a command: {asked}")
     payload = read_piped_payload() or b"{}" if arguments.payload is None else read_payload(arguments.payload)
     params = add_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with connect_administrator(arguments) as link:
         result = link.ask_encoded("explain", params)
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_explanation(result))
+
+
+def print_explanation(result: ExplainAnswer) -> None:
     if result["refusal"]:
         output.print_line(look.paint_text(result["refusal"], "bad"))
     elif not result["fires"]:
@@ -339,13 +344,12 @@ def run_hooks_explain(arguments: argparse.Namespace) -> int:
     for number, hook in enumerate(result["fires"], 1):
         output.print_line(f"{number}. {format_hook_title(hook)}, priority {hook['priority']}, {hook['state']}")
     for hook in result["others"]:
-        output.print_line(f"not {format_hook_title(hook)}: {hook['why']}")
+        output.print_line(f"not {format_hook_title(hook)}: {hook.get('why')}")
     if result["tool_kind"] is not None:
         output.print_line(f"the tool is of the kind {result['tool_kind']}, which names are compared with too")
     output.print_line(
         f"time for all: {format_duration(result['budget'])}; revision {look.shorten_revision(result['revision'])}"
     )
-    return Exit.OK
 
 
 def format_hook_title(hook: BriefHook) -> str:
@@ -477,10 +481,8 @@ def run_hooks_switch(arguments: argparse.Namespace) -> int:
 
 
 def print_change(arguments: argparse.Namespace, result: ChangeAnswer, text: str) -> None:
-    if arguments.json:
-        output.say_json(result)
-    else:
-        output.print_line(f"{text} (revision {look.shorten_revision(result['revision'])})")
+    line = f"{text} (revision {look.shorten_revision(result['revision'])})"
+    output.say_result(result, line, is_json=arguments.json)
     for warning in result.get("warnings", []):
         output.print_error(warning)
 
@@ -500,6 +502,7 @@ def run_events(arguments: argparse.Namespace) -> int:
         known: list[EventStatus] = ask_administrator(arguments, "events")["events"]
         is_live = True
     except DaemonUnreachableError:
+        from hooklatch.core.answers import describe_event
         from hooklatch.core.hooks.catalogue import Catalogue  # which needs more than the standard library
 
         known = [describe_event(spec) for spec in Catalogue.standard().values()]
@@ -510,26 +513,15 @@ def run_events(arguments: argparse.Namespace) -> int:
         if not named:
             raise CommandError(Exit.USAGE, describe_unknown_event(arguments.name, [event["name"] for event in known]))
         known = named
-    if arguments.json:
-        shown: EventsOutput = {"events": known, "live": is_live}
-        output.say_json(shown)
-    elif arguments.name is not None:
-        show_event(known[0])
+    shown: EventsOutput = {"events": known, "live": is_live}
+    return output.say_result(shown, is_json=arguments.json, show=lambda: print_events(known, arguments.name))
+
+
+def print_events(events: Sequence[EventStatus], name: str | None) -> None:
+    if name is not None:
+        show_event(events[0])
     else:
-        output.say_table(EVENT_TITLES, [event_row(event) for event in known], drop=EVENT_DROP)
-    return Exit.OK
-
-
-def describe_event(spec: EventSpec) -> EventStatus:
-    """Describe a standard event in the daemon's format; hooks and counts are unknown."""
-    return {
-        "name": spec.name, "model": spec.model, "flow": spec.flow, "view": spec.view, "combine": spec.combine,
-        "verdicts": sorted(spec.verdicts), "outputs": sorted(spec.outputs), "patch": sorted(spec.patch),
-        "on_refusal": spec.on_refusal, "match": spec.match, "timeout": spec.timeout, "budget": spec.timeout,
-        "fails": "closed" if spec.fails_closed else "open", "when": spec.when,
-        "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
-        "hooks": None, "fired": None, "last_fired": None, "timings": None,
-    }  # fmt: skip
+        output.say_table(EVENT_TITLES, [event_row(event) for event in events], drop=EVENT_DROP)
 
 
 def event_row(event: EventStatus) -> tuple[object, ...]:

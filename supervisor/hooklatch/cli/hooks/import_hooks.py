@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from contextlib import suppress
 from typing import TypedDict
 
 from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.inputs import read_input
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.core.text import format_count
-from hooklatch.errors import explain_error
 from hooklatch.file_safety import UnsafeFileError, check_folders
 from hooklatch.importing import ImportResult, UnreadableFileError, read_hooks
 from hooklatch.importing.writing import write_toml
@@ -92,15 +91,7 @@ def list_notes(imported: ImportResult) -> list[str]:
 
 
 def read_import_file(name: str) -> bytes:
-    try:
-        if name == "-":
-            data = sys.stdin.buffer.read(MAX_FILE + 1) if sys.stdin else b""
-        else:
-            with open(name, "rb") as file:
-                data = file.read(MAX_FILE + 1)
-    except (OSError, ValueError) as error:
-        reason = explain_error(error)
-        raise CommandError(Exit.NO_INPUT, f"{name} cannot be read: {reason}") from None
+    data = read_input(name, limit=MAX_FILE)
     if len(data) > MAX_FILE:
         raise CommandError(Exit.BAD_DATA, f"{name} is over the limit of {MAX_FILE // 2**20} MiB for a file of hooks")
     return data

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from keyword import iskeyword
-from typing import TypedDict
 
-from hooklatch.cli.hooks.guard_files import find_hooks_folder, format_options, print_written, write_new
-from hooklatch.cli.terminal import output
+from hooklatch.cli.hooks.guard_files import find_hooks_folder, format_options, say_written, write_new
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.git_sources import guard_paths
 
@@ -34,13 +32,6 @@ def {name}(event):
 EXAMPLES = (("sudo shutdown now", "deny"), ("git status", "pass"))
 
 
-class NewOutput(TypedDict):
-    """`new guard`: the files that were written, and commands to go on with."""
-
-    created: list[str]
-    next: list[str]
-
-
 def add_new(parser: Parser) -> None:
     parser.explain(example="hooklatch new guard stay_on", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
     parser.add_commands(BELOW, required=True)
@@ -48,7 +39,7 @@ def add_new(parser: Parser) -> None:
 
 def add_guard(parser: Parser) -> None:
     parser.runs(write_guard, example="hooklatch new guard stay_on", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
-    parser.prints("cli.hooks.new:NewOutput")
+    parser.prints("cli.hooks.guard_files:CreatedFiles")
     parser.add_argument("name", metavar="NAME", help="the name of the file and of its function, such as stay_on")
     parser.add_argument("--to", metavar="DIR", help="the folder to write to (else hooks.d beside the file of hooks)")
 
@@ -75,8 +66,5 @@ def write_guard(arguments: argparse.Namespace) -> int:
     write_new(files)
     options = format_options(arguments)
     steps = [f"hooklatch guards test {name}{options}", f"hooklatch try '{EXAMPLES[0][0]}'   # with a daemon: deny"]
-    if arguments.json:
-        output.say_json(NewOutput(created=list(files), next=steps))
-    else:
-        print_written(files, "it is yours to edit, and in force as soon as it is saved; next:", steps)
-    return Exit.OK
+    heading = "it is yours to edit, and in force as soon as it is saved; next:"
+    return say_written(files, heading, steps, is_json=arguments.json)

@@ -19,14 +19,15 @@ import sys
 import tempfile
 import tokenize
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from hashlib import sha256
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from hooklatch.cli.guard_lock import encode_lock, list_differences, lock_path, read_lock, read_present
+from hooklatch.cli.guard_lock import LockDifference, encode_lock, list_differences, lock_path, read_lock, read_present
 from hooklatch.cli.hooks.guard_files import (
     find_hooks_folder,
     fire_cases,
@@ -148,11 +149,9 @@ def copy_shared(arguments: argparse.Namespace) -> int:
     described = [describe_guard(name, files.guard, lock.guards[name].origin) for name, files in guards.items()]
     steps = [f"hooklatch guards outdated{format_options(arguments)}", "hooklatch status   # a daemon has loaded them"]
     written = [*missing, place.lock_file]
-    if arguments.json:
-        output.say_json(AddedGuards(written, described, steps))
-    else:
-        print_written(written, "they are yours to edit, and an edit is kept by an update; next:", steps)
-    return Exit.OK
+    heading = "they are yours to edit, and an edit is kept by an update; next:"
+    show = partial(print_written, written, heading, steps)
+    return output.say_result(AddedGuards(written, described, steps), is_json=arguments.json, show=show)
 
 
 def find_missing(place: SharedPlace, guards: Mapping[str, GuardFiles], address: RepositoryAddress) -> dict[str, str]:
@@ -203,19 +202,12 @@ def show_outdated(arguments: argparse.Namespace) -> int:
             lost = [f"{difference.path} {difference.what}" for difference in mine if not difference.is_edit]
             problems = "; ".join([problem, *lost] if problem else lost) or None
             rows.append(OutdatedGuard(name, locked.source, locked.rev, locked.commit, newer, edited, problems))
-    if arguments.json:
-        output.say_json(rows)
-    else:
-        print_outdated(rows)
-        for difference in differences:
-            if difference.is_edit:
-                output.print_line(f"{look.shorten_path(difference.path)} {difference.what}")
-        for problem in dict.fromkeys(row.problem for row in rows if row.problem is not None):
-            output.print_error(problem)
-    return Exit.FINDINGS if any(row.newer or row.problem for row in rows) else Exit.OK
+    code = Exit.FINDINGS if any(row.newer or row.problem for row in rows) else Exit.OK
+    show = partial(print_outdated, rows, differences)
+    return output.say_result(rows, is_json=arguments.json, show=show, code=code)
 
 
-def print_outdated(rows: Sequence[OutdatedGuard]) -> None:
+def print_outdated(rows: Sequence[OutdatedGuard], differences: Iterable[LockDifference] = ()) -> None:
     if not rows:
         output.print_line("no guard is shared; add one by: hooklatch guards add SOURCE@REV")
         return
@@ -227,6 +219,11 @@ def print_outdated(rows: Sequence[OutdatedGuard]) -> None:
         ],
         drop=("SOURCE",),
     )
+    for difference in differences:
+        if difference.is_edit:
+            output.print_line(f"{look.shorten_path(difference.path)} {difference.what}")
+    for problem in dict.fromkeys(row.problem for row in rows if row.problem is not None):
+        output.print_error(problem)
 
 
 def shorten_revision(rev: str) -> str:
@@ -280,11 +277,8 @@ def update_guards(arguments: argparse.Namespace) -> int:
             codes.append(error.code)
             output.print_error(f"{', '.join(names)} stays as it is: {error}")
             rows += [make_updated_row(name, locked, "refused", str(error)) for name in names]
-    if arguments.json:
-        output.say_json(rows)
-    elif not rows:
-        print_outdated(())
-    return max(codes)
+    show = (lambda: None) if rows else partial(print_outdated, ())
+    return output.say_result(rows, is_json=arguments.json, show=show, code=max(codes))
 
 
 def make_updated_row(
@@ -424,11 +418,8 @@ def forget_guard(arguments: argparse.Namespace) -> int:
         raise make_unknown_error(place, arguments.guard)
     kept = {name: locked for name, locked in place.lock.guards.items() if name != arguments.guard}
     replace_lock(place, encode_lock(GuardLock(1, kept)))
-    if arguments.json:
-        output.say_json(ForgottenGuard(arguments.guard))
-    else:
-        output.print_line(f"{arguments.guard} is your own from now on; files that are there stay, and none is updated")
-    return Exit.OK
+    line = f"{arguments.guard} is your own from now on; files that are there stay, and none is updated"
+    return output.say_result(ForgottenGuard(arguments.guard), line, is_json=arguments.json)
 
 
 def make_unknown_error(place: SharedPlace, name: str) -> CommandError:

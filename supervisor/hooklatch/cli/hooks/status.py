@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from functools import partial
 from itertools import groupby
 from shlex import quote
 
@@ -19,8 +20,9 @@ from hooklatch.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from hooklatch.cli.schema import DaemonTree
     from hooklatch.core.answers import CallCounts, HookFailure, SessionsAnswer, SessionStatus, ShownHooks
     from hooklatch.core.status_answers import (
         ChildStatus,
@@ -42,17 +44,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "add_status",
-    "find_red_hooks",
-    "format_streak",
-    "list_warnings",
-    "name_health",
-    "shorten_status",
-    "format_failing_hook",
-    "format_diagnostic_place",
-    "format_suspension",
-    "add_sessions",
-]
+    "add_status", "find_red_hooks", "format_streak", "list_warnings", "name_health", "shorten_status",
+    "format_failing_hook", "format_diagnostic_place", "format_suspension", "add_sessions",
+]  # fmt: skip
 
 DRAINING = "it ends once what it decides is decided; then: hooklatch serve --detach"
 SHOWN = 3  # failing hooks whose last failure is shown
@@ -76,7 +70,7 @@ def run_status(arguments: argparse.Namespace) -> int:
     if arguments.line:
         if (session := look_at_session(arguments)) is not None:
             line = format_status_line(session)
-            output.say_json({"line": line}) if arguments.json else output.print_line(line)
+            output.say_result({"line": line}, line, is_json=arguments.json)
         return Exit.OK
     if arguments.session is not None:
         raise CommandError(Exit.USAGE, "--session is for --line")
@@ -91,20 +85,14 @@ def run_status(arguments: argparse.Namespace) -> int:
     loaded = result["places"]["config"]
     if arguments.config is not None and os.path.realpath(arguments.config) != os.path.realpath(loaded):
         output.print_error(f"this daemon reads {loaded}, not {arguments.config}; name its folder with --runtime-dir")
+    code = Exit.OK if result["health"] == "green" else Exit.FINDINGS
     if arguments.tree:
-        if arguments.json:
-            output.say_json({"health": result["health"], "tree": result["tree"]})
-        else:
-            show_tree(result["tree"])
-    elif arguments.json:
-        output.say_json(result)
-    elif arguments.verbose:
-        show_status(result, failures)
-    else:
-        output.say_lines(
-            *shorten_status(result), ("fired", f"{result['fired']} {format_counts(result['verdicts'])}".rstrip())
-        )
-    return Exit.OK if result["health"] == "green" else Exit.FINDINGS
+        tree: DaemonTree = {"health": result["health"], "tree": result["tree"]}
+        return output.say_result(tree, is_json=arguments.json, show=lambda: show_tree(tree["tree"]), code=code)
+    fired = ("fired", f"{result['fired']} {format_counts(result['verdicts'])}".rstrip())
+    short = partial(output.say_lines, *shorten_status(result), fired)
+    show: Callable[[], object] = partial(show_status, result, failures) if arguments.verbose else short
+    return output.say_result(result, is_json=arguments.json, show=show, code=code)
 
 
 def print_absent_daemon(arguments: argparse.Namespace, error: NobodyListensError) -> int:
@@ -397,9 +385,10 @@ def add_sessions(parser: Parser) -> None:
 def run_sessions(arguments: argparse.Namespace) -> int:
     """List live sessions."""
     result: SessionsAnswer = ask_administrator(arguments, "sessions")
-    if arguments.json:
-        output.say_json(result)
-        return Exit.OK
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_sessions(result))
+
+
+def print_sessions(result: SessionsAnswer) -> None:
     if result["sessions"]:
         output.say_table(TITLES, [session_row(session) for session in result["sessions"]], drop=DROP)
     if result["reported"]:
@@ -407,7 +396,6 @@ def run_sessions(arguments: argparse.Namespace) -> int:
         output.say_table(("ID", "HOST", "CALLS"), rows)
     if not result["sessions"] and not result["reported"]:
         output.print_line("no sessions (one-shots, such as `hooklatch fire` and the entries of hosts, open none)")
-    return Exit.OK
 
 
 def session_row(session: SessionStatus) -> tuple[object, ...]:

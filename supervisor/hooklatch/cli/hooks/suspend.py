@@ -63,20 +63,20 @@ def run_suspend(arguments: argparse.Namespace) -> int:
     result: SuspendAnswer = ask_administrator(
         arguments, "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=reason
     )
-    if arguments.json:
-        output.say_json(result)
-    else:
-        suspension: SuspensionStatus = {**result["suspended"], "seconds_left": arguments.seconds}
-        output.print_line(f"suspended {format_suspension(suspension)}")
-        for warning in result.get("warnings", []):  # such as hooks of a fleet, which fire on
-            output.print_error(warning)
+    suspension: SuspensionStatus = {**result["suspended"], "seconds_left": arguments.seconds}
+    output.say_result(result, f"suspended {format_suspension(suspension)}", is_json=arguments.json)
+    for warning in result.get("warnings", []) if not arguments.json else ():  # such as hooks of a fleet, which fire on
+        output.print_error(warning)
     return Exit.OK
 
 
 def ask_reason(arguments: argparse.Namespace) -> str:
-    """Return the reason that a person types; without a terminal, say what to type instead."""
+    """Return the reason that a person types, for a hook that there is; without a terminal, say what to type instead."""
+    hook_id: str | None = arguments.id
+    if hook_id is not None:
+        ask_administrator(arguments, "hook", id=hook_id)
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-        what = "--all" if arguments.all else shlex.quote(arguments.id)
+        what = "--all" if hook_id is None else shlex.quote(hook_id)
         text = f'give a reason, which stays in the record: hooklatch suspend {what} --reason "…"'
         raise CommandError(Exit.USAGE, text)
     output.print_error("why is it suspended? (the answer stays in the record)")
@@ -89,13 +89,8 @@ def run_resume(arguments: argparse.Namespace) -> int:
         names = [suspension["hook"] for suspension in result["suspended"] if suspension["hook"]]
         suggestion = suggest_name(arguments.id, names)
         raise CommandError(Exit.NO_INPUT, f"{arguments.id} was not suspended{suggestion}; see: hooklatch status")
-    if arguments.json:
-        output.say_json(result)
-    elif result["was_suspended"]:
-        output.print_line(f"active again: {arguments.id or 'every hook'}")
-    else:
-        output.print_line("no hook was suspended")
-    return Exit.OK
+    line = f"active again: {arguments.id or 'every hook'}" if result["was_suspended"] else "no hook was suspended"
+    return output.say_result(result, line, is_json=arguments.json)
 
 
 TITLES = ("FOLDER", "STATE", "FILES", "HOOKS", "SESSIONS")
@@ -117,19 +112,19 @@ def run_trust(arguments: argparse.Namespace) -> int:
     folder = find_project_folder(arguments.folder)
     with connect_administrator(arguments) as link, look.Spinner("the daemon loads the project's files"):
         result = link.ask("untrust" if arguments.revoke else "trust", folder=folder)
-    if arguments.json:
-        output.say_json(result)
-    elif arguments.revoke:
-        text = "is not trusted any more" if result["was_trusted"] else "was not trusted"
-        output.print_line(f"{result['folder']} {text} (revision {result['revision']})")
-    else:
-        print_trust(result)
-    return Exit.FINDINGS if result.get("diagnostics") else Exit.OK
+    code = Exit.FINDINGS if result.get("diagnostics") else Exit.OK
+    if not arguments.revoke:
+        return output.say_result(result, is_json=arguments.json, show=lambda: print_trust(result), code=code)
+    text = "is not trusted any more" if result["was_trusted"] else "was not trusted"
+    line = f"{result['folder']} {text} (revision {result['revision']})"
+    return output.say_result(result, line, is_json=arguments.json, code=code)
 
 
 def find_project_folder(named: str | None) -> str:
     try:
-        return os.path.abspath(os.path.expanduser(named or "."))
+        folder = os.path.abspath(os.path.expanduser(named or "."))
+        # Who names the folder of a project's hooks means the project.
+        return os.path.dirname(folder) if os.path.basename(folder) == ".hooklatch" else folder
     except OSError:  # the working directory was removed
         raise CommandError(Exit.NO_INPUT, "the current directory is gone; name a project") from None
 
@@ -185,17 +180,19 @@ def run_reload(arguments: argparse.Namespace) -> int:
     params = {"accept_removed": True} if arguments.accept_removed else {}
     with connect_administrator(arguments) as link, look.Spinner("the daemon loads its files"):
         result: ReloadAnswer = link.ask("reload", id=make_path_absolute(arguments.id), **params)
-    diagnostics = result["diagnostics"]
-    if arguments.json:
-        output.say_json(result)
-    else:
-        same = result["previous"] == result["revision"]
-        previous = ", nothing changed" if same else f", was {look.shorten_revision(result['previous'])}"
-        output.print_line(f"revision {look.shorten_revision(result['revision'])}{previous}")
-        output.say_lines(*((key, ", ".join(result[key])) for key in ("added", "removed", "changed")))
-        output.say_lines(*(("accepted", f"{origin} is gone") for origin in result["accepted"]))
-        output.say_lines(*(("wrong", format_diagnostic_place(diagnostic)) for diagnostic in diagnostics))
-    return Exit.FINDINGS if diagnostics else Exit.OK
+    code = Exit.FINDINGS if result["diagnostics"] else Exit.OK
+    return output.say_result(result, is_json=arguments.json, show=lambda: print_reload(result), code=code)
+
+
+def print_reload(result: ReloadAnswer) -> None:
+    same = result["previous"] == result["revision"]
+    previous = ", nothing changed" if same else f", was {look.shorten_revision(result['previous'])}"
+    output.print_line(f"revision {look.shorten_revision(result['revision'])}{previous}")
+    output.say_lines(
+        *((key, ", ".join(result[key])) for key in ("added", "removed", "changed")),
+        *(("accepted", f"{origin} is gone") for origin in result["accepted"]),
+        *(("wrong", format_diagnostic_place(diagnostic)) for diagnostic in result["diagnostics"]),
+    )
 
 
 def make_path_absolute(name: str | None) -> str | None:

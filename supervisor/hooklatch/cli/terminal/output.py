@@ -185,13 +185,20 @@ def say_json(value: object) -> None:
     write_bytes(format_json(value).encode(errors="backslashreplace") + b"\n")
 
 
-def say_result(value: object, *lines: str, is_json: bool) -> None:
-    """Print what a command came to: as JSON for programs, else in lines for people."""
+def say_result(
+    value: object, *lines: str | Sequence[str], is_json: bool, show: Callable[[], object] = lambda: None, code: int = 0
+) -> int:
+    """Print what a command came to, as JSON for programs, and for people in lines, or by `show`; return the code.
+
+    A line may be the pieces of one.
+    """
     if is_json:
         say_json(value)
-        return
+        return code
     for line in lines:
-        print_line(line)
+        print_line(*((line,) if isinstance(line, str) else line))
+    show()
+    return code
 
 
 def format_json(value: object) -> str:

@@ -163,6 +163,8 @@ class Parser(argparse.ArgumentParser):
         """Return a suggestion for an unknown option; empty for a word that is not an option."""
         if word.startswith("{") and "--payload" in self._option_string_actions:
             return "; did you mean --payload '{…}'?"
+        if word[:-1].isdecimal() and word[-1:] in "smhd" and "--for" in self._option_string_actions:
+            return f"; did you mean --for {word}?"
         name = word.partition("=")[0]
         return self._suggest(name, self._option_string_actions) if name.startswith("-") else ""
 

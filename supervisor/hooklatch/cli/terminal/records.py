@@ -14,8 +14,9 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.output import print_error
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.client.protocol.admin_exchange import encode_argument
-from hooklatch.core.hooks.names import quote_name, read_full_name
+from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.light_json import is_list, quote_unicode, serialize_json
+from hooklatch.core.outcome_texts import describe_call, has_failed, read_hook_name
 from hooklatch.core.subject import read_subject, read_tool_name
 from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SUGGESTION_RECORDS", "add_filters", "clip_width", "add_moments", "list_asked_names", "read_filters",
-    "find_hook_name", "parse_record_time", "record_folder", "make_unknown_name_error", "parse_witness", "LABELS",
+    "parse_record_time", "record_folder", "make_unknown_name_error", "parse_witness", "LABELS",
     "format_record", "list_line_pieces", "print_record",
 ]  # fmt: skip
 
@@ -280,7 +281,7 @@ def list_extras(record: Mapping[str, Any], room: int | None) -> Iterator[str]:
 def format_decision_text(record: Mapping[str, Any]) -> str:
     """Return who decided, why, and what to run instead; the event, where it is not the usual one."""
     event, cause, reason, instead = (record.get(key) for key in ("event", "cause", "reason", "instead"))
-    hook = find_hook_name(record).removeprefix("global/")
+    hook = read_hook_name(record).removeprefix("global/")
     known = (event if event != USUAL else "", f"by {hook}" if hook else "")
     parts = [*filter(None, known), *([f"cause {cause}"] if cause not in (None, "policy", "abandoned") else [])]
     return ", ".join(map(str, parts)) + (f": {reason}" if reason else "") + (f"; instead: {instead}" if instead else "")
@@ -311,14 +312,9 @@ def list_record_details(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if record.get(field) is not None:
             yield label, format_record_value(record[field])
     for outcome in record.get("outcomes", []):
-        hook, duration = find_hook_name(outcome), outcome.get("duration_ms", 0.0)
-        cause = outcome.get("cause")
-        failure = f" ({cause}: {outcome.get('message', '')})" if cause not in (None, "policy") else ""
-        again = " again" * (outcome.get("reinvoked") is True) + " unneeded" * (outcome.get("unneeded") is True)
-        lasted = f", {duration:.1f} ms" if isinstance(duration, float | int) else ""
-        yield "asked", f"{hook} {outcome.get('verdict') or outcome.get('outcome')}{failure}{again}{lasted}"
-        if failure:
-            yield "see", f"hooklatch hooks show {quote_name(hook)}"
+        yield "asked", describe_call(outcome)
+        if has_failed(outcome):
+            yield "see", f"hooklatch hooks show {quote_name(read_hook_name(outcome))}"
     for warning in record.get("warnings", []):
         yield "warning", warning
     for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut")):
@@ -356,13 +352,6 @@ def format_fact(key: str, value: object) -> str:
     if len(text) <= MAX_FACT:
         return text
     return f"{text.partition(chr(10))[0][:BEGINNING]}… ({len(text)} characters; --json has all)"
-
-
-def find_hook_name(table: Mapping[str, Any]) -> str:
-    """Return the full name of the hook of a decision or an outcome; empty if it has none."""
-    return read_full_name(
-        *(text if isinstance(text := table.get(key), str) else None for key in ("layer", "hook", "name"))
-    )
 
 
 def format_record_value(value: object) -> str:

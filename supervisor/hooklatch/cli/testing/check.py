@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,14 +18,14 @@ from hooklatch.cli.guard_lock import list_differences, lock_path, read_lock
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.look import paint_text, shorten_path
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.cli.testing.running import make_own_folder, report_waiting, run_async
+from hooklatch.cli.testing.running import FireRunner, run_with_daemon
 from hooklatch.core.hooks.registry import DeclarationSite, Hook
 from hooklatch.core.text import format_count
 from hooklatch.service.config.toml_document import Diagnostic
 
 if TYPE_CHECKING:
     from hooklatch.cli.terminal.look import Meaning
-    from hooklatch.service.folders import DaemonOptions
+    from hooklatch.service.parts import DaemonComponents
 
 __all__ = ["add_check"]
 
@@ -91,12 +92,9 @@ def run_check(arguments: argparse.Namespace) -> int:
         arguments.paths or [os.path.abspath(paths.find_config_file(arguments.config, os.environ))]
     )
     results = [check_target(target) for target in targets]
-    if arguments.json:
-        output.say_json(CheckReport(all(result.is_good for result in results), results))
-    else:
-        for result in results:
-            print_check(result)
-    return Exit.OK if all(result.is_good for result in results) else Exit.FINDINGS
+    report = CheckReport(all(result.is_good for result in results), results)
+    code = Exit.OK if report.ok else Exit.FINDINGS
+    return output.say_result(report, is_json=arguments.json, show=lambda: print_checks(results), code=code)
 
 
 def list_check_targets(named: list[str]) -> list[CheckTarget]:
@@ -135,18 +133,13 @@ def find_main_config(path: str) -> str:
 
 def check_target(target: CheckTarget) -> ConfigCheck:
     """Load a target, and return the findings."""
-    check, failures = ConfigCheck(target.what), list[str]()
-    with make_own_folder() as scratch:
-        from hooklatch.testing.daemon import make_daemon_options, write_source_config
-
-        config = target.config or write_source_config(target.files, scratch)
-        options = msgspec.structs.replace(make_daemon_options(config, scratch), load_seconds=LOAD_SECONDS)
-        run_async(load_target, options, check, failures)
-    for failure in failures:
-        raise CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {failure}")
+    loader = CheckLoader(target.what)
+    run_with_daemon(loader.fire_all, target.config, files=target.files, load_seconds=LOAD_SECONDS)
+    if loader.error is not None:
+        raise loader.error
     if target.config is not None:
-        check_lock(lock_path(target.config), check)
-    return check
+        check_lock(lock_path(target.config), loader.check)
+    return loader.check
 
 
 def check_lock(path: str, check: ConfigCheck) -> None:
@@ -161,46 +154,40 @@ def check_lock(path: str, check: ConfigCheck) -> None:
         findings.append(Diagnostic(difference.path, 0, difference.what))
 
 
-async def load_target(options: DaemonOptions, check: ConfigCheck, failures: list[str]) -> None:
-    """Start a daemon with these hooks, note its findings, and end it."""
-    import trio
+class CheckLoader(FireRunner):
+    """A runner that fires nothing: it notes what a daemon finds in these hooks."""
 
-    from hooklatch.service.daemon import open_daemon
-    from hooklatch.service.folders import StartError
-    from hooklatch.service.loading.tool_names import list_unknown_tools
-    from hooklatch.testing.daemon import settle_environments
+    def __init__(self, what: str) -> None:
+        super().__init__(0, "hook")
+        self.check = ConfigCheck(what)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(report_waiting, lambda: f"loading the sources of {check.what}")
-        try:
-            async with open_daemon(options) as daemon:
-                parts = daemon.parts
-                await settle_environments(parts)
-                hooks = parts.registries.view.hooks
-                check.diagnostics = list(parts.files.active.diagnostics)
-                check.hooks = len(hooks)
-                check.sources = sorted(parts.sources.units)
-                check.dangers = [make_hook_diagnostic(hook, text) for hook in hooks for text in hook.dangers]
-                check.unread = parts.files.active.unread.warnings
-                catalogue = parts.registries.catalogue
-                unknown_tools = [
-                    make_hook_diagnostic(hook, text)
-                    for hook in hooks
-                    for text in list_unknown_tools(hook, catalogue.get(hook.event))
-                ]
-                of_fleet = [Diagnostic(options.config, 0, text) for text in parts.fleet.warnings]
-                check.notes = [*parts.files.active.unread.notes, *unknown_tools, *of_fleet]
-                if (parts.state.state.settings.fleet or {}).get("when_stale") == "deny":
-                    from hooklatch.fleet.settings import NEEDS_TIMER
+    def describe(self) -> str:
+        return f"loading the sources of {self.check.what}"
 
-                    check.notes.append(Diagnostic(check.what, 0, f"[fleet]: {NEEDS_TIMER}"))
-        except StartError as error:
-            failures.append(str(error))
-        nursery.cancel_scope.cancel()
+    async def fire_each(self, parts: DaemonComponents) -> None:
+        from hooklatch.service.loading.tool_names import list_unknown_tools
+
+        check, active, hooks = self.check, parts.files.active, parts.registries.view.hooks
+        check.diagnostics = list(active.diagnostics)
+        check.hooks = len(hooks)
+        check.sources = sorted(parts.sources.units)
+        check.dangers = [make_hook_diagnostic(hook, text) for hook in hooks for text in hook.dangers]
+        check.unread = active.unread.warnings
+        catalogue = parts.registries.catalogue
+        unknown_tools = [
+            make_hook_diagnostic(hook, text)
+            for hook in hooks
+            for text in list_unknown_tools(hook, catalogue.get(hook.event))
+        ]
+        of_fleet = [Diagnostic(active.plan.main.path, 0, text) for text in parts.fleet.warnings]
+        check.notes = [*active.unread.notes, *unknown_tools, *of_fleet]
+        if (parts.state.state.settings.fleet or {}).get("when_stale") == "deny":
+            from hooklatch.fleet.settings import NEEDS_TIMER
+
+            check.notes.append(Diagnostic(check.what, 0, f"[fleet]: {NEEDS_TIMER}"))
 
 
 def make_hook_diagnostic(hook: Hook, text: str) -> Diagnostic:
-
     origin = hook.origin or DeclarationSite("?")
     return Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}")
 
@@ -211,16 +198,14 @@ def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:
     output.print_line(paint_text(shorten_path(place), meaning), text if text != diagnostic.message else f": {text}")
 
 
-def print_check(check: ConfigCheck) -> None:
-    for diagnostic in check.diagnostics:
-        show_diagnostic(diagnostic, "bad")
-    for diagnostic in (*check.unread, *check.dangers, *check.notes):
-        show_diagnostic(diagnostic, "warning")
-    counts = f"{format_count(check.hooks, 'hook')}, {format_count(len(check.sources), 'source')}"
-    if not check.is_good:
-        problems = format_count(len(check.diagnostics) + len(check.unread), "problem")
-        output.print_line(
-            f"{shorten_path(check.what)}: {counts}, ", paint_text(problems, "bad" if check.diagnostics else "warning")
-        )
-    else:
-        output.print_line(f"{shorten_path(check.what)}: {counts}, ", paint_text("no problem", "good"))
+def print_checks(checks: Iterable[ConfigCheck]) -> None:
+    for check in checks:
+        for diagnostic in check.diagnostics:
+            show_diagnostic(diagnostic, "bad")
+        for diagnostic in (*check.unread, *check.dangers, *check.notes):
+            show_diagnostic(diagnostic, "warning")
+        counts = f"{format_count(check.hooks, 'hook')}, {format_count(len(check.sources), 'source')}"
+        count = len(check.diagnostics) + len(check.unread)
+        problems = format_count(count, "problem") if count else "no problem"
+        meaning: Meaning = "bad" if check.diagnostics else "warning" if count else "good"
+        output.print_line(f"{shorten_path(check.what)}: {counts}, ", paint_text(problems, meaning))

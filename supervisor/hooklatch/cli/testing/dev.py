@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.look import VERDICTS, format_moment, paint_text, shorten_path
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.cli.testing.running import make_own_folder, run_async
+from hooklatch.cli.testing.running import run_with_daemon
 from hooklatch.client.protocol.decisions import Decision
 from hooklatch.core.text import format_count
 from hooklatch.service.config.toml_document import Diagnostic
@@ -208,11 +208,7 @@ def run_dev(arguments: argparse.Namespace) -> int:
     if "-" in arguments.payload and not arguments.once:
         raise CommandError(Exit.USAGE, "standard input can be read only once: --payload - --once")
     loop = DevLoop(arguments, file, function)
-    with make_own_folder() as scratch:
-        from hooklatch.testing.daemon import make_daemon_options, write_source_config
-
-        config = file if file.endswith(".toml") else write_source_config([file], scratch)
-        run_async(loop.run, make_daemon_options(config, scratch))
+    run_with_daemon(loop.run, file if file.endswith(".toml") else None, files=[file])
     if loop.error is not None:
         raise loop.error
     return Exit.OK if loop.is_good else Exit.FINDINGS

@@ -13,11 +13,13 @@ import stat
 import sys
 
 from hooklatch.cli.terminal import look, output
+from hooklatch.cli.terminal.inputs import read_input
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser, parse_duration
 from hooklatch.cli.terminal.requests import ask_administrator, connect_agent_once
 from hooklatch.client.protocol.admin_exchange import encode_argument
 from hooklatch.client.protocol.decision_table import DecisionTable, format_decision_table
 from hooklatch.core.light_json import RepeatedKeyError, is_object, parse_json, serialize_json
+from hooklatch.core.outcome_texts import describe_call, has_failed, read_hook_name
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
@@ -61,11 +63,7 @@ def run_fire(arguments: argparse.Namespace) -> int:
     else:
         params = encode_fire_params(arguments, payload)
     decision = ask_once(arguments, params, arguments.event, is_native=bool(arguments.host or arguments.dialect))
-    if arguments.json:
-        output.say_json(decision)
-    else:
-        output.say_lines(*list_decision_details(decision), width=9)
-    return find_verdict_exit(decision)
+    return say_decision(arguments, decision, list_decision_details(decision), width=9)
 
 
 def add_try(parser: Parser) -> None:
@@ -93,18 +91,23 @@ def run_try(arguments: argparse.Namespace) -> int:
     envelope = {"cwd": cwd, "session_id": f"try-{os.urandom(4).hex()}"}
     params = add_payload(encode_argument({"event": GATE, "envelope": envelope}), payload)
     decision = ask_once(arguments, params, GATE)
-    if arguments.json:
-        output.say_json(decision)
-    else:
-        output.say_lines(*list_answer(decision), width=8)
-    return find_verdict_exit(decision)
+    return say_decision(arguments, decision, list_answer(decision), width=8)
+
+
+def say_decision(
+    arguments: argparse.Namespace, decision: dict[str, Any], lines: Iterator[tuple[str, object]], *, width: int
+) -> int:
+    return output.say_result(
+        decision, is_json=arguments.json, show=lambda: output.say_lines(*lines, width=width),
+        code=find_verdict_exit(decision),
+    )  # fmt: skip
 
 
 def list_answer(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield what a person wants to know of a decision: the verdict, whose it is, why, and what would run instead."""
     verdict, asked = decision["verdict"], decision.get("outcomes", ())
     yield "verdict", look.paint_text(verdict, look.VERDICTS.get(verdict, "good"))
-    yield "guard", find_decision_name(decision)
+    yield "guard", read_hook_name(decision)
     yield "reason", decision.get("reason")
     yield "instead", decision.get("instead")
     yield "cause", None if (cause := decision.get("cause")) == "policy" else cause
@@ -115,7 +118,7 @@ def list_answer(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for warning in decision.get("warnings", ()):
         yield "warning", warning
     if verdict == "pass":
-        names = ", ".join(dict.fromkeys(str(find_decision_name(outcome)) for outcome in asked))
+        names = ", ".join(dict.fromkeys(read_hook_name(outcome) for outcome in asked))
         yield "asked", names or "no guard: none of yours is for this tool; see: hooklatch hooks --event pre_tool_use"
 
 
@@ -248,16 +251,7 @@ def read_payload(name: str) -> bytes:
     """Return a JSON object, the one in a file, or the one in standard input for "-", on one line."""
     if name.lstrip().startswith(("{", "[", '"')):
         return compact_json(name.encode("utf-8", "surrogateescape"), "--payload")
-    where = "standard input" if name == "-" else name
-    try:
-        if name == "-":
-            data = sys.stdin.buffer.read() if sys.stdin else b""
-        else:
-            with open(name, "rb") as file:
-                data = file.read()
-    except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}") from None
-    return compact_json(data, where)
+    return compact_json(read_input(name, "the payload "), "standard input" if name == "-" else name)
 
 
 def read_piped_payload(timeout: float | None = None) -> bytes | None:
@@ -326,7 +320,7 @@ def list_decision_details(decision: dict[str, Any]) -> Iterator[tuple[str, objec
     yield "verdict", look.paint_text(verdict, look.VERDICTS.get(verdict, "good"))
     yield "reason", decision.get("reason")
     yield "instead", decision.get("instead")
-    yield "hook", find_decision_name(decision)
+    yield "hook", read_hook_name(decision)
     yield "cause", decision.get("cause")
     for warning in decision.get("warnings", ()):
         yield "warning", warning
@@ -335,22 +329,12 @@ def list_decision_details(decision: dict[str, Any]) -> Iterator[tuple[str, objec
     yield "value", format_json_value(decision.get("value"))
     yield "rendered", format_json_value(decision.get("rendered") or None)
     for outcome in decision.get("outcomes", ()):
-        cause = outcome.get("cause")
-        failure = f" ({cause}: {outcome.get('message', '')})" if cause not in (None, "policy") else ""
-        marks = " observed" * outcome.get("observed", False) + " again" * outcome.get("reinvoked", False)
-        marks += " unneeded" * outcome.get("unneeded", False)
-        result = outcome.get("verdict") or outcome.get("outcome")
-        duration = f"{outcome.get('duration_ms', 0.0):.1f} ms"
-        yield "asked", f"{find_decision_name(outcome)} {result}{failure}{marks}, {duration}"
+        yield "asked", describe_call(outcome)
     identity, revision = decision.get("decision_id"), decision.get("revision")
-    has_failed = revision is not None and decision.get("cause") not in (None, "policy")
-    hint = f"; to follow it: hooklatch log --decision {identity}" if has_failed else ""
+    is_recorded = revision is not None and has_failed(decision)
+    hint = f"; to follow it: hooklatch log --decision {identity}" if is_recorded else ""
     at = "" if revision is None else f", revision {revision}"
     yield "decision", f"{identity}{at}, {decision.get('duration_ms', 0.0):.1f} ms{hint}"
-
-
-def find_decision_name(table: dict[str, Any]) -> str | None:
-    return table.get("name") or (f"{table['layer']}/{table.get('hook')}" if table.get("layer") else table.get("hook"))
 
 
 def format_json_value(value: object) -> str | None:

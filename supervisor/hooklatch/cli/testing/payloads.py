@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from hooklatch.cli.terminal.inputs import read_input
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import CHOICES, FILTERS, add_moments, make_choice_type, read_filters, record_folder
 from hooklatch.cli.testing.cases import CaseTable, ExpectedDecision, make_case_params
@@ -201,15 +201,11 @@ def select_payload_cases(
 
 
 def read_payloads(name: str) -> list[dict[str, Any]]:
+    data = read_input(name, "the payload ")
     try:
-        if name == "-":
-            text = sys.stdin.read() if sys.stdin else ""
-        else:
-            with open(name, encoding="utf-8") as file:
-                text = file.read()
-    except (OSError, ValueError) as error:
-        reason = explain_error(error)
-        raise CommandError(Exit.NO_INPUT, f"the payload {name} cannot be read: {reason}") from None
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError(Exit.NO_INPUT, f"the payload {name} cannot be read: {explain_error(error)}") from None
     texts = [text]
     try:
         try:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hooklatch import paths
 from hooklatch.cli.terminal import look, output
+from hooklatch.cli.terminal.inputs import read_input
 from hooklatch.cli.terminal.look import paint_text
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
-from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
+from hooklatch.cli.testing.running import CaseResult, CaseRunner, run_with_daemon
 from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.text import format_count
-from hooklatch.errors import explain_error
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
@@ -75,10 +75,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     report: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else show
     opener = make_dispatcher_opener(arguments) if arguments.in_process else None
     run = CaseRunner(cases, report, open_dispatcher=opener)
-    with make_own_folder() as scratch:
-        from hooklatch.testing.daemon import make_daemon_options
-
-        run_async(run.fire_all, make_daemon_options(config, scratch))
+    run_with_daemon(run.fire_all, config)
     for diagnostic in run.diagnostics:
         output.print_error(f"wrong with the hooks: {diagnostic}")
     for warning in run.warnings if arguments.warns else ():
@@ -198,15 +195,10 @@ def read_cases(name: str) -> list[Case]:
     from hooklatch.cli.testing.cases import read_cases
 
     if name == "-":
-        return read_cases("standard input", sys.stdin.buffer.read() if sys.stdin else b"", os.getcwd())
+        return read_cases("standard input", read_input(name), os.getcwd())
     if not name.endswith((".toml", ".jsonl")):
         raise CommandError(Exit.USAGE, f"{name}: a file of cases is named .toml or .jsonl")
-    try:
-        with open(name, "rb") as file:
-            data = file.read(MAX_FILE + 1)
-    except (OSError, ValueError) as error:
-        reason = explain_error(error)
-        raise CommandError(Exit.NO_INPUT, f"the cases {name} cannot be read: {reason}") from None
+    data = read_input(name, "the cases ", limit=MAX_FILE)
     if len(data) > MAX_FILE:
         raise CommandError(Exit.BAD_DATA, f"{name} is over {MAX_FILE // 2**20} MiB; put payloads into payload_file")
     return read_cases(name, data, os.path.dirname(os.path.abspath(name)))

@@ -22,8 +22,9 @@ from hooklatch.cli.terminal.look import format_moment
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.cli.terminal.records import parse_record_time
 from hooklatch.cli.testing.payloads import HOW, LOST, KeptFire, SelectedFires, add_choice, read_kept_fires, select_fires
-from hooklatch.cli.testing.running import FireRunner, decide_fire, make_own_folder, run_async
+from hooklatch.cli.testing.running import FireRunner, decide_fire, run_with_daemon
 from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.outcome_texts import has_failed, read_hook_name
 from hooklatch.core.protocol import RpcError
 from hooklatch.core.subject import read_subject
 from hooklatch.core.text import format_count
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from hooklatch.core.messages import FireDecision
     from hooklatch.service.parts import DaemonComponents
 
-__all__ = ["add_replay", "add_cases", "add_record", "write_cases"]
+__all__ = ["KeptFireRunner", "add_replay", "add_cases", "add_record", "write_cases"]
 
 SINCE = "7d"
 KEPT = f"the excerpt in the record ([record] excerpt_bytes), or was never read; {HOW}"
@@ -114,30 +115,44 @@ class DecisionPair(NamedTuple):
         return None if summary.cause == "policy" else summary.cause
 
 
-class Replay(FireRunner):
+class KeptFireRunner(FireRunner):
     """A runner of kept payloads, the oldest first."""
 
     def __init__(self, selected: SelectedFires) -> None:
         super().__init__(len(selected.records), "decision")
-        self.pairs: list[DecisionPair] = []
         self._selected = selected
 
     async def fire_each(self, parts: DaemonComponents) -> None:
         try:
             for fire in read_kept_fires(self._selected):
                 self._doing = f"firing record {fire.seq}"
-                self.pairs.append(
-                    DecisionPair(fire, summarize_record(fire.record), await replay_decision(fire, parts), fire.redacted)
-                )
-                self.done = len(self.pairs)
+                await self.fire(fire, parts)
+                self.done += 1
                 parts.breakers.clear()  # a hook that died in earlier ones must not be quarantined in this one
         except CommandError as error:
             self.error = error
 
+    async def fire(self, fire: KeptFire, parts: DaemonComponents) -> None:
+        """Fire one payload, and note what was decided."""
+        raise NotImplementedError
+
+
+class Replay(KeptFireRunner):
+    """A runner that pairs each decision with that of now."""
+
+    def __init__(self, selected: SelectedFires) -> None:
+        super().__init__(selected)
+        self.pairs: list[DecisionPair] = []
+
+    async def fire(self, fire: KeptFire, parts: DaemonComponents) -> None:
+        now = await replay_decision(fire, parts)
+        self.pairs.append(DecisionPair(fire, summarize_record(fire.record), now, fire.redacted))
+
 
 def summarize_record(record: dict[str, Any]) -> DecisionSummary:
-    hook = read_full_name(record.get("layer"), record.get("hook"), record.get("name"))
-    return DecisionSummary(str(record.get("verdict")), hook or None, record.get("cause"), record.get("reason"))
+    return DecisionSummary(
+        str(record.get("verdict")), read_hook_name(record) or None, record.get("cause"), record.get("reason")
+    )
 
 
 async def replay_decision(fire: KeptFire, parts: DaemonComponents) -> DecisionSummary:
@@ -167,19 +182,15 @@ def run_replay(arguments: argparse.Namespace) -> int:
         arguments.since = parse_record_time(SINCE)
     selected = select_fires(arguments)
     run = Replay(selected)
-    with make_own_folder() as scratch:
-        from hooklatch.testing.daemon import make_daemon_options
-
-        run_async(run.fire_all, make_daemon_options(config, scratch))
+    run_with_daemon(run.fire_all, config)
     for diagnostic in run.diagnostics:
         output.print_error(f"wrong with the hooks: {diagnostic}")
     if run.error is not None:
         raise run.error
-    if arguments.json:
-        output.say_json(describe_replay(run, selected))
-    else:
-        print_replay(run, selected)
-    return Exit.FINDINGS if run.diagnostics or any(pair.is_changed for pair in run.pairs) else Exit.OK
+    return output.say_result(
+        describe_replay(run, selected), is_json=arguments.json, show=lambda: print_replay(run, selected),
+        code=Exit.FINDINGS if run.diagnostics or any(pair.is_changed for pair in run.pairs) else Exit.OK,
+    )  # fmt: skip
 
 
 def replay_config_path(folder: str) -> str:
@@ -310,12 +321,8 @@ def run_record_cases(arguments: argparse.Namespace) -> int:
     written, notes = write_cases(arguments, arguments.seq, arguments.to)
     for note in notes:
         output.print_error(note)
-    if arguments.json:
-        output.say_json(written)
-    else:
-        cases = format_count(written.cases, "case")
-        output.print_line(f"wrote {cases} to {arguments.to}; run them: hooklatch test {arguments.to}")
-    return Exit.OK
+    line = f"wrote {format_count(written.cases, 'case')} to {arguments.to}; run them: hooklatch test {arguments.to}"
+    return output.say_result(written, line, is_json=arguments.json)
 
 
 def write_cases(arguments: argparse.Namespace, numbers: Sequence[range], path: str) -> tuple[CasesWritten, list[str]]:
@@ -363,7 +370,7 @@ def make_case(fire: KeptFire) -> dict[str, Any]:
     expect: dict[str, Any] = {"verdict": record["verdict"]}
     if record.get("hook"):
         expect["hook"] = record["hook"]
-    if record["verdict"] in ("deny", "halt") and record.get("cause") not in (None, "policy"):
+    if record["verdict"] in ("deny", "halt") and has_failed(record):
         expect["cause"] = record["cause"]
     case: dict[str, Any] = {
         "name": f"record {fire.seq}, {record.get('at')}: {fire.tool or kept.event}",

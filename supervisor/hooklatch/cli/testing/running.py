@@ -3,15 +3,15 @@
 The daemon is in this process, in temporary directories (`hooklatch.testing.daemon`).  Its hooks run in workers, or
 beside this process (`in_process`).
 
-    with make_own_folder() as scratch:
-        run_async(CaseRunner(cases, report).fire_all, make_daemon_options(config, scratch))
+    run_with_daemon(CaseRunner(cases, report).fire_all, config)
 """
 
 from __future__ import annotations
 
+import math
 from bdb import BdbQuit
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hooklatch.service.folders import DaemonOptions
     from hooklatch.service.parts import DaemonComponents
 
-__all__ = ["FireRunner", "CaseResult", "CaseRunner", "make_own_folder", "decide_fire", "report_waiting", "run_async"]
+__all__ = ["FireRunner", "CaseResult", "CaseRunner", "decide_fire", "report_waiting", "run_with_daemon"]
 
 FIRST_REPORT = 1.0  # seconds before the first report of a long step; the interval then doubles
 
@@ -74,7 +74,7 @@ class FireRunner:
         from hooklatch.service.folders import StartError
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(report_waiting, lambda: f"{self.done} of {self._total} done, {self._doing}")
+            nursery.start_soon(report_waiting, self.describe)
             try:
                 async with open_daemon(options) as daemon:
                     await self.load(daemon.parts)
@@ -83,6 +83,10 @@ class FireRunner:
             except StartError as error:
                 self.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
             nursery.cancel_scope.cancel()
+
+    def describe(self) -> str:
+        """Return what is being done."""
+        return f"{self.done} of {self._total} done, {self._doing}"
 
     async def load(self, parts: DaemonComponents) -> None:
         """Wait until the hooks are loaded, and note their diagnostics."""
@@ -178,19 +182,6 @@ def select_matching_hooks(params: FireParams, event: str, parts: DaemonComponent
         return ()
 
 
-@contextmanager
-def make_own_folder() -> Generator[str]:
-    """Make a temporary directory for the daemon of a command."""
-    from hooklatch.testing.daemon import NotHereError, check_system, make_scratch_folder
-
-    try:
-        check_system()
-        with make_scratch_folder() as scratch:
-            yield scratch
-    except NotHereError as error:
-        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
-
-
 async def report_waiting(describe: Callable[[], str]) -> None:
     """Print after a second, then after two, four, …, what is being done; until cancelled."""
     import trio
@@ -202,12 +193,27 @@ async def report_waiting(describe: Callable[[], str]) -> None:
         wait *= 2
 
 
-def run_async(function: Callable[..., Coroutine[object, object, None]], *arguments: object) -> None:
-    """Run an async function to its end; Ctrl-C ends it, also in a debugger, as it ends any command."""
+def run_with_daemon(
+    function: Callable[[DaemonOptions], Coroutine[object, object, None]], config: str | None = None, *,
+    files: Sequence[str] = (), settings: str = "", load_seconds: float = math.inf,
+) -> None:  # fmt: skip
+    """Run an async function with the options of a daemon of its own, in a temporary directory.
+
+    Its hooks are those of a `config`, or of Python `files`, under these `settings` in TOML.  Ctrl-C ends it, also in a
+    debugger, as it ends any command.
+    """
     import trio
 
+    from hooklatch.testing import daemon
+
     try:
-        trio.run(function, *arguments)
+        daemon.check_system()
+        with daemon.make_scratch_folder() as scratch:
+            path = config if config is not None else daemon.write_source_config(files, scratch, settings=settings)
+            options = daemon.make_daemon_options(path, scratch)
+            trio.run(function, msgspec.structs.replace(options, load_seconds=load_seconds))
+    except daemon.NotHereError as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except BdbQuit:
         raise KeyboardInterrupt from None
     except BaseExceptionGroup as group:

@@ -86,6 +86,7 @@ LOOKING = {
     "status", "health", "events", "log", "watch", "top", "sessions", "doctor", "check", "test", "fire", "replay", "dev",
     "schema", "completion", "why", "stats", "try",
 }  # fmt: skip
+SEARCHING = {"--text", "--hook", "--by", "--tool", "--agent", "--session"}  # of `log`: the next word is looked for
 LISTING = {"hooks", "guards", "asks"}  # with one of the next words
 LISTED = {"list", "show", "explain", "test"}
 ENDING = {"kill", "pkill", "killall", "systemctl", "service", "launchctl"}
@@ -339,8 +340,10 @@ def is_meant(pattern: str, line: str) -> bool:
 def is_changing_guards(arguments: Sequence[str]) -> bool:
     """Return whether hooklatch, with these words, does more than show something."""
     words = [word for word in arguments if word != "--json"]
-    if "log" in words[:1] and "acknowledge" in words:  # which takes an alarm away
-        return True
+    if "log" in words[:1] and any(
+        word == "acknowledge" and before not in SEARCHING for before, word in itertools.pairwise(words)
+    ):
+        return True  # it takes an alarm away
     if not words or words[0] in LOOKING or words[-1] in ("--version", "--help", "-h"):
         return False
     return words[0] not in LISTING or (len(words) > 1 and words[1] not in LISTED)

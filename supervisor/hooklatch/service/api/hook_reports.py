@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import trio
 
+from hooklatch.core.answers import describe_event
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, PythonTarget
@@ -170,14 +171,14 @@ class HookReports(msgspec.Struct, frozen=True):
         if not connection.is_admin and session is not None:
             find_count = partial(statistics.event_of, session.fired)
 
-        def describe_event(name: str) -> EventStatus:
+        def report_event(name: str) -> EventStatus:
             return self._describe_event(catalogue[name], view, find_count(name))
 
         if session is None or session.terms.dialect is None:
-            return {"events": [describe_event(name) for name in catalogue]}
+            return {"events": [report_event(name) for name in catalogue]}
         native_events = self.dialects.find(session.terms.dialect).events.items()
         return {"dialect": session.terms.dialect, "events": [
-            {**describe_event(event.feeds[0].event), "name": name,
+            {**report_event(event.feeds[0].event), "name": name,
              "aliases": event.aliases, "feeds": [feed.event for feed in event.feeds]}
             for name, event in native_events
         ]}  # fmt: skip
@@ -185,21 +186,8 @@ class HookReports(msgspec.Struct, frozen=True):
     def _describe_event(self, spec: EventSpec, view: Snapshot, count: EventCount) -> EventStatus:
         hooks = view.for_event(spec)
         return {
-            "name": spec.name,
-            "model": spec.model,
-            "flow": spec.flow,
-            "view": spec.view,
-            "combine": spec.combine,
-            "verdicts": sorted(spec.verdicts),
-            "outputs": sorted(spec.outputs),
-            "patch": sorted(spec.patch),
-            "on_refusal": spec.on_refusal,
-            "match": spec.match,
-            "timeout": spec.timeout,
+            **describe_event(spec),
             "budget": compute_budget(spec, hooks, wait=self.parts.asks.wait),
-            "fails": "closed" if spec.fails_closed else "open",
-            "when": spec.when,
-            "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
             "hooks": len(hooks),
             "fired": count.fired,
             "last_fired": count.last_fired,

@@ -192,6 +192,12 @@ class FileConfig(msgspec.Struct, frozen=True):
     copies: list[SourceCopy] = []
     keys: Counter[str] = msgspec.field(default_factory=Counter[str])
 
+    @property
+    def is_bare(self) -> bool:
+        """Return whether a file of hooks.d declares nothing at all, and nothing is wrong with it."""
+        declared = (self.sources, self.hooks, self.events, self.dialects, self.copies, self.diagnostics)
+        return not any(declared) and "workers" not in self.keys
+
 
 class ForeignFile(NamedTuple):
     """A form of files of another system.

@@ -27,6 +27,11 @@ T = TypeVar("T")
 HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
+JSON = (
+    "it is JSON, and a .toml file is read as TOML: write it as TOML, or if it is the settings file of another system"
+    " put it into hooks.d as NAME.json"
+)
+
 
 class Diagnostic(msgspec.Struct, frozen=True):
     """Something wrong in a file: its place, and a text with the remedy.  `is_red` if it makes gates deny."""
@@ -63,6 +68,8 @@ class TomlDocument:
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
         text = decode_toml_text(path, data)
+        if text.lstrip()[:1] == "{":  # as no TOML begins
+            raise ConfigError(Diagnostic(path, 1, JSON))
         try:
             self.content: dict[str, Any] = tomllib.loads(text)
         except RecursionError:

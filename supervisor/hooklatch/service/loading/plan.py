@@ -65,6 +65,10 @@ class LossAcceptance(msgspec.Struct, frozen=True):
         """Return whether a vanished file or plugin may be taken for removed."""
         return self.removed is None or name in self.removed
 
+    def and_of(self, names: frozenset[str]) -> LossAcceptance:
+        """Return the same, and that these may be removed."""
+        return self if self.removed is None else LossAcceptance(self.less, self.removed | names)
+
 
 NOTHING, LESS, EVERYTHING = LossAcceptance(), LossAcceptance(less=True), LossAcceptance(less=True, removed=None)
 

@@ -263,9 +263,10 @@ class Reloader:
         candidate: BundleCandidate | None = None,
     ) -> ReloadAnswer:
         """See, plan, build, bind and commit."""
-        previous, accepts = self._registries.view.revision, request.accepts
+        previous = self._registries.view.revision
+        accepts = request.accepts.and_of(self.active.unread.bare)  # what was said to declare no hook takes none with it
         watched = self.watched() if known is not None else None
-        observe = self._prepare_look(request, candidate, watched)
+        observe = self._prepare_look(request, accepts, candidate, watched)
         # A thread that mends files is not abandoned, or it would write after the next reload has begun.
         found = await self._sources.look(observe, abandon_on_cancel=not request.is_explicit)
         self._seen, plan, versions, targets, stamps = found
@@ -383,7 +384,11 @@ class Reloader:
         return bool(lost) or not set(diagnostics) <= set(self.active.diagnostics)
 
     def _prepare_look(
-        self, request: ReloadRequest, candidate: BundleCandidate | None, watched: Callable[[], list[str]] | None
+        self,
+        request: ReloadRequest,
+        accepts: LossAcceptance,
+        candidate: BundleCandidate | None,
+        watched: Callable[[], list[str]] | None,
     ) -> Callable[[], FirstLook]:
         """Return a function for a thread that reads every file once, plans, and reads the sources that have changed.
 
@@ -407,7 +412,7 @@ class Reloader:
         def observe() -> FirstLook:
             seen = see_all()
             joined = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet)) if candidate is not None else seen
-            plan = plan_reload(active, joined, request.accepts)
+            plan = plan_reload(active, joined, accepts)
             versions = find_wanted_versions(plan, targets, units, afresh)
             return FirstLook(seen, plan, versions, targets, stamp_paths(watched()) if watched is not None else None)
 

@@ -43,7 +43,7 @@ __all__ = ["MARK", "UnreadEntries", "UsedPaths", "find_unread_entries"]
 
 MARK = "# hooklatch: no hooks"
 SAYS_NONE = re.compile(rb"^[ \t]*#[ \t]*hooklatch:[ \t]*no hooks[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
-EMPTY = re.compile(rb"(?:\s*#[^\n]*|\s+)*+")  # a file without code is not taken for a guard
+EMPTY = re.compile(rb"(?:\s*#[^\n]*|\s+)*+")
 MARKS = re.compile(rb"^[ \t]*@(?:\w+\.)*hook\(", re.MULTILINE)
 NONE = re.compile(r"\..*|readme.*|policy-tests(\..*)?|__pycache__|.*(~|\.(bak|sw[op]|orig|rej))|#.*#", re.IGNORECASE)
 LANGUAGES = re.compile(
@@ -66,6 +66,7 @@ FOLDER = (
     " out of this folder"
 )
 HIDDEN = f"it marks hooks and is no source, so nothing calls them; name it in a [[source]], or write into it: {MARK}"
+DECLARES_NONE = "it declares no hook, so it guards nothing; write one into it, or take it out of this folder"
 NOTHING = "nothing reads it: name it in files, or take it out of this folder"
 
 
@@ -89,13 +90,14 @@ class UsedPaths(msgspec.Struct, frozen=True):
     """The paths that hooks use, of builds and of data, and the commands that they run.
 
     `broken` are files that cannot be used, so that each word of theirs may name something.  `hookless` are the texts of
-    sources that mark no hook, and `imported` are the files that hooks import.
+    sources that mark no hook, `bare` the files of tables that declare nothing, and `imported` those that hooks import.
     """
 
     paths: frozenset[str]
     commands: str
     broken: frozenset[str]
     hookless: Mapping[str, bytes]
+    bare: Collection[str]
     imported: frozenset[str]
     folders: Collection[str]  # of hooks: hooks.d, and those of projects
     beside: Collection[str]  # of sources
@@ -129,6 +131,7 @@ class UsedPaths(msgspec.Struct, frozen=True):
             "\n".join(commands),
             frozenset((*faults, *(file.path for file in taken.files if file.fault is not None))),
             {location: units[location].text for location in (declared & units.keys()) - hooked - reported},
+            [config.path for config in files if config.is_bare],
             frozenset(path for location in hooked for path in units[location].digests if path != location),
             [
                 taken.folder,
@@ -157,11 +160,15 @@ def has_word(text: str, word: str) -> bool:
 
 
 class UnreadEntries(msgspec.Struct, frozen=True):
-    """The findings about files that guard nothing: red ones, warnings, and notes on those that may be meant so."""
+    """The findings about files that guard nothing: red ones, warnings, and notes on those that may be meant so.
+
+    `bare` are files that declare no hook, of which the warnings say so.
+    """
 
     red: list[Diagnostic] = []
     warnings: list[Diagnostic] = []
     notes: list[Diagnostic] = []
+    bare: frozenset[str] = frozenset()
 
 
 def find_unread_entries(used: UsedPaths, listings: Mapping[str, Listing]) -> UnreadEntries:
@@ -179,8 +186,10 @@ def find_unread_entries(used: UsedPaths, listings: Mapping[str, Listing]) -> Unr
             names[folder] = [] if isinstance(listing, PathAbsent) else None
     shadows = [found for folder in sorted(used.beside) for found in find_shadows(folder, names[folder])]
     named = {found.file for found in shadows}
+    bare = list(list_bare_files(used))
     found = [
         *find_unmarked_sources(used),
+        *(Diagnostic(path, 0, DECLARES_NONE, is_red=False) for path in bare),
         # one that cannot be listed is a diagnostic
         *(entry for folder in used.folders for entry in list_unread_entries(folder, names[folder] or (), used)),
     ]
@@ -190,6 +199,7 @@ def find_unread_entries(used: UsedPaths, listings: Mapping[str, Listing]) -> Unr
         [*shadows, *(diagnostic for diagnostic in found if diagnostic.is_red)],
         [diagnostic for diagnostic in found if not diagnostic.is_red],
         [stray for folder in beside for stray in find_strays(folder, names[folder] or (), used)],
+        frozenset(bare),
     )
 
 
@@ -207,10 +217,23 @@ def find_hook_mark(text: bytes) -> int:
     return text.count(b"\n", 0, found.start()) + 1 if found is not None else 0
 
 
+def is_empty(location: str, text: bytes) -> bool:
+    return os.path.isabs(location) and EMPTY.fullmatch(text) is not None
+
+
+def list_bare_files(used: UsedPaths) -> Iterator[str]:
+    """Yield the files that declare no hook, where one is expected: without code, or tables in a folder of hooks."""
+    for location, text in sorted(used.hookless.items()):
+        is_none = has_no_hooks_mark(text) or os.path.basename(location) == "__init__.py"
+        if is_empty(location, text) and not (is_none or location in used.imported or used.has_name_of(location)):
+            yield location
+    yield from (path for path in used.bare if os.path.dirname(path) in used.folders)
+
+
 def find_unmarked_sources(used: UsedPaths) -> Iterator[Diagnostic]:
     """Report the sources that mark no hook, and that nothing imports."""
     for location, text in sorted(used.hookless.items()):
-        is_none = has_no_hooks_mark(text) or (os.path.isabs(location) and EMPTY.fullmatch(text) is not None)
+        is_none = has_no_hooks_mark(text) or is_empty(location, text)
         if is_none or location in used.imported or used.has_name_of(location):
             continue
         line = find_hook_mark(text)
