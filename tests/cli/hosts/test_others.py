@@ -72,6 +72,12 @@ TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype 
         ("opencode", ".config/opencode/plugins/other.js", PLUGIN),
         ("opencode", "project/.opencode/plugin/other.ts", PLUGIN),
         ("opencode", ".opencode/plugins/other.ts", PLUGIN),
+        (
+            "opencode",
+            "project/.opencode/plugin/other.js",
+            "export const A = async () => ({ tool: { bash: tool({}) } })",
+        ),
+        ("opencode", "project/.opencode/tool/bash.ts", "export default tool({})"),
     ],
 )
 def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, value: Mapping[str, Any] | str) -> None:

@@ -105,7 +105,7 @@ class EffectiveSettings:
 
     def is_in_force(self, other: OtherHook) -> bool:
         """Return whether another hook runs."""
-        if other.document.layer == "managed" or other.event == "env":
+        if other.document.layer == "managed" or other.event in ("env", "tool"):
             return True
         if self.layout.is_plugin:
             return not self.is_managed  # it asks managed plugins last

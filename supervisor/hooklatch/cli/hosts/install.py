@@ -504,10 +504,8 @@ def list_install_notes(
     elif version is None:
         yield f"the version is unknown ({why}); the entries are {newest}"
     elif not is_known(layout, version):
-        oldest = format_version(layout.oldest)
-        yield (
-            f"{host.title} {format_version(version)} is older than {oldest}: a hook that fails may let a tool run there"
-        )
+        what = f"{host.title} {format_version(version)} is older than {format_version(layout.oldest)}"
+        yield f"{what}: a hook that fails may let a tool run there"
     if program is not None and (more := list_more_programs(layout, program, os.environ)):
         yield f"{program} was asked for its version, and {', '.join(more)} not, which is there too: --program names one"
     if version is not None and version < layout.strict_since:

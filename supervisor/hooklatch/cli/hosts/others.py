@@ -106,9 +106,9 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
         ),
         "cursor": list_places(user=("hooks.json",), project=(".cursor/hooks.json",)),
         "opencode": list_places(
-            user=("plugin*/*.[jt]s", "opencode.json*"),
-            home=(".opencode/plugin*/*.[jt]s", ".opencode/opencode.json*"),
-            up=(".opencode/plugin*/*.[jt]s", "opencode.json*", ".opencode/opencode.json*"),
+            user=("plugin*/*.[jt]s", "tool*/*.[jt]s", "opencode.json*"),
+            home=(".opencode/plugin*/*.[jt]s", ".opencode/tool*/*.[jt]s", ".opencode/opencode.json*"),
+            up=(".opencode/plugin*/*.[jt]s", ".opencode/tool*/*.[jt]s", "opencode.json*", ".opencode/opencode.json*"),
         ),
         "qwen": list_places(
             user=("settings.json",),
@@ -143,6 +143,9 @@ PLAIN_PROFILES: Final = ("com.anthropic.claudecode.plist", "ai.opencode.managed.
 CODE: Final = (".js", ".ts", ".mjs", ".cjs")  # OpenCode's plugins, Copilot's extensions
 TEXT: Final = ".md"
 PLUGIN_EVENT: Final = "tool.execute.before"
+# A tool of OpenCode's own that a plugin has in its place; or a file of that name.
+OWN_TOOL: Final = re.compile(r"\btool\b.*\b(?:bash|edit|read|task|write)[\"']?\s*:\s*(?:\w*tool\s*\(|\{)", re.DOTALL)
+OWN_TOOL_FILE: Final = re.compile(r"/tools?/(?:bash|edit|read|task|write)\.[jt]s\Z")
 PLUGIN_DIRS: Final = "CLAUDE_CODE_PLUGIN_DIRS"
 # Variables whose script or program runs before, or in place of, each command; where settings set them, by host.
 RUN_WITH_COMMANDS: Final = frozenset(
@@ -376,14 +379,15 @@ def list_other_plugins(documents: list[Document]) -> Iterator[OtherHook]:
             files = [unquote(str(name).removeprefix("file://"))] if str(name).startswith(("file://", "/")) else sorted(
                 glob.glob(f"{glob.escape(folder)}/**/*.[jt]s", recursive=True, include_hidden=True))  # fmt: skip
             texts = [str(read_document("plugin", path).value.get("code", "")) for path in files if os.path.isfile(path)]
-            is_asked = not texts or any(PLUGIN_EVENT in text for text in texts)  # what cannot be read may be
-            if is_asked and not any(is_plugin(text.encode()) for text in texts):
+            may_be_asked = not texts or any(PLUGIN_EVENT in text for text in texts)  # what cannot be read may be
+            if may_be_asked and not any(is_plugin(text.encode()) for text in texts):
                 digest = digest_of([str(name)], files)
                 yield OtherHook(document, PLUGIN_EVENT, f"the plugin {name}", digest)
         code = str(document.value.get("code", ""))
-        if PLUGIN_EVENT in code and not is_plugin(code.encode()):
+        is_asked = PLUGIN_EVENT in code or OWN_TOOL.search(code) or OWN_TOOL_FILE.search(document.path)
+        if is_asked and not is_plugin(code.encode()):
             digest = digest_of([os.path.basename(document.path)], [document.path])
-            yield OtherHook(document, PLUGIN_EVENT, "a plugin", digest)
+            yield OtherHook(document, PLUGIN_EVENT if PLUGIN_EVENT in code else "tool", "a plugin", digest)
 
 
 def list_unaccepted(name: str, environ: Mapping[str, str], here: str) -> list[OtherHook]:
