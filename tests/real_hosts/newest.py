@@ -26,8 +26,14 @@ AROUND = 2000  # bytes on each side of a known name, in which a list of events s
 A_NAME = re.compile(rb"[\"'`]([A-Za-z][A-Za-z.]{3,40})[\"'`]")
 IN_A_ROW = re.compile(r"(?:[A-Z][a-z]+){2,5}")
 MANY = 4  # known names that make a list one of events
-# Names in such lists that are no events: what else can be set beside hooks.
-NO_EVENTS = {"StatusLine", "FileSuggestion", "SubagentStatusLine"}
+# Names in such lists that are no events of a program.
+NO_EVENTS = {
+    "claude-code": {"StatusLine", "FileSuggestion", "SubagentStatusLine"},  # what else can be set beside hooks
+    "grok": {"SubagentEnd"},  # another name of SubagentStop
+    "cline": {"PreCompact"},  # a script of that name is taken, and nothing starts it
+    "droid": {"Enabled", "Disabled"},  # what a list of hooks on its screen may be
+    "goose": {"McpClient"},  # what the compiler has put behind the list
+}
 
 
 def main(names: list[str]) -> int:
@@ -71,7 +77,11 @@ def list_unknown_events(program: Program) -> list[str]:
         if path.is_file() and not path.is_symlink() and path.suffix not in (".md", ".map", ".ts"):
             found.update(name for text in list_around(path.read_bytes(), known) for name in list_names(text, known))
     starts_high = {name[0].isupper() for name in known}
-    return sorted(name for name in found - known - NO_EVENTS if name[0].isupper() in starts_high and "Wire" not in name)
+    return sorted(
+        name
+        for name in found - known - NO_EVENTS.get(program.name, set())
+        if name[0].isupper() in starts_high and "Wire" not in name
+    )
 
 
 def list_around(data: bytes, known: set[str]) -> Iterator[bytes]:

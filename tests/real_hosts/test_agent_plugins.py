@@ -96,6 +96,7 @@ class Plugged:
 class Plugins:
     host: Host
     at = "@"  # how an @ is written, whose file the program might read
+    judged = 1  # calls when /guards is asked: where a command of a text is judged, those of /why and /guards too
 
     def test_why_and_guards_say_what_was_refused_and_run_nothing_of_it(self, stage: Stage) -> None:
         with guarded(self.host, stage) as it, serving(it.ground):
@@ -117,7 +118,7 @@ class Plugins:
             assert "guard global/guards:deny_guard reason refused by deny_guard" in shown
             assert WORD not in prompt
         assert "11 guards in session" in guards
-        assert re.search(r"guards:deny_guard +1 +1\b", guards), guards
+        assert re.search(rf"guards:deny_guard +{self.judged} +1\b", guards), guards
         assert not is_pwned
 
     def test_its_hooks_refuse_as_those_of_the_settings_do_and_without_a_daemon_it_is_a_line(self, stage: Stage) -> None:
@@ -141,6 +142,7 @@ class Plugins:
 class TestClaudeCode(Plugins):
     host = ClaudeCode()
     at = r"\x40"
+    judged = 3
 
     @pytest.mark.skipif(bool(why_there_is_no_terminal()), reason=why_there_is_no_terminal())
     def test_its_status_line_has_the_guards_and_what_was_refused(self, stage: Stage) -> None:

@@ -131,6 +131,8 @@ def test_a_user_install_is_a_hint_that_names_what_can_leave_it_out(machine: Mach
         ("claude-code", ".claude/settings.local.json", '{"env": {"CLAUDE_CODE_SIMPLE": "1"}}', "CLAUDE_CODE_SIMPLE"),
         ("codex", ".codex/config.toml", "[features]\nhooks = false\n", "turns hooks off ([features] hooks)"),
         ("copilot", ".copilot/settings.json", '{"disableAllHooks": true}', "says disableAllHooks"),
+        ("claude-code", ".claude/settings.local.json", '{"env": {"HOOKLATCH_RUNTIME_DIR": "/x"}}', "HOOKLATCH_RUNTIME"),
+        ("gemini", ".gemini/.env", "XDG_RUNTIME_DIR=/x", "XDG_RUNTIME_DIR"),
     ],
 )
 def test_a_switch_in_another_file_is_a_problem_for_a_user_install_and_not_for_a_managed_one(

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from hooklatch.cli.hosts.effective import EffectiveSettings, judge_layers
 from hooklatch.cli.hosts.layouts import LAYOUTS
-from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_result_hooks, read_documents
+from hooklatch.cli.hosts.others import Document, OtherHook, list_other_hooks, list_result_hooks, read_documents
 from hooklatch.hosts.find import find_host
 from support.commands import Place, new_place, serving
 from support.tables import table
@@ -23,11 +24,11 @@ def grouped(event: str, command: str = LINE) -> dict[str, Any]:
     return {"hooks": {event: [{"matcher": "*", "hooks": [{"type": "command", "command": command}]}]}}
 
 
-def others_of(name: str, home: Path) -> list[OtherHook]:
+def others_of(name: str, home: Path, here: str = "project") -> list[OtherHook]:
     layout = LAYOUTS[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
-        documents = read_documents(layout, {}, str(home / "project"))
+        documents = read_documents(layout, {}, str(home / here))
     return list(list_other_hooks(find_host(name), documents))
 
 
@@ -39,6 +40,7 @@ def write(path: Path, value: Mapping[str, Any] | str) -> Path:
 
 HEADED = "---\nname: x\nhooks:\n  PreToolUse:\n    - hooks: []\n---\nDo it.\n"
 COPILOT = {"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": LINE}]}}
+EXTENSION = "await joinSession({ hooks: { onPreToolUse: async () => ({}) } });"
 PLUGIN = 'export const Other = async () => ({ "tool.execute.before": async () => {} })'
 TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype = "command"\ncommand = "{LINE}"\n'
 
@@ -55,6 +57,7 @@ TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype 
         ("codex", ".codex/hooks.json", grouped("PreToolUse")),
         ("codex", ".codex/config.toml", TOML),
         ("codex", "project/.codex/hooks.json", grouped("PreToolUse")),
+        ("codex", ".codex/work.config.toml", TOML),
         ("codex", ".codex/plugins/cache/acme/rtk/1.0/hooks/hooks.json", grouped("PreToolUse")),
         ("gemini", ".gemini/settings.json", grouped("BeforeTool")),
         ("gemini", "project/.gemini/settings.json", grouped("BeforeTool")),
@@ -62,8 +65,19 @@ TOML = f'[[hooks.PreToolUse]]\nmatcher = ".*"\n[[hooks.PreToolUse.hooks]]\ntype 
         ("copilot", ".copilot/hooks/first.json", COPILOT),
         ("copilot", "project/.github/hooks/first.json", COPILOT),
         ("copilot", "project/.claude/settings.json", grouped("PreToolUse")),
+        ("copilot", ".copilot/extensions/x/extension.mjs", EXTENSION),
+        ("copilot", "project/.github/extensions/x/extension.mjs", EXTENSION),
+        ("copilot", ".copilot/agents/x.agent.md", HEADED),
+        ("copilot", "project/.github/agents/x.md", HEADED.replace("PreToolUse", "preToolUse")),
         ("opencode", ".config/opencode/plugins/other.js", PLUGIN),
         ("opencode", "project/.opencode/plugin/other.ts", PLUGIN),
+        ("opencode", ".opencode/plugins/other.ts", PLUGIN),
+        (
+            "opencode",
+            "project/.opencode/plugin/other.js",
+            "export const A = async () => ({ tool: { bash: tool({}) } })",
+        ),
+        ("opencode", "project/.opencode/tool/bash.ts", "export default tool({})"),
     ],
 )
 def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, value: Mapping[str, Any] | str) -> None:
@@ -72,8 +86,57 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
 
         (other,) = others_of(name, Path(home))
 
-    headed = f"a hook in the head of {file.name}" if file.suffix == ".md" else LINE
-    assert (other.file, other.what) == (str(file), "a plugin" if name == "opencode" else headed)
+    code = "a plugin" if name == "opencode" else "an extension"
+    what = {".md": f"a hook in the head of {file.name}", ".json": LINE, ".toml": LINE}.get(file.suffix, code)
+    assert (other.file, other.what) == (str(file), what)
+
+
+@table(
+    ("name", "path", "value"),
+    [
+        ("claude-code", ".claude/skills/x/SKILL.md", HEADED),
+        ("codex", ".codex/hooks.json", grouped("PreToolUse")),
+        ("copilot", ".github/agents/x.md", HEADED),
+        ("opencode", ".opencode/plugin/other.ts", PLUGIN),
+    ],
+)
+def test_a_hook_of_a_folder_above_is_found_as_far_as_the_repository_goes(
+    name: str, path: str, value: Mapping[str, Any] | str
+) -> None:
+    with TemporaryDirectory() as home:
+        file = write(Path(home, "work/above", path), value)
+        Path(home, "work/above/project").mkdir()
+        without = others_of(name, Path(home), "work/above/project")
+        Path(home, "work/above/.git").mkdir()
+        (other,) = others_of(name, Path(home), "work/above/project")
+        beyond = others_of(name, Path(home), "work")
+
+    assert (without, beyond) == ([], [])
+    assert (other.file, other.document.project) == (str(file), f"{home}/work/above")
+
+
+@table(
+    ("name", "path", "text"),
+    [
+        ("claude-code", ".claude/settings.json", '{"env": {"CLAUDE_CODE_SHELL_PREFIX": "HERE/run.sh"}}'),
+        ("claude-code", "project/.claude/settings.local.json", '{"env": {"BASH_ENV": "HERE/run.sh", "A": "b"}}'),
+        ("claude-code", ".claude/settings.json", '{"env": {"CLAUDE_ENV_FILE": "HERE/run.sh", "SHELL": "/bin/sh"}}'),
+        ("codex", ".codex/config.toml", '[shell_environment_policy]\nset = { BASH_ENV = "HERE/run.sh" }\n'),
+        ("gemini", "project/.gemini/.env", "# of ours\nA=b\nexport BASH_ENV='HERE/run.sh'\n"),
+        ("gemini", "project/.env", "BASH_ENV=HERE/run.sh\n"),
+        ("qwen", ".env", "BASH_ENV = HERE/run.sh\n"),
+    ],
+)
+def test_a_script_that_settings_have_run_with_each_command_is_found(name: str, path: str, text: str) -> None:
+    with TemporaryDirectory() as home:
+        file, script = write(Path(home, path), text.replace("HERE", home)), write(Path(home, "run.sh"), "ls")
+
+        (other,) = others_of(name, Path(home))
+        write(script, "ls -l")
+        (changed,) = others_of(name, Path(home))
+
+    assert (other.file, other.event) == (str(file), "env")
+    assert changed.digest != other.digest
 
 
 @table(
@@ -93,6 +156,16 @@ def test_a_hook_that_cannot_change_an_input_is_not_named(name: str, path: str, v
         write(Path(home, path), value)
 
         assert others_of(name, Path(home)) == []
+
+
+def test_our_names_are_found_where_a_project_turns_them_off() -> None:
+    turned_off = {"hooksConfig": {"disabled": ["hooklatch-BeforeTool"]}}
+    documents = [Document("project", "/project/.gemini/settings.json", turned_off)]
+    settings = EffectiveSettings(find_host("gemini"), LAYOUTS["gemini"], documents, frozenset({"user"}))
+
+    found = [each for each in judge_layers(settings) if "turns off hooklatch-BeforeTool" in each.what]
+
+    assert [each.is_problem for each in found] == [True]
 
 
 def test_a_hook_that_may_answer_after_a_guard_of_results_is_found(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ def read(body: dict[str, Any]) -> Conversation:
         match item["type"]:
             case "message" if item["role"] == "user":
                 texts += [part.get("text", "") for part in item["content"]]
-            case "function_call":
+            case "function_call" | "custom_tool_call":
                 ids.append(item["call_id"])
-            case "function_call_output":
+            case "function_call_output" | "custom_tool_call_output":
                 told[item["call_id"]] = _text(item["output"])
             case _:
                 pass
@@ -32,8 +32,11 @@ def _text(output: str | list[dict[str, Any]]) -> str:
     return output if isinstance(output, str) else "\n".join(part.get("text", "") for part in output)
 
 
-def _item(call_id: str, call: Call) -> dict[str, Any]:
+def _item(call_id: str, call: Call, texts: set[str]) -> dict[str, Any]:
     space, _, name = call.tool.rpartition("/")  # Codex offers some of its tools in namespaces
+    if name in texts:
+        said = {"id": f"ct_{call_id}", "call_id": call_id, "name": name, "status": "completed", **call.input}
+        return {"type": "custom_tool_call", **said}
     return {
         "type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name, "status": "completed",
         "arguments": json.dumps(call.input), **({"namespace": space} if space else {}),
@@ -42,7 +45,8 @@ def _item(call_id: str, call: Call) -> dict[str, Any]:
 
 def render(body: dict[str, Any], reply: Reply) -> tuple[str, bytes]:
     """Return the content type and the body of an answer."""
-    items = [_item(name, call) for name, call in reply.calls]
+    texts = {tool["name"] for tool in body.get("tools", ()) if tool["type"] == "custom"}  # their input is a text
+    items = [_item(name, call, texts) for name, call in reply.calls]
     if reply.text:
         said = {"type": "output_text", "text": reply.text, "annotations": []}
         items.append({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]})

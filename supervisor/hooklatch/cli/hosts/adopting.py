@@ -67,8 +67,8 @@ def read_why_not(layout: SettingsLayout, other: OtherHook) -> str:
     """Return why a hook cannot be adopted, "" if it can."""
     if other.handler is None:
         is_text = other.file.endswith(TEXT)
-        return "it runs with that skill, agent or command alone" if is_text else "it is code that runs in the agent"
-    if other.layer not in ("user", "project") or other.file.endswith(".toml"):
+        return "it runs with that skill, agent or command alone" if is_text else "it is no hook of settings"
+    if other.document.layer not in ("user", "project") or other.file.endswith(".toml"):
         return f"hooklatch does not edit {other.file}"
     if "/.claude/" in other.file and layout.name != "claude-code":
         return "it is Claude Code's"
@@ -81,7 +81,7 @@ def read_why_not(layout: SettingsLayout, other: OtherHook) -> str:
     return "its form of the event is not the one that hooklatch gets" if is_foreign_form else ""
 
 
-def make_adopted(layout: SettingsLayout, other: OtherHook, here: str) -> AdoptedHandler:
+def make_adopted(layout: SettingsLayout, other: OtherHook) -> AdoptedHandler:
     """Return a hook as it is recorded and run; a project's hook is for calls in that project alone."""
     assert other.handler is not None
     given = other.handler.handler.get(layout.timeout)
@@ -89,18 +89,18 @@ def make_adopted(layout: SettingsLayout, other: OtherHook, here: str) -> Adopted
     seconds = given / (1000 if layout.unit == "ms" else 1) if isinstance(given, int | float) and given > 0 else default
     return AdoptedHandler(
         other.event, other.handler.handler, str(other.handler.matcher or ""), len(other.handler.path) > 3, other.digest,
-        max(1.0, min(seconds, 600.0)), here if other.layer == "project" else "",
+        max(1.0, min(seconds, 600.0)), other.document.project,
     )  # fmt: skip
 
 
 def plan_adoption(
-    layout: SettingsLayout, path: str, handlers: Mapping[str, Mapping[str, Any]], others: Sequence[OtherHook], here: str
+    layout: SettingsLayout, path: str, handlers: Mapping[str, Mapping[str, Any]], others: Sequence[OtherHook]
 ) -> list[FileEdit]:
     """Return the edit of the file that our entries go into, and of each other file that a hook is taken out of."""
     taken: dict[str, list[AdoptedHandler]] = {path: []}
     for other in others:
         if not read_why_not(layout, other):
-            taken.setdefault(other.file, []).append(make_adopted(layout, other, here))
+            taken.setdefault(other.file, []).append(make_adopted(layout, other))
     edits: list[FileEdit] = []
     for file, adopted in taken.items():
         kept = handlers

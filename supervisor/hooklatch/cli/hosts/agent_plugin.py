@@ -84,7 +84,7 @@ def make_command_line(words: Sequence[str], options: Sequence[str]) -> str:
     return line
 
 
-def make_claude_files(lines: Mapping[str, str], hooks: str) -> dict[str, str]:
+def make_claude_files(lines: Mapping[str, str]) -> dict[str, str]:
     owner = {"name": "the hooklatch authors"}
     listed = {"name": NAME, "source": "./", "description": ABOUT}
     files = {
@@ -97,19 +97,19 @@ def make_claude_files(lines: Mapping[str, str], hooks: str) -> dict[str, str]:
         head = f"description: {COMMANDS[name].about}\nallowed-tools: Bash({line})\ndisable-model-invocation: true"
         text = TEXT.format(about=COMMANDS[name].about, output=f"!`{line}`")
         files[f"commands/{name}.md"] = f"---\n{head}\n---\n\n{text}"
-    return files | ({HOOKS: hooks} if hooks else {})
+    return files
 
 
-def make_gemini_files(lines: Mapping[str, str], hooks: str) -> dict[str, str]:
+def make_gemini_files(lines: Mapping[str, str]) -> dict[str, str]:
     files = {"gemini-extension.json": dump({"name": NAME, "version": VERSION, "description": ABOUT})}
     for name, line in lines.items():
         text = TEXT.format(about=COMMANDS[name].about, output=f"!{{{line}}}")
         files[f"commands/{name}.toml"] = f'description = "{COMMANDS[name].about}"\nprompt = """\n{text}"""\n'
-    return files | ({HOOKS: hooks} if hooks else {})
+    return files
 
 
 # By host: what makes the files, and what to run next, for {folder}.
-FORMS: Final[Mapping[str, tuple[Callable[[Mapping[str, str], str], dict[str, str]], tuple[str, ...]]]] = (
+FORMS: Final[Mapping[str, tuple[Callable[[Mapping[str, str]], dict[str, str]], tuple[str, ...]]]] = (
     MappingProxyType(
         {
             "claude-code": (
@@ -124,7 +124,7 @@ FORMS: Final[Mapping[str, tuple[Callable[[Mapping[str, str], str], dict[str, str
 def make_files(host: str, options: Sequence[str], hooks: str) -> dict[str, str]:
     """Return the files of a host's plugin by their paths in it; `hooks` is the text of its hooks, "" for none."""
     lines = {name: make_command_line(command.words, options) for name, command in COMMANDS.items()}
-    return FORMS[host][0](lines, hooks)
+    return FORMS[host][0](lines) | ({HOOKS: hooks} if hooks else {})
 
 
 def plan_files(folder: str, files: Mapping[str, str]) -> list[FileEdit]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any, cast
@@ -133,18 +134,14 @@ def plan_edit(
     """Return the edit that applies `insert` to the text of a file without our part; without `insert`, `strip` alone."""
     before = settings_files.read_if_present(path)
     history = FileHistory(path, before, environ)
-    without = history.original if history.is_untouched else strip_bytes(path, before, strip)
+    without = history.original
+    if not history.is_untouched:
+        mark, text = split_bom(path, before)
+        without = (mark + strip(text)).encode() if before is not None else None
     if insert is None:
         return FileEdit(path, before, without, without, history.backup_of(without))
     mark, text = split_bom(path, without)
     return FileEdit(path, before, (mark + insert(text)).encode(), without, history.backup_of(without))
-
-
-def strip_bytes(path: str, data: bytes | None, strip: Callable[[str], str]) -> bytes | None:
-    if data is None:
-        return None
-    mark, text = split_bom(path, data)
-    return (mark + strip(text)).encode()
 
 
 class FileHistory:
@@ -260,30 +257,22 @@ def split_bom(path: str, data: bytes | None) -> tuple[str, str]:
     return (MARK, text[1:]) if text.startswith(MARK) else ("", text)
 
 
-class naming_file:
-    """A context manager that adds the name of the file to an error about its text."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, JsoncError):
-            place = f"{self.path}:{error.line}:{error.column}"
-            raise FileError(f"{place}: {error.what}; nothing was changed: fix the file, then try again") from None
+@contextmanager
+def naming_file(path: str) -> Generator[None]:
+    """Add the name of the file to an error about its text."""
+    try:
+        yield
+    except JsoncError as error:
+        place = f"{path}:{error.line}:{error.column}"
+        raise FileError(f"{place}: {error.what}; nothing was changed: fix the file, then try again") from None
 
 
 def validate_edit(path: str, after: str, expected: str, handlers: Mapping[str, Mapping[str, Any]]) -> None:
     """Check that a text to be written holds the text without us and our handlers, and nothing else."""
     handler_by_event = {entry.event: entry.handler for entry in find_entries(after)}
-    root, old = (
-        parse_jsonc(remove_entries(after, None if (old := parse_jsonc(expected)) is None else old.value)),
-        parse_jsonc(expected),
-    )
-    values = [node.value if node is not None else None for node in (root, old)]
-    is_alike = values[0] == values[1] or values[1] is None or drop_version(values[0]) == values[1]
+    wanted = parse_value(expected)
+    kept = parse_value(remove_entries(after, wanted))
+    is_alike = kept == wanted or wanted is None or drop_version(kept) == wanted
     if handler_by_event != handlers or not is_alike:
         raise FileError(f"{path} would lose or change other settings; nothing was changed; please report this as a bug")
 

@@ -20,10 +20,10 @@ from itertools import pairwise
 from typing import Any, Final, Literal, cast
 
 from hooklatch.cli.hosts import adopting, codex_trust, effective, install_record, managed, plugin, settings_files
-from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
+from hooklatch.cli.hosts.editing import JsoncError
 from hooklatch.cli.hosts.entries import InstalledHandler, find_entries, list_flat_handlers, list_handlers
 from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
-from hooklatch.cli.hosts.layouts import LAYOUTS, ON_FAILURE, SettingsLayout
+from hooklatch.cli.hosts.layouts import LAYOUTS, SettingsLayout
 from hooklatch.cli.hosts.others import Layer, list_other_hooks, list_result_hooks, read_document, read_documents
 from hooklatch.cli.hosts.plugin import is_plugin
 from hooklatch.cli.hosts.programs import LateError, ProgramExit, find_program, read_program_version, run_host_program
@@ -165,7 +165,7 @@ def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_fi
             check.add_finding(
                 f"{document.fault}, so nothing is known of its hooks", "repair it, then: hooklatch doctor"
             )
-    for finding in effective.judge_layers(settings, own_files):
+    for finding in effective.judge_layers(settings):
         check.add_finding(finding.what, finding.do, is_problem=finding.is_problem)
     if "managed" in layers:
         check_owners(check, layout)
@@ -245,8 +245,8 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
         name for entry in entries if entry.event in host.events for name in host.events[entry.event].fired
     }
     check_entries(check, host, layout, entries, again)
-    if not is_toml:
-        check_switches(check, layout, text)
+    if layout.name == "claude-code":
+        check_bare(check, layout, entries)
     gates = [entry for entry in entries if entry.event == layout.gate and entry.matcher in (None, "", "*")]
     if not gates:
         check.add_finding(f"{path} has no entry for {layout.gate}: tool calls are not guarded", again)
@@ -383,30 +383,14 @@ def check_start(check: SettingsFileCheck, commands: Iterable[Sequence[str]]) -> 
         check.add_finding(f"its entries cannot start a daemon: {locate_error(error)}", again)
 
 
-def check_switches(check: SettingsFileCheck, layout: SettingsLayout, text: str) -> None:
-    """Report settings in this file that leave hooks out."""
-    root = parse_jsonc(text)
-    settings = as_object(root.value if root is not None else None)
-    if settings.get("disableAllHooks") is True:
-        check.add_finding(f"{check.file} says disableAllHooks: none of its hooks runs", "take that line out")
-    hooks_config = as_object(settings.get("hooksConfig"))
-    if hooks_config.get("enabled") is False:
-        check.add_finding(f"{check.file} turns hooks off (hooksConfig.enabled)", "take that line out")
-    disabled = hooks_config.get("disabled")
-    names = cast("list[object]", disabled) if isinstance(disabled, list) else []
-    if off := [str(name) for name in names if str(name).startswith("hooklatch")]:
-        check.add_finding(f"{check.file} turns off {', '.join(off)}", "take them out of hooksConfig.disabled")
-    if layout.name == "claude-code":
-        bare = [
-            entry.event
-            for entry in find_entries(text)
-            if entry.event == layout.gate and "onFailure" not in entry.handler
-        ]
-        program = find_program(layout, None, os.environ) if bare else None
-        version = read_program_version(program, os.environ)[0] if program is not None else None
-        if version is not None and version >= ON_FAILURE:
-            what = "the entry for PreToolUse lets a call go on if it is killed, and this version could refuse"
-            check.add_finding(what, "hooklatch install claude-code", is_problem=False)
+def check_bare(check: SettingsFileCheck, layout: SettingsLayout, entries: Sequence[InstalledHandler]) -> None:
+    """Report an entry for tool calls without Claude Code's own way to fail closed, where the program has it."""
+    is_bare = any(entry.event == layout.gate and "onFailure" not in entry.handler for entry in entries)
+    program = find_program(layout, None, os.environ) if is_bare else None
+    version = read_program_version(program, os.environ)[0] if program is not None else None
+    if version is not None and version >= layout.strict_since:
+        what = "the entry for PreToolUse lets a call go on if it is killed, and this version could refuse"
+        check.add_finding(what, "hooklatch install claude-code", is_problem=False)
 
 
 def check_trust(check: SettingsFileCheck, layout: SettingsLayout) -> None:
@@ -444,7 +428,11 @@ def try_gate(check: SettingsFileCheck, layout: SettingsLayout, gate: InstalledHa
         check.canary = f"FAILED: {locate_error(error)}"
         check.add_finding(f"DEAD: the entry in {check.file} does not answer: {locate_error(error)}", again)
     else:
-        judge_canary(check, layout, gate, done, nonce)
+        judge_canary(
+            check, is_refused=is_refusal(layout.name, done.exit_code, done.stdout, done.stderr),
+            is_by_daemon=nonce.encode() in done.stdout + done.stderr, answer=format_exit(done),
+            by_host=find_host(layout.name).title if is_blocked_by_host(gate, done) else "",
+        )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
         try:
             alone = run_host_program(
@@ -470,32 +458,23 @@ def is_blocked_by_host(gate: InstalledHandler, done: ProgramExit) -> bool:
 
 
 def judge_canary(
-    check: SettingsFileCheck, layout: SettingsLayout, gate: InstalledHandler, done: ProgramExit, nonce: str
+    check: SettingsFileCheck, *, is_refused: bool, is_by_daemon: bool, answer: str, by_host: str = ""
 ) -> None:
-    is_refused = is_refusal(layout.name, done.exit_code, done.stdout, done.stderr)
-    if is_refused and nonce.encode() in done.stdout + done.stderr:
+    """Report what became of the call that has to be refused; `by_host` is the host that refused it by itself."""
+    again = f"hooklatch install {check.host}, then: hooklatch doctor"
+    if is_refused and is_by_daemon:
         check.canary = "refused by the daemon"
     elif is_refused:
         check.canary = "refused, but not by the daemon"
-        check.add_finding(
-            f"DEAD: every tool call is refused, since no daemon answers the entry in {check.file} "
-            f"({format_exit(done)})",
-            "hooklatch serve --detach; if it runs elsewhere, install again with --runtime-dir",
-        )
-    elif is_blocked_by_host(gate, done):
-        title = find_host(layout.name).title
-        check.canary = f"refused, but only by {title} itself"
-        check.add_finding(
-            f"DEAD: every tool call is refused, by {title} itself (onFailure), since the entry in {check.file} cannot "
-            f"run ({format_exit(done)})",
-            f"hooklatch install {layout.name}, then: hooklatch doctor",
-        )
+        what = f"DEAD: every tool call is refused, since no daemon answers the entry in {check.file} ({answer})"
+        check.add_finding(what, "hooklatch serve --detach; if it runs elsewhere, install again with --runtime-dir")
+    elif by_host:
+        check.canary = f"refused, but only by {by_host} itself"
+        what = f"DEAD: every tool call is refused, by {by_host} itself (onFailure), since the entry in {check.file}"
+        check.add_finding(f"{what} cannot run ({answer})", again)
     else:
         check.canary = "NOT REFUSED"
-        check.add_finding(
-            f"DEAD: a call that has to be refused went through {check.file} ({format_exit(done)})",
-            f"hooklatch install {layout.name}, then: hooklatch doctor",
-        )
+        check.add_finding(f"DEAD: a call that has to be refused went through {check.file} ({answer})", again)
 
 
 def make_canary_document(layout: SettingsLayout, nonce: str) -> bytes:
@@ -552,17 +531,7 @@ def check_plugin(check: SettingsFileCheck, layout: SettingsLayout, data: bytes) 
             f"DEAD: {check.file} cannot be run: {locate_error(error)}", f"hooklatch install {layout.name}"
         )
         return check
-    if is_refused and nonce in text:
-        check.canary = "refused by the daemon"
-    elif is_refused:
-        check.canary = "refused, but not by the daemon"
-        check.add_finding(f"DEAD: every tool call is refused, since no daemon answers ({text[:200]})",
-                      "hooklatch serve --detach; if it runs elsewhere, install again with --runtime-dir")  # fmt: skip
-    else:
-        check.canary = "NOT REFUSED"
-        check.add_finding(
-            f"DEAD: a call that has to be refused went through {check.file}", f"hooklatch install {layout.name}"
-        )
+    judge_canary(check, is_refused=is_refused, is_by_daemon=nonce in text, answer=text[:200] or "it answered")
     check.without_daemon = "refused" if alone[0] else "NOT REFUSED"
     if not alone[0]:
         check.add_finding("DEAD: without a daemon a tool call would go on", f"hooklatch install {layout.name}")

@@ -7,16 +7,16 @@ our entries, or an option of an agent that runs now, leaves hooks out as well as
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from hooklatch.cli.hosts.codex_trust import TERMINALS
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.managed import SECURE_MODS
-from hooklatch.cli.hosts.others import Document, Layer, OtherHook
+from hooklatch.cli.hosts.others import RUN_WITH_COMMANDS, VARIABLES, Document, Layer, OtherHook
 from hooklatch.cli.hosts.programs import find_program
 from hooklatch.core.light_json import as_object
 from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent, list_flags
@@ -59,6 +59,8 @@ MANAGED_LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
 OFF: Final = MappingProxyType({"letta": "disabled", "droid": "hooksDisabled"})
 # Variables that move nothing that hooks are in, although they look like those that do.
 HARMLESS: Final = ("CLAUDE_CODE_MAX*",)
+# Those by which an entry finds its daemon, which settings may give it.
+OF_ENTRIES: Final = ("HOOKLATCH_*", "HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +105,16 @@ class EffectiveSettings:
 
     def is_in_force(self, other: OtherHook) -> bool:
         """Return whether another hook runs."""
-        if other.layer == "managed":
+        if other.document.layer == "managed" or other.event in ("env", "tool"):
             return True
         if self.layout.is_plugin:
             return not self.is_managed  # it asks managed plugins last
         return self.mods == "run" if other.is_mod else not self.turns_others_off
 
 
-def judge_layers(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[LayerFinding]:
-    """Yield what leaves our entries out now, and what can; `own_files` have entries, and are looked at already."""
-    yield from judge_switches(settings, own_files)
+def judge_layers(settings: EffectiveSettings) -> Iterator[LayerFinding]:
+    """Yield what leaves our entries out now, and what can."""
+    yield from judge_switches(settings)
     yield from judge_agents(settings)
     if settings.layout.name == "codex":
         yield from judge_terminals(settings)
@@ -153,7 +155,7 @@ def judge_layer(settings: EffectiveSettings) -> LayerFinding:
     return LayerFinding(what, do, is_problem=False)
 
 
-def judge_switches(settings: EffectiveSettings, own_files: Set[str]) -> Iterator[LayerFinding]:
+def judge_switches(settings: EffectiveSettings) -> Iterator[LayerFinding]:
     """Yield the settings of any file that keep our entries from running."""
     name = settings.layout.name
     if settings.turns_others_off and not settings.is_managed:
@@ -163,11 +165,15 @@ def judge_switches(settings: EffectiveSettings, own_files: Set[str]) -> Iterator
         if settings.is_managed and document.layer != "managed":
             continue  # what a user switches off, managed entries are not
         value, remedy = document.value, f"take that out of {document.path}"
-        is_other = document.path not in own_files
-        if is_other and value.get("disableAllHooks") is True and name in ("claude-code", "copilot", "qwen"):
-            yield LayerFinding(f"DEAD: {document.path} says disableAllHooks", remedy)
-        if is_other and as_object(value.get("hooksConfig")).get("enabled") is False and name in ("gemini", "qwen"):
+        if value.get("disableAllHooks") is True and name in ("claude-code", "copilot", "qwen"):
+            yield LayerFinding(f"DEAD: {document.path} says disableAllHooks: none of its hooks runs", remedy)
+        hooks_config = as_object(value.get("hooksConfig")) if name in ("gemini", "qwen") else {}
+        if hooks_config.get("enabled") is False:
             yield LayerFinding(f"DEAD: {document.path} turns hooks off (hooksConfig.enabled)", remedy)
+        disabled: object = hooks_config.get("disabled")
+        names = cast("list[object]", disabled) if isinstance(disabled, list) else []
+        if off := [str(each) for each in names if str(each).startswith("hooklatch")]:
+            yield LayerFinding(f"DEAD: {document.path} turns off {', '.join(off)} (hooksConfig.disabled)", remedy)
         if name == "codex" and document.is_toml and as_object(value.get("features")).get("hooks") is False:
             yield LayerFinding(f"DEAD: {document.path} turns hooks off ([features] hooks)", remedy)
         hooks = value if document.path.endswith("/hooks.json") else as_object(value.get("hooks"))
@@ -176,7 +182,10 @@ def judge_switches(settings: EffectiveSettings, own_files: Set[str]) -> Iterator
         if name == "droid" and hooks is value and settings.layout.gate in hooks:
             yield LayerFinding(f"DEAD: Droid reads {document.path} and leaves out the hooks of settings.json", remedy)
         for variable, text in as_object(value.get("env")).items():
-            if name == "claude-code" and is_leaving_out(str(variable), name) and text not in ("", "0", "false"):
+            # Other hosts have read where their settings are before they read variables.
+            is_way = name == "claude-code" and is_leaving_out(str(variable), name) and variable not in RUN_WITH_COMMANDS
+            is_way = is_way or any(fnmatchcase(str(variable), pattern) for pattern in OF_ENTRIES)
+            if name in VARIABLES and is_way and text not in ("", "0", "false"):
                 yield LayerFinding(f"{document.path} sets {variable}, which can leave its entries out", remedy)
 
 

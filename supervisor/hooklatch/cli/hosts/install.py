@@ -192,7 +192,7 @@ def plan_host(arguments: argparse.Namespace) -> HostInstall:
             edit = partial(add_tables, path, handlers=handlers)
             plans = [plan_edit(path, edit, partial(remove_tables, path), os.environ)]
         else:
-            plans = adopting.plan_adoption(layout, path, handlers, others, find_project_here())
+            plans = adopting.plan_adoption(layout, path, handlers, others)
         plans[0] = agent_plugin.plan_status_line(plans[0], layout, arguments)
     return HostInstall(host, layout, scope, program, version, why, no_program, others, plans)
 
@@ -504,22 +504,14 @@ def list_install_notes(
     elif version is None:
         yield f"the version is unknown ({why}); the entries are {newest}"
     elif not is_known(layout, version):
-        oldest = format_version(layout.oldest)
-        yield (
-            f"{host.title} {format_version(version)} is older than {oldest}: a hook that fails may let a tool run there"
-        )
+        what = f"{host.title} {format_version(version)} is older than {format_version(layout.oldest)}"
+        yield f"{what}: a hook that fails may let a tool run there"
     if program is not None and (more := list_more_programs(layout, program, os.environ)):
         yield f"{program} was asked for its version, and {', '.join(more)} not, which is there too: --program names one"
-    if (
-        layout.name == "claude-code"
-        and version is not None
-        and not layout.more("PreToolUse", find_host("claude").events["PreToolUse"], version)
-    ):
-        yield (
-            f"{host.title} {format_version(version)} has no onFailure (from 2.1.295 on): if an entry is "
-            "killed, or its program "
-            "is gone, the tool runs"
-        )
+    if version is not None and version < layout.strict_since:
+        key, since = next(iter(layout.strict)), format_version(layout.strict_since)
+        what = f"{host.title} {format_version(version)} has no {key} (from {since} on)"
+        yield f"{what}: if an entry is killed, or its program is gone, the tool runs"
     if scope == "project":
         yield "the entries name a program of this machine, so do not share this file with others"
         yield from PROJECT_NOTES.get(layout.name, ())

@@ -44,8 +44,6 @@ LATER_QWEN_EVENTS: Final = frozenset(
         *("TodoCreated", "TodoCompleted", "SessionDelete"),
     }
 )
-# Claude Code continues after any failure of a hook at these, with `onFailure` or without.
-NO_ON_FAILURE: Final = frozenset({"Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,10 @@ class SettingsLayout:
     measured: str = ""  # the version that was played
     fails: str = ""  # what it does where an entry is killed or late
     skip: Callable[[str], bool] = lambda event: False
-    more: Callable[[str, HostEventSpec, Version | None], Mapping[str, Any]] = lambda event, spec, version: {}
+    names_entries: bool = False
+    # What has an entry of a gate refuse where it fails; `strict_since` is the first version that takes it.
+    strict: Mapping[str, object] = field(default_factory=dict[str, object])
+    strict_since: Version = ()
     knows: Callable[[str, Version | None], bool] = lambda event, version: True
     gate: str = "PreToolUse"  # the event of the canary
     canary: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -121,12 +122,6 @@ class SettingsLayout:
         return os.path.join(base, self.user)
 
 
-def list_claude_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
-    # An invalid value would make Claude Code drop the whole file; an unknown key it accepts.
-    knows = version is None or version >= ON_FAILURE
-    return {"onFailure": "block"} if knows and spec.kind == "gate" and event not in NO_ON_FAILURE else {}
-
-
 def knows_claude_event(event: str, version: Version | None) -> bool:
     since = SKILL_EVENT_SINCE if event == SKILL_EVENT else ALL_EVENTS
     return version is None or version >= since or event in FIRST_EVENTS
@@ -134,18 +129,6 @@ def knows_claude_event(event: str, version: Version | None) -> bool:
 
 def knows_qwen_event(event: str, version: Version | None) -> bool:
     return version is None or version >= QWEN_EVENTS or event not in LATER_QWEN_EVENTS
-
-
-def list_gemini_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
-    return {"name": f"hooklatch-{event}"}
-
-
-def list_cursor_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
-    return {"failClosed": True} if spec.kind == "gate" else {}
-
-
-def list_goose_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
-    return {"on_failure": "block"} if spec.kind == "gate" else {}
 
 
 RUNS: Final = "the tool runs"
@@ -161,7 +144,8 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 name="claude-code", programs=("claude",), folder=".claude", variable="CLAUDE_CONFIG_DIR",
                 # Not .claude/settings.json, which is shared: an entry names this machine's Python.
                 user="settings.json", project=".claude/settings.local.json", measured="2.1.332",
-                more=list_claude_extras, knows=knows_claude_event, canary={**CALL, "tool_use_id": "hooklatch-doctor"},
+                strict={"onFailure": "block"}, strict_since=ON_FAILURE, knows=knows_claude_event,
+                canary={**CALL, "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
                 name="codex", programs=("codex",), folder=".codex", variable="CODEX_HOME",
@@ -171,7 +155,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             SettingsLayout(
                 name="gemini", programs=("gemini",), folder=".gemini", variable="GEMINI_CLI_HOME",
                 variable_names_home=True, user="settings.json", project=".gemini/settings.json", unit="ms",
-                measured="0.61.0", has_comments=True, more=list_gemini_extras, gate="BeforeTool",
+                measured="0.61.0", has_comments=True, names_entries=True, gate="BeforeTool",
                 canary={**CALL, "tool_name": "run_shell_command"},
             ),
             SettingsLayout(
@@ -186,7 +170,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 name="cursor", programs=("cursor-agent", "cursor"), folder=".cursor", user="hooks.json",
                 has_comments=None,
                 project=".cursor/hooks.json", shape=SettingsShape(is_grouped=False, root=VERSIONED), has_type=False,
-                more=list_cursor_extras, gate="preToolUse",
+                strict={"failClosed": True}, gate="preToolUse",
                 canary={
                     "conversation_id": "hooklatch-doctor", "generation_id": "hooklatch-doctor", "tool_name": "Shell",
                     "tool_input": {"command": "true"}, "tool_use_id": "hooklatch-doctor", "workspace_roots": [],
@@ -200,7 +184,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             SettingsLayout(
                 name="qwen", programs=("qwen",), folder=".qwen", user="settings.json",
                 project=".qwen/settings.json", unit="ms", measured="0.24.4", has_comments=True,
-                more=list_gemini_extras, knows=knows_qwen_event,
+                names_entries=True, knows=knows_qwen_event,
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
@@ -240,7 +224,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             ),
             SettingsLayout(
                 name="goose", programs=("goose",), folder=".agents", user="plugins/hooklatch/hooks/hooks.json",
-                project=".agents/plugins/hooklatch/hooks/hooks.json", measured="1.52.0", more=list_goose_extras,
+                project=".agents/plugins/hooklatch/hooks/hooks.json", measured="1.52.0", strict={"on_failure": "block"},
                 canary={**CALL, "event": "PreToolUse", "tool_name": "shell", "tool_call_id": "hooklatch-doctor"},
                 fails=BLOCKS,
             ),
@@ -264,12 +248,13 @@ def make_handler(
     """Return the handler of an event, with nothing in it that the program could do without."""
     # A shell line, not Claude Code's `args`: other programs read its settings too, and would drop the arguments.
     limit = round(spec.limit * 1000) if layout.unit == "ms" else round(spec.limit)
-    kind = {"type": "command"} if layout.has_type else {}
+    is_strict = spec.kind == "gate" and (version is None or version >= layout.strict_since)
     return {
-        **kind,
+        **({"type": "command"} if layout.has_type else {}),
         layout.command: shlex.join(words),
         layout.timeout: limit,
-        **layout.more(event, spec, version),
+        **({"name": f"hooklatch-{event}"} if layout.names_entries else {}),
+        **(layout.strict if is_strict else {}),
     }
 
 

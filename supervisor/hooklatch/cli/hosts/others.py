@@ -16,8 +16,8 @@ import plistlib
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import unquote
@@ -38,7 +38,9 @@ from hooklatch.hosts.host import Host
 from hooklatch.hosts.own_entries import is_entry_alone
 
 __all__ = [
+    "RUN_WITH_COMMANDS",
     "TEXT",
+    "VARIABLES",
     "Document",
     "Layer",
     "OtherHook",
@@ -52,93 +54,84 @@ __all__ = [
 
 Layer: TypeAlias = Literal["managed", "user", "project", "plugin"]
 
-# Claude Code's texts that have hooks in their head, which run while the skill, the agent or the command does.
+# Texts that have hooks in their head, which run while the skill, the agent or the command does.
 HEADED: Final = ("skills/*/SKILL.md", "agents/**/*.md", "commands/**/*.md")
 HEAD: Final = re.compile(r"\A\ufeff?\s*---[^\S\n]*\n(.*?)^---", re.DOTALL | re.MULTILINE)
 # The key, also where its letters are written as numbers, which is how one would hide it.
 ESCAPED: Final = re.compile(r"\\[xuU]")
-# Where each host reads hooks besides the machine's files: {base} is the user's folder, {here} the project.
+
+
+# What a word of the table below means: the layer, and the folder that the patterns are in.
+BELOW: Final[Mapping[str, tuple[Layer, str]]] = MappingProxyType(
+    {
+        "user": ("user", "{base}"),  # the host's own folder
+        "home": ("user", "{home}"),
+        "project": ("project", "{here}"),
+        "up": ("project", "{up}"),  # the project, and each folder above it as far as its repository goes
+        "plugin": ("plugin", "{base}"),
+    }
+)
+
+
+def list_places(**names: Sequence[str]) -> tuple[tuple[Layer, str], ...]:
+    """Return patterns of files with the layer of each."""
+    return tuple((BELOW[word][0], f"{BELOW[word][1]}/{name}") for word, each in names.items() for name in each)
+
+
+# Where each host reads hooks besides the files of the machine.
 PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
     {
-        "claude-code": (
-            ("user", "{base}/settings.json"),
-            ("project", "{here}/.claude/settings.json"),
-            ("project", "{here}/.claude/settings.local.json"),
-            *(("user", f"{{base}}/{where}") for where in HEADED),
-            *(("project", f"{{here}}/.claude/{where}") for where in HEADED),
+        "claude-code": list_places(
+            user=("settings.json", *HEADED),
+            project=(".claude/settings.json", ".claude/settings.local.json"),
+            up=(*(f".claude/{where}" for where in HEADED),),
         ),
-        "codex": (
-            ("user", "{base}/hooks.json"),
-            ("user", "{base}/config.toml"),
-            ("project", "{here}/.codex/hooks.json"),
-            ("project", "{here}/.codex/config.toml"),
-            ("plugin", "{base}/plugins/**/hooks.json"),
+        "codex": list_places(
+            user=("hooks.json", "*config.toml"),
+            up=(".codex/hooks.json", ".codex/config.toml"),
+            plugin=("plugins/**/hooks.json",),
         ),
-        "gemini": (
-            ("user", "{base}/settings.json"),
-            ("project", "{here}/.gemini/settings.json"),
-            ("plugin", "{base}/extensions/*/hooks/hooks.json"),
+        "gemini": list_places(
+            user=("settings.json",),
+            home=(".gemini/.env", ".env"),
+            project=(".gemini/settings.json",),
+            up=(".gemini/.env", ".env"),
+            plugin=("extensions/*/hooks/hooks.json",),
         ),
-        "copilot": (
-            ("user", "{base}/hooks/*.json"),
-            ("user", "{base}/settings.json"),
-            ("user", "{base}/config.json"),
-            ("project", "{here}/.github/hooks/*.json"),
-            ("project", "{here}/.github/copilot/settings*.json"),
-            ("project", "{here}/.claude/settings*.json"),
-            ("plugin", "{base}/installed-plugins/**/hooks.json"),
+        "copilot": list_places(
+            user=("hooks/*.json", "settings.json", "config.json", "extensions/*/extension.[cm]js", "agents/**/*.md"),
+            project=(".github/hooks/*.json", ".github/copilot/settings*.json", ".claude/settings*.json"),
+            up=(".github/extensions/*/extension.[cm]js", ".github/agents/**/*.md"),
+            plugin=("installed-plugins/**/hooks.json",),
         ),
-        "cursor": (
-            ("user", "{base}/hooks.json"),
-            ("project", "{here}/.cursor/hooks.json"),
+        "cursor": list_places(user=("hooks.json",), project=(".cursor/hooks.json",)),
+        "opencode": list_places(
+            user=("plugin*/*.[jt]s", "tool*/*.[jt]s", "opencode.json*"),
+            home=(".opencode/plugin*/*.[jt]s", ".opencode/tool*/*.[jt]s", ".opencode/opencode.json*"),
+            up=(".opencode/plugin*/*.[jt]s", ".opencode/tool*/*.[jt]s", "opencode.json*", ".opencode/opencode.json*"),
         ),
-        "opencode": (
-            ("user", "{base}/plugin*/*.[jt]s"),
-            ("user", "{base}/opencode.json*"),
-            ("project", "{here}/.opencode/plugin*/*.[jt]s"),
-            ("project", "{here}/opencode.json*"),
-            ("project", "{here}/.opencode/opencode.json*"),
+        "qwen": list_places(
+            user=("settings.json",),
+            home=(".qwen/.env", ".env"),
+            project=(".qwen/settings.json",),
+            up=(".qwen/.env", ".env"),
+            plugin=("extensions/*/hooks/hooks.json",),
         ),
-        "qwen": (
-            ("user", "{base}/settings.json"),
-            ("project", "{here}/.qwen/settings.json"),
-            ("plugin", "{base}/extensions/*/hooks/hooks.json"),
+        "kimi": list_places(user=("config.toml",)),
+        "grok": list_places(
+            user=("hooks/*.json", "*.toml"),
+            home=(".claude/settings*.json", ".cursor/hooks.json"),
+            project=(".grok/hooks/*.json", ".claude/settings*.json", ".cursor/hooks.json"),
         ),
-        "kimi": (("user", "{base}/config.toml"),),
-        "grok": (
-            ("user", "{base}/hooks/*.json"),
-            ("user", "{base}/*.toml"),
-            ("user", "{base}/../.claude/settings*.json"),
-            ("user", "{base}/../.cursor/hooks.json"),
-            ("project", "{here}/.grok/hooks/*.json"),
-            ("project", "{here}/.claude/settings*.json"),
-            ("project", "{here}/.cursor/hooks.json"),
+        "letta": list_places(user=("settings.json",), project=(".letta/settings.json", ".letta/settings.local.json")),
+        "cline": list_places(
+            user=("hooks/*",), home=("Documents/Cline/Hooks/*",), project=(".clinerules/hooks/*", ".cline/hooks/*")
         ),
-        "letta": (
-            ("user", "{base}/settings.json"),
-            ("project", "{here}/.letta/settings.json"),
-            ("project", "{here}/.letta/settings.local.json"),
+        "auggie": list_places(user=("settings.json",), project=(".augment/settings*.json",)),
+        "droid": list_places(
+            user=("settings.json", "hooks.json"), project=(".factory/settings.json", ".factory/hooks.json")
         ),
-        "cline": (
-            ("user", "{base}/hooks/*"),
-            ("user", "{base}/../Documents/Cline/Hooks/*"),
-            ("project", "{here}/.clinerules/hooks/*"),
-            ("project", "{here}/.cline/hooks/*"),
-        ),
-        "auggie": (
-            ("user", "{base}/settings.json"),
-            ("project", "{here}/.augment/settings*.json"),
-        ),
-        "droid": (
-            ("user", "{base}/settings.json"),
-            ("user", "{base}/hooks.json"),
-            ("project", "{here}/.factory/settings.json"),
-            ("project", "{here}/.factory/hooks.json"),
-        ),
-        "goose": (
-            ("user", "{base}/plugins/*/hooks/hooks.json"),
-            ("project", "{here}/.agents/plugins/*/hooks/hooks.json"),
-        ),
+        "goose": list_places(user=("plugins/*/hooks/hooks.json",), project=(".agents/plugins/*/hooks/hooks.json",)),
     }
 )
 # Kinds of handlers that can refuse at most.
@@ -147,20 +140,36 @@ OF_THE_SYSTEM: Final = SYSTEM_FOLDERS[name_system()]
 # Keys of a profile's file that say what it is, and the programs whose settings are the other keys as they stand.
 PROFILE_KEYS: Final = "Payload"
 PLAIN_PROFILES: Final = ("com.anthropic.claudecode.plist", "ai.opencode.managed.plist")
-CODE: Final = (".js", ".ts")  # OpenCode's plugins
+CODE: Final = (".js", ".ts", ".mjs", ".cjs")  # OpenCode's plugins, Copilot's extensions
 TEXT: Final = ".md"
 PLUGIN_EVENT: Final = "tool.execute.before"
+# A tool of OpenCode's own that a plugin has in its place; or a file of that name.
+OWN_TOOL: Final = re.compile(r"\btool\b.*\b(?:bash|edit|read|task|write)[\"']?\s*:\s*(?:\w*tool\s*\(|\{)", re.DOTALL)
+OWN_TOOL_FILE: Final = re.compile(r"/tools?/(?:bash|edit|read|task|write)\.[jt]s\Z")
 PLUGIN_DIRS: Final = "CLAUDE_CODE_PLUGIN_DIRS"
+# Variables whose script or program runs before, or in place of, each command; where settings set them, by host.
+RUN_WITH_COMMANDS: Final = frozenset(
+    {"BASH_ENV", "ENV", "ZDOTDIR", "SHELL", "LD_PRELOAD", "LD_AUDIT"}
+    | {"CLAUDE_CODE_SHELL", "CLAUDE_CODE_SHELL_PREFIX", "CLAUDE_ENV_FILE"}
+)
+VARIABLES: Final = MappingProxyType(
+    {"claude-code": ("env",), "codex": ("shell_environment_policy", "set"), "gemini": ("env",), "qwen": ("env",)}
+)
+VARIABLE: Final = re.compile(r"(?m)^[^\S\n]*(?:export[^\S\n]+)?(\w+)[^\S\n]*[=:][^\S\n]*['\"`]?(.*?)['\"`]?[^\S\n]*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file in which a host looks for hooks; `fault` is why it cannot be read, and `value` is empty then."""
+    """A file in which a host looks for hooks; `fault` is why it cannot be read, and `value` is empty then.
+
+    `project` is the folder for whose sessions it counts; there is none if it counts for all.
+    """
 
     layer: Layer
     path: str
     value: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fault: str = ""
+    project: str = ""
 
     @property
     def is_toml(self) -> bool:
@@ -171,15 +180,19 @@ class Document:
 class OtherHook:
     """A hook that is not ours; `digest` is of its settings and of the files that they name.
 
-    `handler` is its place in a file of settings; it has none if it is code in a plugin, or in the head of a text.
+    `handler` is its place in a file of settings; it has none if it is code in a plugin, in the head of a text, or what
+    a variable names (`event` is "env" then).
     """
 
-    file: str
-    layer: Layer
+    document: Document
     event: str
     what: str
     digest: str
     handler: InstalledHandler | None = None
+
+    @property
+    def file(self) -> str:
+        return self.document.path
 
     @property
     def is_mod(self) -> bool:
@@ -197,15 +210,30 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
     documents: dict[str, Document] = {}
     machine: list[tuple[Layer, str]] = [("managed", pattern) for pattern in layout.machine.read]
     user = glob.escape(getpass.getuser()) if layout.system == "darwin" else ""
+    home = glob.escape(os.path.expanduser("~"))
     for layer, pattern in [*machine, *PLACES.get(layout.name, ())]:
-        place = pattern.format(base=glob.escape(base), here=glob.escape(here), user=user)
-        for path in sorted(glob.glob(place, recursive=True, include_hidden=True)):
-            documents.setdefault(os.path.realpath(path), read_document(layer, path))
+        for folder in list_upwards(here) if "{up}" in pattern else (here,):
+            project = glob.escape(folder)
+            place = pattern.format(base=glob.escape(base), home=home, here=project, up=project, user=user)
+            for path in sorted(glob.glob(place, recursive=True, include_hidden=True)):
+                document = replace(read_document(layer, path), project=folder if layer == "project" else "")
+                documents.setdefault(os.path.realpath(path), document)
     found = list(documents.values())
     if layout.name == "claude-code":
         for folder in list_plugin_folders(found, environ, base):
             found += [read_document("plugin", path) for path in list_plugin_files(folder) if os.path.lexists(path)]
     return found
+
+
+def list_upwards(here: str) -> list[str]:
+    """Return a folder and those above it that are in its repository; itself alone where it is in none."""
+    folders = [here]
+    while not os.path.lexists(os.path.join(folders[-1], ".git")):
+        above = os.path.dirname(folders[-1])
+        if above == folders[-1]:
+            return [here]
+        folders.append(above)
+    return folders
 
 
 def read_document(layer: Layer, path: str) -> Document:
@@ -216,6 +244,8 @@ def read_document(layer: Layer, path: str) -> Document:
         text = data.decode().removeprefix("\ufeff")
         if path.endswith(".toml"):
             return Document(layer, path, tomllib.loads(text))
+        if path.endswith(".env"):
+            return Document(layer, path, {"env": dict(VARIABLE.findall(text))})
         if path.endswith(CODE) or is_hook_script(path):
             return Document(layer, path, {"code": text})
         if path.endswith(TEXT):
@@ -282,7 +312,7 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
             is_gate = os.path.basename(document.path).partition(".")[0].lower() == "pretooluse"
             if is_gate and not is_script(str(document.value.get("code", "")).encode()):
                 digest = digest_of([host.name, document.path], [document.path])
-                yield OtherHook(document.path, document.layer, "PreToolUse", "a script", digest)
+                yield OtherHook(document, "PreToolUse", "a script", digest)
         return
     moments = {name for name, spec in host.events.items() if spec.kind == "gate" and spec.patch and spec.after is None}
     for document in documents:
@@ -290,11 +320,14 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
         named_events = [name for name in sorted(moments) if re.search(rf"\b{name}\b", head)]
         for event in named_events or (["PreToolUse"] if ESCAPED.search(head) else []):
             what = f"a hook in the head of {os.path.basename(document.path)}"
-            yield OtherHook(document.path, document.layer, event, what, digest_of([host.name, event], [document.path]))
+            yield OtherHook(document, event, what, digest_of([host.name, event], [document.path]))
         for handler in list_answering_handlers(document, moments):
             identity = [host.name, handler.event, handler.matcher, handler.handler]
             digest = digest_of(identity, list_named_files(handler.handler, os.path.dirname(document.path)))
-            yield OtherHook(document.path, document.layer, handler.event, describe(handler.handler), digest, handler)
+            yield OtherHook(document, handler.event, describe(handler.handler), digest, handler)
+        yield from list_variables(host, document)
+        if "PreToolUse" in str(document.value.get("code", "")):
+            yield OtherHook(document, "onPreToolUse", "an extension", digest_of([host.name], [document.path]))
         named: object = document.value.get("modules") or as_object(document.value.get("hooks")).get("modules")
         if modules := cast("list[object]", named) if isinstance(named, list) else []:
             folder = os.path.dirname(document.path)
@@ -302,7 +335,19 @@ def list_other_hooks(host: Host, documents: list[Document]) -> Iterator[OtherHoo
             files = sorted(path for path in glob.glob(f"{glob.escape(root)}/**", recursive=True, include_hidden=True))
             digest = digest_of([host.name, modules], files)
             names = ", ".join(map(str, modules))
-            yield OtherHook(document.path, document.layer, "modules", f"the mod {names}", digest)
+            yield OtherHook(document, "modules", f"the mod {names}", digest)
+
+
+def list_variables(host: Host, document: Document) -> Iterator[OtherHook]:
+    """Yield the variables of settings by which a file runs with each command, unless it is of the system."""
+    table: Mapping[str, Any] = document.value if host.name in VARIABLES else {}
+    for key in VARIABLES.get(host.name, ()):
+        table = as_object(table.get(key))
+    for name, value in table.items():
+        files = list(list_named_files({"command": value}, "/")) if name in RUN_WITH_COMMANDS else []
+        if files:
+            digest = digest_of([host.name, name, value], files)
+            yield OtherHook(document, "env", f"what {name}={describe({'command': value})} names", digest)
 
 
 def list_result_hooks(host: Host, documents: Iterable[Document]) -> Iterator[str]:
@@ -334,14 +379,15 @@ def list_other_plugins(documents: list[Document]) -> Iterator[OtherHook]:
             files = [unquote(str(name).removeprefix("file://"))] if str(name).startswith(("file://", "/")) else sorted(
                 glob.glob(f"{glob.escape(folder)}/**/*.[jt]s", recursive=True, include_hidden=True))  # fmt: skip
             texts = [str(read_document("plugin", path).value.get("code", "")) for path in files if os.path.isfile(path)]
-            is_asked = not texts or any(PLUGIN_EVENT in text for text in texts)  # what cannot be read may be
-            if is_asked and not any(is_plugin(text.encode()) for text in texts):
+            may_be_asked = not texts or any(PLUGIN_EVENT in text for text in texts)  # what cannot be read may be
+            if may_be_asked and not any(is_plugin(text.encode()) for text in texts):
                 digest = digest_of([str(name)], files)
-                yield OtherHook(document.path, document.layer, PLUGIN_EVENT, f"the plugin {name}", digest)
+                yield OtherHook(document, PLUGIN_EVENT, f"the plugin {name}", digest)
         code = str(document.value.get("code", ""))
-        if PLUGIN_EVENT in code and not is_plugin(code.encode()):
+        is_asked = PLUGIN_EVENT in code or OWN_TOOL.search(code) or OWN_TOOL_FILE.search(document.path)
+        if is_asked and not is_plugin(code.encode()):
             digest = digest_of([os.path.basename(document.path)], [document.path])
-            yield OtherHook(document.path, document.layer, PLUGIN_EVENT, "a plugin", digest)
+            yield OtherHook(document, PLUGIN_EVENT if PLUGIN_EVENT in code else "tool", "a plugin", digest)
 
 
 def list_unaccepted(name: str, environ: Mapping[str, str], here: str) -> list[OtherHook]:

@@ -63,11 +63,12 @@ AGENTS = (
         names=("claude", "claude-code"),
         flags=(
             "--bare", "--safe-mode", "--restricted", "--settings", "--setting-sources", "--plugin-dir", "--plugin-url",
-            "--managed-settings", "--cloud", "--teleport", "--environment",
+            "--managed-settings", "--cloud", "--teleport", "--environment", "--permission-prompt-tool=mcp.*",
+            r"--agents=.*(\bhooks\b|\\u).*",
         ),
         variables=(
             "CLAUDE_CODE_SIMPLE", "CLAUDE*SAFE_MODE", "CLAUDE*CONFIG*", "CLAUDE*SETTINGS*", "CLAUDE*PLUGIN*",
-            "CLAUDE*HOOK*", "CLAUDE*_MODS_*", "CLAUDE*MANAGED*",
+            "CLAUDE*HOOK*", "CLAUDE*_MODS_*", "CLAUDE*MANAGED*", "CLAUDE_CODE_SHELL*", "CLAUDE_ENV_FILE",
         ),
         verbs=("plugin", "plugins", "config", "import"),
         folders=(
@@ -107,8 +108,9 @@ AGENTS = (
         verbs=("plugin", "config"),
         folders=(
             "*/.copilot/hooks/*", "*/.copilot/*.json", "*/.copilot/*plugins/*", "*/.copilot/extensions/*",
-            "*/.github/hooks/*", "/etc/github-copilot/*",
+            "*/.github/hooks/*", "*/.github/extensions/*", "/etc/github-copilot/*",
         ),
+        headed=("*/.github/agents/*", "*/.copilot/agents/*"),
     ),
     Agent(
         names=("qwen", "qwen-code"),
