@@ -95,7 +95,7 @@ class DiskTrouble:
     def _before(self, call: str, path: str) -> None:
         kernel = self._kernel
         if self._is_befallen(path):
-            if kernel.is_in_strand:
+            if kernel.current is not None:
                 kernel.pause(PAUSED, PAUSE)
                 while self.kind == "disk_hanging":
                     kernel.sleep(PAUSE)
