@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
+import msgspec
 import trio
 
 from simulation.kernel import Kernel, Process
@@ -14,6 +14,7 @@ from simulation.standard_library import Socket
 
 __all__ = ["Client", "ConnectionLost", "Refusal"]
 
+DECODE, ENCODE = msgspec.json.Decoder(dict[str, Any]).decode, msgspec.json.Encoder().encode
 ANSWERED_WITHIN = 70.0  # seconds, whatever is asked: the budget of a fire, a person, and a file that loads slowly
 
 
@@ -25,7 +26,7 @@ class Refusal(Exception):
     """The daemon answered with an error. `name` is the error's."""
 
     def __init__(self, error: dict[str, Any]) -> None:
-        super().__init__(json.dumps(error, sort_keys=True))
+        super().__init__(str(error))
         self.name = str((error.get("data") or {}).get("name", error.get("code")))
 
 
@@ -77,8 +78,8 @@ class Client:
                         text = bytes(buffer[:end])
                         del buffer[: end + 1]
                         try:
-                            line = json.loads(text)
-                        except ValueError:
+                            line = DECODE(text)
+                        except msgspec.DecodeError:
                             self.complain(f"A: no line: {text!r:.200}")
                             return
                         if line.get("method") == "call":
@@ -105,7 +106,7 @@ class Client:
             return
 
     async def send(self, line: dict[str, Any]) -> None:
-        rest = memoryview(json.dumps(line).encode() + b"\n")
+        rest = memoryview(ENCODE(line) + b"\n")
         async with self._sending:
             while rest:
                 try:

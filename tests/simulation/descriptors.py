@@ -23,8 +23,11 @@ SHORT, LATE = 0.02, 0.05  # how often a send is short, or arrives later
 DELAY = 0.003  # seconds that what arrives later takes at most
 
 
+TEXTS = {number: os.strerror(number) for number in errno.errorcode}
+
+
 def make_error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))
+    return OSError(number, TEXTS[number])
 
 
 class SocketEnd(File):

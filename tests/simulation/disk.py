@@ -461,9 +461,12 @@ class Disk:
             size, allocated = len(inode.data), inode.allocated
         elif isinstance(inode, Folder):
             links, size = 2 + sum(isinstance(below, Folder) for below in inode.names.values()), PAGE
-        times = (inode.atime, inode.mtime, inode.ctime)
-        head = (inode.mode, inode.number, DEVICE, links, inode.uid, inode.uid, size, *[one // 10**9 for one in times])
-        return os.stat_result((*head, *[one / 10**9 for one in times], *times, PAGE, allocated // 512, 0))
+        read, written, changed = inode.atime, inode.mtime, inode.ctime
+        return os.stat_result((
+            inode.mode, inode.number, DEVICE, links, inode.uid, inode.uid, size,
+            read // 10**9, written // 10**9, changed // 10**9, read / 1e9, written / 1e9, changed / 1e9,
+            read, written, changed, PAGE, allocated // 512, 0,
+        ))  # fmt: skip
 
     def statvfs(self, path: str) -> os.statvfs_result:
         self._existing(path)

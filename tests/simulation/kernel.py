@@ -91,14 +91,13 @@ class Process:
         self.wake_fd = -1
         self.interpreter: Any = None  # what its Python has for itself, exchanged as its strands run
         self.endings: list[Callable[[], None]] = []
+        self.children: dict[Process, None] = {}
         kernel.processes[self.pid] = self
+        if parent is not None:
+            parent.children[self] = None
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.pid}>"
-
-    @property
-    def children(self) -> list[Process]:
-        return [one for one in self.kernel.processes.values() if one.parent is self]
 
     def install(self, file: File, at: int | None = None) -> int:
         """Give the file a descriptor, the lowest that is free or `at`."""
@@ -141,18 +140,20 @@ class Process:
             heir = heir.parent
         for child in self.children:
             child.parent = heir
+            if heir is not None:
+                heir.children[child] = None
             if child.name == "worker" and not child.is_dead:
                 child.kernel.at(0.0, child.end, -9)  # its PR_SET_PDEATHSIG
             elif not child.is_dead:
                 child.kernel.send_signal(child.pid, 18)  # that of a zygote and a guardian
+        self.children = {}
         for ending in self.endings:
             ending()
         for strand in list(self.strands):
             if strand is not self.kernel.current:
                 strand.wake()
         if self.parent is None:
-            self.is_reaped = True
-            self.kernel.processes.pop(self.pid, None)
+            self.reap()
         else:
             self.kernel.at(0.0, self.parent.notice_child)
 
@@ -168,6 +169,8 @@ class Process:
         """Remove a dead process from its parent's list. Return its exit code."""
         self.is_reaped = True
         self.kernel.processes.pop(self.pid, None)
+        if self.parent is not None:
+            self.parent.children.pop(self, None)
         return self.exit_code
 
 
@@ -297,9 +300,8 @@ class Kernel:
     @property
     def process(self) -> Process:
         """Return the process whose code runs now."""
-        if self.current is not None:
-            return self.current.process
-        return self._acting or self.daemon
+        current = self.current
+        return current.process if current is not None else self._acting or self.daemon
 
     @contextmanager
     def acting_as(self, process: Process) -> Generator[None]:

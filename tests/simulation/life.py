@@ -196,12 +196,12 @@ class Lives:
             with kernel.acting_as(kernel.init):
                 self._verify()
         await trio.sleep(LEAVE)
-        left = [one for one in kernel.processes.values() if one.name in ("guardian", "zygote", "worker")]
-        for one in left:
-            if not one.is_dead:
+        for one in list(kernel.processes.values()):
+            if one.name in ("guardian", "zygote", "worker") and not one.is_dead:
                 world.violate(f"D: a process is left: {one}")
                 one.end(-9)
-            one.reap()
+            if one.is_dead:
+                one.reap()
         is_power_lost = promised not in (None, float("inf"))
         with kernel.acting_as(kernel.init):
             world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost, kernel.now)

@@ -336,9 +336,12 @@ class Machine:
         kernel = self.kernel
 
         def call(fd: Any, *arguments: Any, **named: Any) -> Any:
-            if kernel.current is not None and kernel.current.process.is_dead:
+            current = kernel.current
+            if current is not None and current.process.is_dead:
                 raise Killed
-            file = kernel.process.fds.get(fd)
+            if type(fd) is int and fd > DISK_FDS:
+                return real(fd, *arguments, **named)
+            file = (kernel.process if current is None else current.process).fds.get(fd)
             if file is None:
                 if isinstance(fd, int) and DAEMON_FDS <= fd < DISK_FDS and kernel.process is kernel.daemon:
                     raise_error(errno.EBADF)

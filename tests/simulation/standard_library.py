@@ -168,14 +168,15 @@ class Socket:
             return self.process.install(ProcessHandle(self.kernel, end.other.owner))
         raise make_error(errno.ENOPROTOOPT)
 
-    def _retry(self, act: Callable[[], Any], is_ready: Callable[[], bool], is_blocking: bool) -> Any:
+    def retry(self, act: Callable[..., Any], *arguments: object, is_ready: Callable[[], bool], flags: int = 0) -> Any:
+        """Do something with what this stands for; wait until that can be done, if this is a socket that blocks."""
         kernel = self.kernel
         kernel.alive()
         while True:
             try:
-                return act()
+                return act(*arguments)
             except BlockingIOError:
-                if not is_blocking:
+                if not self._is_blocking or flags & socket.MSG_DONTWAIT:
                     raise
                 strand = kernel.current
                 assert strand is not None, "the loop must not block in a socket"
@@ -185,8 +186,7 @@ class Socket:
 
     def send(self, data: Any, flags: int = 0) -> int:
         file = self.file
-        is_blocking = self._is_blocking and not flags & socket.MSG_DONTWAIT
-        return self._retry(lambda: file.write(data), file.is_writable, is_blocking)
+        return self.retry(file.write, data, is_ready=file.is_writable, flags=flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         rest = memoryview(data)
@@ -195,8 +195,7 @@ class Socket:
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         file = self.file
-        is_blocking = self._is_blocking and not flags & socket.MSG_DONTWAIT
-        return self._retry(lambda: file.read(size), file.is_readable, is_blocking)
+        return self.retry(file.read, size, is_ready=file.is_readable, flags=flags)
 
     def shutdown(self, how: int) -> None:
         file = self.file
@@ -268,15 +267,14 @@ def send_files(stream: Socket, buffers: Sequence[bytes], fds: Sequence[int], fla
     """Do what `socket.send_fds` does."""
     end, process = stream.file, stream.process
     files = [process.find(fd) for fd in fds]
-    is_blocking = stream._is_blocking and not flags & socket.MSG_DONTWAIT
     data = b"".join(bytes(part) for part in buffers)
-    return stream._retry(lambda: end.write(data, files), end.is_writable, is_blocking)
+    return stream.retry(end.write, data, files, is_ready=end.is_writable, flags=flags)
 
 
 def receive_files(stream: Socket, size: int, maximum: int, flags: int = 0) -> tuple[bytes, list[int], int, None]:
     """Do what `socket.recv_fds` does."""
     end, process = stream.file, stream.process
-    data, files = stream._retry(end.take_message, end.is_readable, stream._is_blocking)
+    data, files = stream.retry(end.take_message, is_ready=end.is_readable)
     fds = []
     for file in files:
         fds.append(process.install(file))

@@ -104,7 +104,7 @@ class World:
     def write_settings(self) -> None:
         """Have other settings in the next life."""
         draw = self._settings
-        keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("64", "0.1"), ("64", "64")))
+        keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("2", "0.1"), ("2", "2")))
         durability = draw.choice(("written", "sync"))
         self.is_synced = durability == "sync"
         self.write(f"{self.config}/hooks.toml", CONFIG.format(
