@@ -12,7 +12,6 @@ import ctypes
 import errno
 import fcntl
 import importlib
-import inspect
 import io
 import os
 import posix
@@ -34,8 +33,6 @@ QUIET = {  # with what they answer
     "device_encoding": None, "get_blocking": True, "get_inheritable": False, "isatty": False, "posix_fadvise": None,
     "set_blocking": None, "set_inheritable": None,
 }  # fmt: skip
-OF_FILES = {"path", "fd", "src", "dst", "out_fd", "fd2"}  # parameters of functions that may lead to the disk
-UNSIGNED = "posix_spawn", "posix_spawnp", "utime"  # the parameters of these cannot be read
 OPENAT2 = 437
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
@@ -47,19 +44,6 @@ class UnknownCallError(BaseException):
 def make_error(number: int, *paths: object) -> OSError:
     """Return the error of a call."""
     return OSError(number, os.strerror(number), *paths[:1], *[None for _ in paths[1:]], *paths[1:])
-
-
-def list_refused() -> list[str]:
-    """Return the functions of a path or a descriptor that no disk simulates."""
-    known, refused = {*PATHS, *DESCRIPTORS, *TWO_PATHS, *QUIET, "closerange", "fspath"}, [*UNSIGNED]
-    for name, function in list(vars(posix).items()):
-        try:
-            takes = inspect.signature(function).parameters if callable(function) and name[0] != "_" else ()
-        except (TypeError, ValueError):
-            continue
-        if name not in known and OF_FILES & {*takes}:
-            refused.append(name)
-    return refused
 
 
 class Entry:
@@ -99,11 +83,10 @@ class Listing:
     def __enter__(self) -> Listing:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def close(self, *error: object) -> None:
         self._entries = iter(())
+
+    __exit__ = close
 
 
 Function = Callable[..., Any]
@@ -125,7 +108,6 @@ class Calls:
             **dict.fromkeys(DESCRIPTORS, self._make_descriptor_call),
             **dict.fromkeys(TWO_PATHS, self._make_two_paths_call),
             **dict.fromkeys(QUIET, self._make_quiet_call),
-            **dict.fromkeys(list_refused(), self._make_refusal),
             "umask": lambda name, real: self._disk.umask,
         }
         for name, make in makers.items():
@@ -136,8 +118,6 @@ class Calls:
                         functions.add(getattr(os, name))
         self._put(self._make_descriptor_call("flock", fcntl.flock), "flock", fcntl)
         self._put(self._make_descriptor_call("fcntl", fcntl.fcntl), "fcntl", fcntl)
-        self._put(self._make_refusal("lockf", fcntl.lockf), "lockf", fcntl)
-        self._put(self._make_refusal("ioctl", fcntl.ioctl), "ioctl", fcntl)
         self._put(self._make_open(builtins.open), "open", builtins, io, _io)
         self._put(lambda path: open(path, "rb"), "open_code", io, _io)  # noqa: SIM115
         disks = importlib.import_module("hooklatch_worker.systems.linux_disks")
@@ -227,16 +207,6 @@ class Calls:
     def _make_quiet_call(self, call: str, real: Function) -> Function:
         def function(fd: Any, *arguments: Any) -> Any:
             return QUIET[call] if fd in self._files else real(fd, *arguments)
-
-        return function
-
-    def _make_refusal(self, call: str, real: Function) -> Function:
-        def function(*arguments: Any, **named: Any) -> Any:
-            for one in (*arguments[:2], *named.values()):
-                is_path = isinstance(one, (str, bytes, os.PathLike))
-                if self._disk.leads_here(os.fsdecode(one)) if is_path else isinstance(one, int) and one in self._files:
-                    raise UnknownCallError(f"{call} of {one!r} is not simulated")
-            return real(*arguments, **named)
 
         return function
 

@@ -184,7 +184,6 @@ class Strand:
         self._is_due = False
         self.is_over = False
         self.wait_number = 0
-        self.result: object = None
         self.error: BaseException | None = None
         self.on_end: Callable[[], None] | None = None
         process.strands[self] = None
@@ -221,7 +220,7 @@ class Strand:
     def _main(self) -> None:
         try:
             if not self.process.is_dead:
-                self.result = self._function()
+                self._function()
         except BaseException as error:
             self.error = error
         finally:

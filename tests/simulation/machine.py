@@ -350,18 +350,6 @@ class Machine:
 
         return call
 
-    def close(self, fd: int, file: Any) -> None:
-        self.kernel.process.close(fd)
-
-    def read(self, fd: int, file: Any, size: int) -> bytes:
-        return file.read(size)
-
-    def write(self, fd: int, file: Any, data: Any) -> int:
-        return file.write(bytes(data))
-
-    def pread(self, fd: int, file: Any, size: int, at: int) -> bytes:
-        return bytes(file.data[at : at + size])
-
     def truncate(self, fd: int, file: Any, size: int) -> None:
         data = file.data
         data[size:] = bytes(max(0, size - len(data)))
@@ -369,9 +357,6 @@ class Machine:
     def stat(self, fd: int, file: Any) -> os.stat_result:
         size = len(file.data) if isinstance(file, MemoryFile) else 0
         return os.stat_result((0o100600, file.number, 99, 1, USER, USER, size, 0, 0, 0))
-
-    def control(self, fd: Any, file: Any, *_: object) -> int:
-        return 0
 
     def make_pipe(self, flags: int) -> tuple[int, int]:
         pipe, process = Pipe(self.kernel), self.kernel.process
@@ -470,13 +455,13 @@ class Machine:
         yield signal, "pidfd_send_signal", self.send_pidfd_signal
         yield signal, "signal", self.set_signal
         yield signal, "set_wakeup_fd", self.set_wakeup_fd
-        yield os, "close", self._on_fd(os.close, self.close)
-        yield os, "read", self._on_fd(os.read, self.read)
-        yield os, "write", self._on_fd(os.write, self.write)
-        yield os, "pread", self._on_fd(os.pread, self.pread)
+        yield os, "close", self._on_fd(os.close, lambda fd, file: kernel.process.close(fd))
+        yield os, "read", self._on_fd(os.read, lambda fd, file, size: file.read(size))
+        yield os, "write", self._on_fd(os.write, lambda fd, file, data: file.write(bytes(data)))
+        yield os, "pread", self._on_fd(os.pread, lambda fd, file, size, at: bytes(file.data[at : at + size]))
         yield os, "ftruncate", self._on_fd(os.ftruncate, self.truncate)
         yield os, "fstat", self._on_fd(os.fstat, self.stat)
-        yield fcntl, "fcntl", self._on_fd(fcntl.fcntl, self.control)
+        yield fcntl, "fcntl", self._on_fd(fcntl.fcntl, lambda *_: 0)
         yield builtins, "open", self._on_path(builtins.open, self.open_proc)
         yield os, "listdir", self._on_path(os.listdir, self.list_proc)
         yield os, "stat", self._on_path(os.stat, self.stat_proc)
