@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,7 +13,7 @@ import trio
 from simulation.kernel import Kernel, Process
 from simulation.standard_library import Socket
 
-__all__ = ["Client", "ConnectionLost", "Refusal"]
+__all__ = ["Client", "ConnectionLost", "Refusal", "connected"]
 
 DECODE, ENCODE = msgspec.json.Decoder(dict[str, Any]).decode, msgspec.json.Encoder().encode
 ANSWERED_WITHIN = 70.0  # seconds, whatever is asked: the budget of a fire, a person, and a file that loads slowly
@@ -159,3 +160,16 @@ class Client:
             self.heard.set()
             for done, _ in self._answers.values():
                 done.set()
+
+
+@asynccontextmanager
+async def connected(kernel: Kernel, path: str) -> AsyncGenerator[tuple[Client, trio.Nursery]]:
+    """Be a client for the duration of the block, which ends early if the connection is lost, or a request refused."""
+    try:
+        async with trio.open_nursery() as nursery:
+            client = Client(kernel, path)
+            nursery.start_soon(client.run)
+            yield client, nursery
+            client.end()
+    except* (ConnectionLost, Refusal):
+        pass
