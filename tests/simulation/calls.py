@@ -19,7 +19,9 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Calls", "Entry", "Listing", "UnknownCallError", "make_error"]
+from simulation.kernel import make_error
+
+__all__ = ["Calls", "Entry", "Listing", "UnknownCallError"]
 
 PATHS = [
     "listdir", "lstat", "mkdir", "mknod", "open", "remove", "rmdir", "scandir", "stat", "statvfs", "unlink",
@@ -39,11 +41,6 @@ KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
 class UnknownCallError(BaseException):
     """A call that leads to the disk, and that it does not simulate."""
-
-
-def make_error(number: int, *paths: object) -> OSError:
-    """Return the error of a call."""
-    return OSError(number, os.strerror(number), *paths[:1], *[None for _ in paths[1:]], *paths[1:])
 
 
 class Entry:

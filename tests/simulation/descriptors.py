@@ -1,4 +1,4 @@
-"""What descriptors of the simulated machine stand for: sockets, pipes, files in memory, processes, sets of them.
+"""What descriptors of the simulated machine stand for: sockets, pipes, files in memory, processes.
 
 Bytes that are sent arrive at once, later, or in parts, but in their order.
 """
@@ -6,29 +6,18 @@ Bytes that are sent arrive at once, later, or in parts, but in their order.
 from __future__ import annotations
 
 import errno
-import os
 import select
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from simulation.kernel import File, Kernel, Process
+from simulation.kernel import File, Kernel, Process, make_error
 
-__all__ = [
-    "ListeningEnd", "MemoryFile", "PacketEnd", "Pipe", "ProcessHandle", "SocketEnd", "StreamEnd", "Watched",
-    "events_of", "make_error",
-]  # fmt: skip
+__all__ = ["ListeningEnd", "MemoryFile", "PacketEnd", "Pipe", "ProcessHandle", "SocketEnd", "StreamEnd", "events_of"]
 
 ROOM = 2**17  # bytes that a socket holds for its reader
 SHORT, LATE = 0.02, 0.05  # how often a send is short, or arrives later
 DELAY = 0.003  # seconds that what arrives later takes at most
-
-
-TEXTS = {number: os.strerror(number) for number in errno.errorcode}
-
-
-def make_error(number: int) -> OSError:
-    return OSError(number, TEXTS[number])
 
 
 class SocketEnd(File):
@@ -230,12 +219,21 @@ class ListeningEnd(File):
             end.on_close()
 
 
-class Pipe(File):
-    """Both ends of a pipe, which here is short."""
+class MemoryFile(File):
+    """A file of memfd_create(2)."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self.data += data
+        self.changed()
+        return len(data)
+
+
+class Pipe(MemoryFile):
+    """Both ends of a pipe, which here is short."""
 
     def is_readable(self) -> bool:
         return bool(self.data)
@@ -250,23 +248,6 @@ class Pipe(File):
         del self.data[:size]
         return data
 
-    def write(self, data: bytes) -> int:
-        self.data += data
-        self.changed()
-        return len(data)
-
-
-class MemoryFile(File):
-    """A file of memfd_create(2)."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> int:
-        self.data += data
-        return len(data)
-
 
 class ProcessHandle(File):
     """A pidfd."""
@@ -278,33 +259,6 @@ class ProcessHandle(File):
 
     def is_readable(self) -> bool:
         return self.process.is_dead
-
-
-class Watched(File):
-    """The files of an epoll object or a poll, with the events that are asked of each."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.files: dict[int, tuple[File, int]] = {}
-
-    def is_readable(self) -> bool:
-        return any(events_of(file, mask) for file, mask in self.files.values())
-
-    def add(self, fd: int, file: File, mask: int) -> None:
-        self.files[fd] = file, mask
-        file.watchers[self] = None
-
-    def remove(self, fd: int) -> None:
-        file, _ = self.files.pop(fd)
-        if all(other is not file for other, _ in self.files.values()):
-            file.watchers.pop(self, None)
-
-    def on_close(self) -> None:
-        for fd in list(self.files):
-            self.remove(fd)
-
-    def ready(self) -> list[tuple[int, int]]:
-        return [(fd, events) for fd, (file, mask) in self.files.items() if (events := events_of(file, mask))]
 
 
 def events_of(file: File, mask: int) -> int:

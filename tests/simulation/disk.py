@@ -24,8 +24,9 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, NamedTuple
 
-from simulation.calls import Calls, Entry, Listing, UnknownCallError, make_error
+from simulation.calls import Calls, Entry, Listing, UnknownCallError
 from simulation.inodes import PAGE, Folder, Inode, RegularFile, Tree
+from simulation.kernel import make_error
 
 __all__ = ["Disk"]
 

@@ -26,11 +26,19 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-__all__ = ["COMPUTE", "DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand"]
+__all__ = ["COMPUTE", "DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand", "make_error"]
 
 DAEMON_FDS = 500_000  # the first descriptor of the process whose other ones are real
 COMPUTE = 0.0004  # seconds that what a strand does between two waits takes at most
 TURN = 20e-6  # seconds that a turn of the loop takes at most
+
+
+TEXTS = {number: os.strerror(number) for number in errno.errorcode}
+
+
+def make_error(number: int, *paths: object) -> OSError:
+    """Return the error of a call for a path, or for two."""
+    return OSError(number, TEXTS[number], *paths[:1], *[None for _ in paths[1:]], *paths[1:])
 
 
 class Killed(BaseException):
@@ -102,7 +110,7 @@ class Process:
     def install(self, file: File, at: int | None = None) -> int:
         """Give the file a descriptor, the lowest that is free or `at`."""
         if self.is_dead:  # its loop still turns until all of its tasks have ended
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise make_error(errno.EBADF)
         if at is None:
             at = self.first_fd
             while at in self.fds:
@@ -116,13 +124,13 @@ class Process:
     def find(self, fd: int) -> File:
         file = self.fds.get(fd)
         if file is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise make_error(errno.EBADF)
         return file
 
     def close(self, fd: int) -> None:
         file = self.fds.pop(fd, None)
         if file is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise make_error(errno.EBADF)
         file.references -= 1
         if not file.references:
             file.on_close()
@@ -390,7 +398,7 @@ class Kernel:
         """Send a signal to a process."""
         process = self.processes.get(pid)
         if process is None:
-            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+            raise make_error(errno.ESRCH)
         if number == 9:
             process.end(-9)
         elif number == 19:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
@@ -25,6 +25,7 @@ from model.place import FolderPlace
 from model.play import play
 from model.scripts import STEP, decoded
 from simulation.client import Client, Refusal
+from simulation.disk import Disk
 from simulation.kernel import DAEMON_FDS, Process
 from simulation.machine import Machine
 from simulation.world import World
@@ -38,18 +39,10 @@ QUIET = 16.0  # seconds after which no hook hangs any more
 LEAVE = 3.0  # seconds in which all that a daemon started is gone
 
 
-class Power(Protocol):
-    """The part of a disk that outlives daemons."""
-
-    def image(self, *, is_power_lost: bool) -> Any: ...
-
-    def become(self, tree: Any) -> None: ...
-
-
 class Lives:
     """The lives of daemons in one world."""
 
-    def __init__(self, world: World, machine: Machine, disk: Power, *, has_scripts: bool) -> None:
+    def __init__(self, world: World, machine: Machine, disk: Disk, *, has_scripts: bool) -> None:
         self._world, self._machine, self._disk = world, machine, disk
         self._kernel = world.kernel
         self._random = Random(f"{world.seed} lives")

@@ -34,7 +34,7 @@ import trio
 
 from simulation import standard_library
 from simulation.descriptors import MemoryFile, Pipe, ProcessHandle
-from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand
+from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand, make_error
 from simulation.loop import run_in_strand
 
 __all__ = ["USER", "install_machine"]
@@ -47,10 +47,6 @@ REAL_SIGNAL = signal.signal
 FORMAT_EXCEPTION = traceback.format_exception
 ROOTS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), sys.prefix, sys.base_prefix
 WORDS_OF_STAT = 52
-
-
-def raise_error(number: int, path: object = None) -> Any:
-    raise OSError(number, os.strerror(number), path) if path is not None else OSError(number, os.strerror(number))
 
 
 class Interpreter:
@@ -145,7 +141,7 @@ class StartedProgram:
         assert found is not None, f"a program that the simulation does not know: {command}"
         kernel = machine.kernel
         if kernel.is_full or kernel.process.is_dead:
-            raise_error(errno.EAGAIN)
+            raise make_error(errno.EAGAIN)
         process = self.process = Process(kernel, kernel.process, "guardian")
         for fd in pass_fds:
             process.install(kernel.process.find(fd), fd)
@@ -153,8 +149,10 @@ class StartedProgram:
         self.pid = process.pid
 
         def run() -> None:
+            from hooklatch_worker.runtime import guardian
+
             try:
-                machine.guardian.run_guardian(int(found[1]), int(found[2]))
+                guardian.run_guardian(int(found[1]), int(found[2]))
             except OSError:
                 pass  # the daemon is gone already
             finally:
@@ -225,18 +223,11 @@ class Machine:
         self.boot = 1
         self.builds: list[Any] = []
 
-    # Imported late: the table must stand before anything of the daemon binds a function.
-    @property
-    def guardian(self) -> Any:
-        from hooklatch_worker.runtime import guardian
-
-        return guardian
-
     # -- processes -------------------------------------------------------------------------------------------
 
     def fork(self, name: str) -> Process:
         if self.kernel.is_full:
-            raise_error(errno.EAGAIN)
+            raise make_error(errno.EAGAIN)
         parent = self.kernel.process
         process = Process(self.kernel, parent, name)
         for fd, file in parent.fds.items():
@@ -291,14 +282,14 @@ class Machine:
         self.kernel.alive()
         process = self.kernel.process.find(fd).process  # type: ignore[attr-defined]
         if process.is_reaped:
-            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+            raise make_error(errno.ESRCH)
         if not process.is_dead:
             self.kernel.send_signal(process.pid, number)
 
     def wait_pid(self, pid: int, options: int) -> tuple[int, int]:
         process = self.kernel.processes.get(pid)
         if process is None or process.parent is not self.kernel.process:
-            raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
+            raise make_error(errno.ECHILD)
         if not process.is_dead:
             return 0, 0
         return pid, process.reap() & 0xFF
@@ -307,7 +298,7 @@ class Machine:
         self.kernel.alive()
         process = self.kernel.processes.get(pid)
         if process is None:
-            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+            raise make_error(errno.ESRCH)
         return self.kernel.process.install(ProcessHandle(self.kernel, process))
 
     def parent_pid(self) -> int:
@@ -344,7 +335,7 @@ class Machine:
             file = (kernel.process if current is None else current.process).fds.get(fd)
             if file is None:
                 if isinstance(fd, int) and DAEMON_FDS <= fd < DISK_FDS and kernel.process is kernel.daemon:
-                    raise_error(errno.EBADF)
+                    raise make_error(errno.EBADF)
                 return real(fd, *arguments, **named)
             return act(fd, file, *arguments, **named)
 
@@ -380,7 +371,7 @@ class Machine:
             pid = handle.process.pid if not handle.process.is_reaped else -1  # type: ignore[attr-defined]
             return b"pos:\t0\nPid:\t%d\n" % pid
         if process is None or process.is_reaped:
-            raise_error(errno.ENOENT, path)
+            raise make_error(errno.ENOENT, path)
         if rest == "stat":
             state = "Z" if process.is_dead else "T" if process.is_stopped else "S"
             words = ["0"] * WORDS_OF_STAT
@@ -391,8 +382,7 @@ class Machine:
             return b"%d %d 0 0 0 0 0\n" % (process.resident // PAGE, process.resident // PAGE)
         if rest.endswith("/children"):
             return "".join(f"{child.pid} " for child in process.children).encode()
-        raise_error(errno.ENOENT, path)
-        raise AssertionError
+        raise make_error(errno.ENOENT, path)
 
     def _on_path(self, real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
         kernel = self.kernel
@@ -416,7 +406,7 @@ class Machine:
         name = path.split("/")[2]
         process = self.kernel.process if name == "self" else self.kernel.processes.get(int(name))
         if process is None or not path.endswith("/task"):
-            raise_error(errno.ENOENT, path)
+            raise make_error(errno.ENOENT, path)
         return [str(process.pid)]
 
     def stat_proc(self, path: str, *_: object, **__: object) -> os.stat_result:

@@ -14,17 +14,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from simulation.descriptors import (
-    ListeningEnd,
-    PacketEnd,
-    ProcessHandle,
-    SocketEnd,
-    StreamEnd,
-    Watched,
-    events_of,
-    make_error,
-)
-from simulation.kernel import File, Kernel, Process
+from simulation.descriptors import ListeningEnd, PacketEnd, ProcessHandle, SocketEnd, StreamEnd, events_of
+from simulation.kernel import File, Kernel, Process, make_error
 
 __all__ = ["Epoll", "Poll", "Socket", "make_pair", "receive_files", "send_files"]
 
@@ -35,13 +26,21 @@ def fd_of(what: Any) -> int:
     return what if isinstance(what, int) else what.fileno()
 
 
-class Epoll:
-    """`select.epoll`."""
+class Epoll(File):
+    """`select.epoll`: the files that it watches, with the events that are asked of each."""
 
     def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._files: dict[int, tuple[File, int]] = {}
         self._process = kernel.process
-        self._watched = Watched(kernel)
-        self._fd = self._process.install(self._watched)
+        self._fd = self._process.install(self)
+
+    def is_readable(self) -> bool:
+        return any(events_of(file, mask) for file, mask in self._files.values())
+
+    def on_close(self) -> None:
+        for fd in list(self._files):
+            self.unregister(fd)
 
     def fileno(self) -> int:
         return self._fd
@@ -49,22 +48,24 @@ class Epoll:
     def register(self, what: Any, mask: int = select.EPOLLIN | select.EPOLLPRI | select.EPOLLOUT) -> None:
         fd = fd_of(what)
         file = self._process.find(fd)
-        self._watched.add(fd, file, mask)
+        self._files[fd] = file, mask
+        file.watchers[self] = None
         if events_of(file, mask):
-            self._watched.changed()
+            self.changed()
 
     def unregister(self, what: Any) -> None:
-        fd = fd_of(what)
-        self._watched.remove(fd)
+        file, _ = self._files.pop(fd_of(what))
+        if all(other is not file for other, _ in self._files.values()):
+            file.watchers.pop(self, None)
 
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
         assert timeout == 0
-        return self._watched.ready()
+        return [(fd, events) for fd, (file, mask) in self._files.items() if (events := events_of(file, mask))]
 
     def close(self) -> None:
         if self._fd >= 0:
-            self._process.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            self._process.close(fd)
 
     def __enter__(self) -> Epoll:
         return self
