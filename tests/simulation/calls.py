@@ -134,11 +134,6 @@ class Calls:
             self._before.append((where, name, getattr(where, name)))
             setattr(where, name, made)
 
-    def _begin(self, call: str, path: str, fd: int | None, *names: object) -> None:
-        number = self._disk.begin(call, path, fd)
-        if number is not None:
-            raise make_error(number, *names)
-
     def _make_path_call(self, call: str, real: Function) -> Function:
         disk, files, method = self._disk, self._files, getattr(self._disk, call)
 
@@ -154,19 +149,19 @@ class Calls:
                 return real(path, *arguments, **named)
             if isinstance(path, bytes) and call in ("listdir", "scandir"):
                 raise UnknownCallError(f"{call} of {path!r}")
-            self._begin(call, text if dir_fd is None else disk.describe(text, dir_fd), None, text)
+            disk.begin(call, text if dir_fd is None else disk.describe(text, dir_fd), None, (text,))
             return method(text, *arguments, **named)
 
         return function
 
     def _make_descriptor_call(self, call: str, real: Function) -> Function:
-        files, method, begin = self._files, getattr(self._disk, call), self._disk.begin
+        files, method, disk = self._files, getattr(self._disk, call), self._disk
         if call == "close":  # never fails
 
             def close(fd: int) -> None:
                 if (file := files.get(fd)) is None:
                     return real(fd)
-                begin(call, file.path, fd)
+                disk.before(call, file.path)
                 return method(fd)
 
             return close
@@ -176,8 +171,7 @@ class Calls:
                 fd = fd if isinstance(fd, int) else fd.fileno()
             if (file := files.get(fd)) is None:
                 return real(fd, *arguments, **named)
-            if (number := begin(call, file.path, fd)) is not None:
-                raise make_error(number)
+            disk.begin(call, file.path, fd)
             return method(fd, *arguments, **named)
 
         return function
@@ -193,7 +187,7 @@ class Calls:
                 return real(src, dst, *arguments, **named)
             if not all(here):
                 raise make_error(errno.EXDEV, src, dst)
-            self._begin(call, disk.describe(dst, fds[1]), None, src, dst)
+            disk.begin(call, disk.describe(dst, fds[1]), None, (src, dst))
             try:
                 return method(src, dst, *arguments, **named)
             except OSError as error:
@@ -238,7 +232,7 @@ class Calls:
             if mode != KEEP_SIZE:
                 raise UnknownCallError(f"fallocate of {self._files[fd].path} in mode {mode}")
             try:
-                self._begin("fallocate", self._files[fd].path, fd)
+                self._disk.begin("fallocate", self._files[fd].path, fd)
                 self._disk.allocate(fd, start.value, length.value)
             except OSError as error:
                 ctypes.set_errno(error.errno)
@@ -255,7 +249,7 @@ class Calls:
             if number != OPENAT2:
                 raise UnknownCallError(f"system call {number} of {text}")
             try:
-                self._begin("open", text, None, text)
+                self._disk.begin("open", text)
                 return int(self._disk.open_plain(text))
             except OSError as error:
                 ctypes.set_errno(error.errno)

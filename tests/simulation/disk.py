@@ -129,15 +129,20 @@ class Disk:
             at = below
         self._exact[where] = None
 
-    def begin(self, call: str, path: str, fd: int | None = None) -> int | None:
-        """Return the errno with which a call fails before it does anything."""
+    def begin(self, call: str, path: str, fd: int | None = None, names: tuple[str, ...] = ()) -> None:
+        """Begin a call.
+
+        Raises:
+            OSError: it fails before it does anything.
+        """
         self.before(call, path)
-        number = self.fail(call, path)
-        if number is not None and call in ("fsync", "fdatasync") and fd is not None:
+        if (number := self.fail(call, path)) is None:
+            return
+        if call in ("fsync", "fdatasync") and fd is not None:
             inode = self.files[fd].inode
             if isinstance(inode, RegularFile):
                 inode.fail_sync()
-        return number
+        raise make_error(number, *names)
 
     # -- paths ---------------------------------------------------------------------------------------------------
 
