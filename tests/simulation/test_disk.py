@@ -231,10 +231,10 @@ def put(path: Path, at: int, data: bytes) -> None:
     os.close(fd)
 
 
-def contents(tree: Tree) -> dict[str, bytes]:
-    """Return the files of the folder in a tree."""
+def contents(tree: Tree, *below: str) -> dict[str, bytes]:
+    """Return the files of the folder in a tree, or of one below it."""
     folder = tree.root
-    for name in HOME.parts[1:]:
+    for name in (*HOME.parts[1:], *below):
         folder = folder.names[name]  # type: ignore[assignment]
     return {name: bytes(one.data) for name, one in sorted(folder.names.items()) if isinstance(one, RegularFile)}
 
@@ -435,3 +435,18 @@ def test_a_segment_that_can_neither_be_written_nor_removed_is_not_the_last() -> 
         decided(record, 3)
         assert [one["decision_id"] for one in records(HOME / "record") if one["kind"] == "decision"] == ["d-1", "d-3"]
     assert disk.open_paths == []
+
+
+def test_what_a_killed_daemon_wrote_before_it_began_a_segment_the_next_one_syncs() -> None:
+    disk = make_disk()
+    with disk.install():
+        with opened(HOME / "record", SYNC):
+            sync(HOME)  # and its end syncs the record
+        with opened(HOME / "record", SYNC) as record:
+            decided(record, 1)
+            record._journal.begin_segment()
+            image = disk.image(is_power_lost=False)
+        disk.become(image)
+        with opened(HOME / "record", SYNC):
+            found = [contents(disk.image(is_power_lost=True), "record") for _ in range(50)]
+    assert all(b'"d-1"' in b"".join(files.values()) for files in found)
