@@ -89,6 +89,7 @@ def run_many(seeds: Iterator[int], fires: int, *, minutes: float = math.inf, fau
     cores = os.sched_getaffinity(0)
     with ThreadPoolExecutor(len(cores)) as pool:
         list(pool.map(play_on, cores))
+    sums["cpu_seconds"] = round(sums["cpu_seconds"])
     print(json.dumps({**sums, "bad_seeds": sorted(bad), "seconds": round(time.monotonic() - began, 3)}))
     return 1 if bad else 0
 
