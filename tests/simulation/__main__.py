@@ -1,4 +1,4 @@
-"""Run the whole daemon under a seed: python -m tests.simulation --seed N --fires M [--fault NAME].
+"""Run the whole daemon under a seed: python -m tests.simulation --seed N --fires M [--fault NAME] [--json].
 
 The last line is JSON.  Exit 1 with a violation.
 """

@@ -5,15 +5,16 @@ number.
 
     loop        the trio loop of the process under test runs in the real main thread; `Kernel.run` is called by its I/O
                 manager when it waits, and moves the clock to the next thing that is due
-    strand      blocking code (a worker, a zygote, what the daemon gives to a thread) runs in a greenlet of its own, on
-                the stack of the main thread.  It switches back to the loop where it waits: for a descriptor, for time,
-                for a lock
+    strand      blocking code (a worker, a zygote, what the daemon gives to a thread) runs in a real thread of its own,
+                but of all these threads and the loop only the one that has the baton runs.  It hands the baton back
+                where it waits: for a descriptor, for time, for a lock
 
 A process that is killed gets `Killed` at its next call of the kernel.
 """
 
 from __future__ import annotations
 
+import _thread
 import errno
 import heapq
 import os
@@ -24,10 +25,9 @@ from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
-from greenlet import getcurrent, greenlet
-
 __all__ = ["COMPUTE", "DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand", "make_error"]
 
+allocate_lock, start_new_thread = _thread.allocate_lock, _thread.start_new_thread
 DAEMON_FDS = 500_000  # the first descriptor of the process whose other ones are real
 COMPUTE = 0.0004  # seconds that what a strand does between two waits takes at most
 TURN = 20e-6  # seconds that a turn of the loop takes at most
@@ -183,14 +183,19 @@ class Process:
 
 
 class Strand:
-    """Blocking code, which runs until it waits."""
+    """A thread that runs only while it has the baton."""
 
     def __init__(self, process: Process, function: Callable[[], object], delay: float = 0.0) -> None:
         self.process, self.kernel = process, process.kernel
         self._function = function
-        self._greenlet: greenlet | None = None
+        self._go = allocate_lock()
+        self._go.acquire()
+        self._back = allocate_lock()
+        self._back.acquire()
         self._is_due = False
+        self._has_thread = False
         self.is_over = False
+        self.thread = 0
         self.wait_number = 0
         self.error: BaseException | None = None
         self.on_end: Callable[[], None] | None = None
@@ -206,26 +211,33 @@ class Strand:
 
     def _run(self) -> None:
         self._is_due = False
-        process, kernel = self.process, self.kernel
-        if self.is_over or (process.is_stopped and not process.is_dead):
+        if self.is_over:
+            return
+        process = self.process
+        if process.is_stopped and not process.is_dead:
             return  # SIGCONT wakes it
-        kernel.current = self
+        before, self.kernel.current = self.kernel.current, self
         if process.interpreter is not None:
             process.interpreter.enter()
         try:
-            self._greenlet = self._greenlet or greenlet(self._main)
-            self._greenlet.switch()
+            if self._has_thread:
+                self._go.release()
+            else:
+                self._has_thread = True
+                start_new_thread(self._main, ())
+            self._back.acquire()
         finally:
             if process.interpreter is not None:
                 process.interpreter.leave()
-            kernel.current = None
+            self.kernel.current = before
         if self.is_over and self.on_end is not None:
             self.on_end()
         elif self.is_over and isinstance(self.error, Exception):
             trace = traceback.format_exception(self.error)
-            kernel.report(f"C: {process} has failed: {''.join(trace)}")
+            self.kernel.report(f"C: {self.process} has failed: {''.join(trace)}")
 
     def _main(self) -> None:
+        self.thread = _thread.get_ident()
         try:
             if not self.process.is_dead:
                 self._function()
@@ -234,10 +246,12 @@ class Strand:
         finally:
             self.is_over = True
             self.process.strands.pop(self, None)
+            self._back.release()
 
     def park(self) -> None:
-        """Switch back to the loop, from within the strand, until it is woken."""
-        getcurrent().parent.switch()
+        """Hand the baton back, from within the strand, until it is woken."""
+        self._back.release()
+        self._go.acquire()
         if self.process.is_dead:
             raise Killed
 
@@ -391,8 +405,16 @@ class Kernel:
 
     def pause(self, probability: float, seconds: float) -> None:
         """Let others run for a moment, now and then, in the middle of what a strand does."""
-        if self.current is not None and self.random.random() < probability:
+        if self.is_in_strand and self.random.random() < probability:
             self.sleep(self.random.random() * seconds)
+
+    @property
+    def is_in_strand(self) -> bool:
+        """Return whether this is the thread of the strand that has the baton.
+
+        It is not where the main thread, which waits for the baton, collects garbage that closes a file.
+        """
+        return self.current is not None and self.current.thread == _thread.get_ident()
 
     def send_signal(self, pid: int, number: int) -> None:
         """Send a signal to a process."""

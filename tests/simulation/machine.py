@@ -181,23 +181,6 @@ def look_now(lane: object, look: Callable[[], Any], answering: tuple[str, ...] =
     return look()
 
 
-class StrandDisks:
-    """`ThreadDisks` of strands, which are no threads."""
-
-    answering = ()
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel, self._checked = kernel, set[Strand | None]()
-
-    @property
-    def is_checked(self) -> bool:
-        return self._kernel.current in self._checked
-
-    @is_checked.setter
-    def is_checked(self, is_checked: bool) -> None:
-        (self._checked.add if is_checked else self._checked.discard)(self._kernel.current)
-
-
 class Library:
     """The C library, of which the daemon calls what Python does not have."""
 
@@ -493,7 +476,6 @@ class Machine:
         yield linux, "LIBC", functions
         from hooklatch import disks
 
-        yield disks, "HERE", StrandDisks(self.kernel)
         yield disks.LookupThread, "look", look_now
         yield guardian, "fork_zygote", self.fork_zygote
         yield child, "rehearse_call", lambda *_: None

@@ -35,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--fires", type=int, default=2000, help="events to fire (default: 2000)")
     parser.add_argument("--fault", help="put back a fault that the project once had")
     parser.add_argument("--list-faults", action="store_true", help="print the names of these faults, one a line")
+    parser.add_argument("--json", action="store_true", help="print the last line alone")
     parser.add_argument("--log", action="store_true", help="print the daemon's log to standard error")
     parser.add_argument("--minutes", type=float, help="play fresh seeds for so long, one on each core")
     parser.add_argument("--seeds", help="play these seeds, as in 1-12, one on each core")
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.fault is not None:
         faults.install(chosen.fault)
     result = run_seed(chosen.seed, chosen.fires, has_log=chosen.log, fault=chosen.fault)
-    if texts := result.pop("texts"):
+    if (texts := result.pop("texts")) and not chosen.json:
         print(*texts, "again: " + shlex.join(describe_command(chosen.seed, chosen.fires, chosen.fault)), sep="\n")
     print(json.dumps(result))
     return 1 if result["violations"] else 0

@@ -20,7 +20,9 @@ touched, is_playing = {}, False
 def note(event, arguments):
     if not is_playing:
         return
-    kinds = "open", "os", "socket", "subprocess", "fcntl", "mmap", "signal", "_thread"
+    if event == "_thread.start_new_thread" and not str(arguments[0]).startswith("<bound method Strand."):
+        touched.setdefault(event, set()).add(str(arguments[0]))  # a thread without the baton
+    kinds = "open", "os", "socket", "subprocess", "fcntl", "mmap", "signal"
     if event.partition(".")[0] in kinds:
         touched.setdefault(event, set()).add(str(arguments[0]) if arguments else "")
 sys.addaudithook(note)

@@ -83,7 +83,7 @@ class DiskTrouble:
     def _before(self, call: str, path: str) -> None:
         kernel = self._kernel
         if self._is_befallen(path):
-            if kernel.current is not None:
+            if kernel.is_in_strand:
                 kernel.pause(PAUSED, PAUSE)
                 while self.kind == "disk_hanging":
                     kernel.sleep(PAUSE)
