@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any, Protocol
+
+import trio
 
 from model.oracle import Oracle, Playing, Result
 
-__all__ = ["Conversation", "Place", "finished", "told"]
+__all__ = ["Conversation", "FolderPlace", "Place", "finished", "told"]
+
+SCRIPTED = (Path(__file__).parents[1] / "callbacks" / "scripted.py").read_text()
 
 
 class Conversation(Protocol):
@@ -41,6 +47,47 @@ class Place(Protocol):
     async def advance(self, seconds: float) -> bool: ...
 
     def drain(self, *, is_draining: bool) -> None: ...
+
+
+class FolderPlace:
+    """The part of a place whose hooks are a file in a folder: a subclass connects, and writes."""
+
+    is_exact = False
+
+    def __init__(self, folder: str, dispatcher: Any) -> None:
+        self.folder, self._dispatcher = folder, dispatcher
+        self.version = self._held = 0
+        self.new_version()
+
+    def write(self, path: str, text: str) -> None:
+        raise NotImplementedError
+
+    def run_of(self) -> str:
+        return f"{self.folder}/act.py:act"
+
+    def new_version(self) -> int:
+        self.version += 1
+        self.write(f"{self.folder}/act.py", SCRIPTED.replace("VERSION = 0", f"VERSION = {self.version}"))
+        return self.version
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[tuple[str, Callable[[], None], Callable[[], Awaitable[None]]]]:
+        self._held += 1
+        go = f"{self.folder}/go-{self._held}"
+
+        def release() -> None:
+            with open(go, "w"):
+                pass
+
+        async def began() -> None:
+            with trio.fail_after(30):
+                while not os.path.exists(f"{go}.began"):  # noqa: ASYNC110, ASYNC240  (nobody tells; a local disk)
+                    await trio.sleep(0.002)
+
+        yield go, release, began
+
+    def drain(self, *, is_draining: bool) -> None:
+        self._dispatcher.is_draining = is_draining
 
 
 def told(decision: dict[str, Any]) -> Result:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,11 @@ import pytest
 import trio
 from hypothesis import given
 
+from model.place import FolderPlace
 from model.play import play
 from model.scripts import Script, scripts
-from support.daemons import Daemon, RpcFailure, callbacks, running_daemon
-from support.pools import until
+from support.daemons import Daemon, RpcFailure, running_daemon
 from support.profiles import MODEL_REAL, examples
-
-VERSION = "VERSION = 0"
 
 
 class SocketConversation:
@@ -65,43 +62,23 @@ class SocketConversation:
         await self._ended.wait()
 
 
-class RealPlace:
+class RealPlace(FolderPlace):
     """A running daemon."""
 
     failure = RpcFailure
-    is_exact = False
 
     def __init__(self, daemon: Daemon, nursery: trio.Nursery) -> None:
-        self.daemon = daemon
-        self.version = 1
-        self._nursery = nursery
-        self._keys = itertools.count()
+        self.daemon, self._nursery = daemon, nursery
+        super().__init__(str(daemon.folder), daemon.parts.dispatcher)
+
+    def write(self, path: str, text: str) -> None:
+        self.daemon.write(path, text)
 
     async def connect(self, *, is_admin: bool) -> SocketConversation:
         return SocketConversation(self.daemon, self._nursery, is_admin=is_admin)
 
-    def run_of(self) -> str:
-        return f"{self.daemon.folder}/act.py:act"
-
-    def new_version(self) -> int:
-        self.version += 1
-        self.write()
-        return self.version
-
-    def write(self) -> None:
-        self.daemon.write("act.py", callbacks("scripted.py").replace(VERSION, f"VERSION = {self.version}"))
-
-    @asynccontextmanager
-    async def held(self) -> AsyncGenerator[tuple[str, Callable[[], None], Callable[[], Awaitable[None]]]]:
-        go = self.daemon.folder / f"go-{next(self._keys)}"
-        began = go.with_name(f"{go.name}.began")
-        yield str(go), go.touch, lambda: until(began.exists)
-
     async def advance(self, seconds: float) -> bool:
         return False  # what follows of time alone is tried on fake workers
-
-    def drain(self, *, is_draining: bool) -> None:
-        self.daemon.parts.dispatcher.is_draining = is_draining
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +94,6 @@ def silence() -> Generator[None]:
 async def test_a_real_daemon_says_what_the_oracle_says(tmp_path: Path) -> None:
     async with running_daemon(tmp_path) as daemon, trio.open_nursery() as nursery:
         place, numbers = RealPlace(daemon, nursery), itertools.count()
-        place.write()
 
         @examples(MODEL_REAL)
         @given(scripts(max_size=16))

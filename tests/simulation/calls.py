@@ -12,7 +12,6 @@ import ctypes
 import errno
 import fcntl
 import importlib
-import inspect
 import io
 import os
 import posix
@@ -20,7 +19,9 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Calls", "Entry", "Listing", "UnknownCallError", "make_error"]
+from simulation.kernel import make_error
+
+__all__ = ["Calls", "Entry", "Listing", "UnknownCallError"]
 
 PATHS = [
     "listdir", "lstat", "mkdir", "mknod", "open", "remove", "rmdir", "scandir", "stat", "statvfs", "unlink",
@@ -34,32 +35,12 @@ QUIET = {  # with what they answer
     "device_encoding": None, "get_blocking": True, "get_inheritable": False, "isatty": False, "posix_fadvise": None,
     "set_blocking": None, "set_inheritable": None,
 }  # fmt: skip
-OF_FILES = {"path", "fd", "src", "dst", "out_fd", "fd2"}  # parameters of functions that may lead to the disk
-UNSIGNED = "posix_spawn", "posix_spawnp", "utime"  # the parameters of these cannot be read
 OPENAT2 = 437
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
 
 class UnknownCallError(BaseException):
     """A call that leads to the disk, and that it does not simulate."""
-
-
-def make_error(number: int, *paths: object) -> OSError:
-    """Return the error of a call."""
-    return OSError(number, os.strerror(number), *paths[:1], *[None for _ in paths[1:]], *paths[1:])
-
-
-def list_refused() -> list[str]:
-    """Return the functions of a path or a descriptor that no disk simulates."""
-    known, refused = {*PATHS, *DESCRIPTORS, *TWO_PATHS, *QUIET, "closerange", "fspath"}, [*UNSIGNED]
-    for name, function in list(vars(posix).items()):
-        try:
-            takes = inspect.signature(function).parameters if callable(function) and name[0] != "_" else ()
-        except (TypeError, ValueError):
-            continue
-        if name not in known and OF_FILES & {*takes}:
-            refused.append(name)
-    return refused
 
 
 class Entry:
@@ -99,11 +80,10 @@ class Listing:
     def __enter__(self) -> Listing:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def close(self, *error: object) -> None:
         self._entries = iter(())
+
+    __exit__ = close
 
 
 Function = Callable[..., Any]
@@ -125,7 +105,6 @@ class Calls:
             **dict.fromkeys(DESCRIPTORS, self._make_descriptor_call),
             **dict.fromkeys(TWO_PATHS, self._make_two_paths_call),
             **dict.fromkeys(QUIET, self._make_quiet_call),
-            **dict.fromkeys(list_refused(), self._make_refusal),
             "umask": lambda name, real: self._disk.umask,
         }
         for name, make in makers.items():
@@ -136,8 +115,6 @@ class Calls:
                         functions.add(getattr(os, name))
         self._put(self._make_descriptor_call("flock", fcntl.flock), "flock", fcntl)
         self._put(self._make_descriptor_call("fcntl", fcntl.fcntl), "fcntl", fcntl)
-        self._put(self._make_refusal("lockf", fcntl.lockf), "lockf", fcntl)
-        self._put(self._make_refusal("ioctl", fcntl.ioctl), "ioctl", fcntl)
         self._put(self._make_open(builtins.open), "open", builtins, io, _io)
         self._put(lambda path: open(path, "rb"), "open_code", io, _io)  # noqa: SIM115
         disks = importlib.import_module("hooklatch_worker.systems.linux_disks")
@@ -157,11 +134,6 @@ class Calls:
             self._before.append((where, name, getattr(where, name)))
             setattr(where, name, made)
 
-    def _begin(self, call: str, path: str, fd: int | None, *names: object) -> None:
-        number = self._disk.begin(call, path, fd)
-        if number is not None:
-            raise make_error(number, *names)
-
     def _make_path_call(self, call: str, real: Function) -> Function:
         disk, files, method = self._disk, self._files, getattr(self._disk, call)
 
@@ -177,19 +149,19 @@ class Calls:
                 return real(path, *arguments, **named)
             if isinstance(path, bytes) and call in ("listdir", "scandir"):
                 raise UnknownCallError(f"{call} of {path!r}")
-            self._begin(call, text if dir_fd is None else disk.describe(text, dir_fd), None, text)
+            disk.begin(call, text if dir_fd is None else disk.describe(text, dir_fd), None, (text,))
             return method(text, *arguments, **named)
 
         return function
 
     def _make_descriptor_call(self, call: str, real: Function) -> Function:
-        files, method, begin = self._files, getattr(self._disk, call), self._disk.begin
+        files, method, disk = self._files, getattr(self._disk, call), self._disk
         if call == "close":  # never fails
 
             def close(fd: int) -> None:
                 if (file := files.get(fd)) is None:
                     return real(fd)
-                begin(call, file.path, fd)
+                disk.before(call, file.path)
                 return method(fd)
 
             return close
@@ -199,8 +171,7 @@ class Calls:
                 fd = fd if isinstance(fd, int) else fd.fileno()
             if (file := files.get(fd)) is None:
                 return real(fd, *arguments, **named)
-            if (number := begin(call, file.path, fd)) is not None:
-                raise make_error(number)
+            disk.begin(call, file.path, fd)
             return method(fd, *arguments, **named)
 
         return function
@@ -216,7 +187,7 @@ class Calls:
                 return real(src, dst, *arguments, **named)
             if not all(here):
                 raise make_error(errno.EXDEV, src, dst)
-            self._begin(call, disk.describe(dst, fds[1]), None, src, dst)
+            disk.begin(call, disk.describe(dst, fds[1]), None, (src, dst))
             try:
                 return method(src, dst, *arguments, **named)
             except OSError as error:
@@ -227,16 +198,6 @@ class Calls:
     def _make_quiet_call(self, call: str, real: Function) -> Function:
         def function(fd: Any, *arguments: Any) -> Any:
             return QUIET[call] if fd in self._files else real(fd, *arguments)
-
-        return function
-
-    def _make_refusal(self, call: str, real: Function) -> Function:
-        def function(*arguments: Any, **named: Any) -> Any:
-            for one in (*arguments[:2], *named.values()):
-                is_path = isinstance(one, (str, bytes, os.PathLike))
-                if self._disk.leads_here(os.fsdecode(one)) if is_path else isinstance(one, int) and one in self._files:
-                    raise UnknownCallError(f"{call} of {one!r} is not simulated")
-            return real(*arguments, **named)
 
         return function
 
@@ -271,7 +232,7 @@ class Calls:
             if mode != KEEP_SIZE:
                 raise UnknownCallError(f"fallocate of {self._files[fd].path} in mode {mode}")
             try:
-                self._begin("fallocate", self._files[fd].path, fd)
+                self._disk.begin("fallocate", self._files[fd].path, fd)
                 self._disk.allocate(fd, start.value, length.value)
             except OSError as error:
                 ctypes.set_errno(error.errno)
@@ -288,7 +249,7 @@ class Calls:
             if number != OPENAT2:
                 raise UnknownCallError(f"system call {number} of {text}")
             try:
-                self._begin("open", text, None, text)
+                self._disk.begin("open", text)
                 return int(self._disk.open_plain(text))
             except OSError as error:
                 ctypes.set_errno(error.errno)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
+import msgspec
 import trio
 
 from simulation.kernel import Kernel, Process
 from simulation.standard_library import Socket
 
-__all__ = ["Client", "ConnectionLost", "Refusal"]
+__all__ = ["Client", "ConnectionLost", "Refusal", "connected"]
 
+DECODE, ENCODE = msgspec.json.Decoder(dict[str, Any]).decode, msgspec.json.Encoder().encode
 ANSWERED_WITHIN = 70.0  # seconds, whatever is asked: the budget of a fire, a person, and a file that loads slowly
 
 
@@ -25,7 +27,7 @@ class Refusal(Exception):
     """The daemon answered with an error. `name` is the error's."""
 
     def __init__(self, error: dict[str, Any]) -> None:
-        super().__init__(json.dumps(error, sort_keys=True))
+        super().__init__(str(error))
         self.name = str((error.get("data") or {}).get("name", error.get("code")))
 
 
@@ -77,8 +79,8 @@ class Client:
                         text = bytes(buffer[:end])
                         del buffer[: end + 1]
                         try:
-                            line = json.loads(text)
-                        except ValueError:
+                            line = DECODE(text)
+                        except msgspec.DecodeError:
                             self.complain(f"A: no line: {text!r:.200}")
                             return
                         if line.get("method") == "call":
@@ -105,7 +107,7 @@ class Client:
             return
 
     async def send(self, line: dict[str, Any]) -> None:
-        rest = memoryview(json.dumps(line).encode() + b"\n")
+        rest = memoryview(ENCODE(line) + b"\n")
         async with self._sending:
             while rest:
                 try:
@@ -158,3 +160,16 @@ class Client:
             self.heard.set()
             for done, _ in self._answers.values():
                 done.set()
+
+
+@asynccontextmanager
+async def connected(kernel: Kernel, path: str) -> AsyncGenerator[tuple[Client, trio.Nursery]]:
+    """Be a client for the duration of the block, which ends early if the connection is lost, or a request refused."""
+    try:
+        async with trio.open_nursery() as nursery:
+            client = Client(kernel, path)
+            nursery.start_soon(client.run)
+            yield client, nursery
+            client.end()
+    except* (ConnectionLost, Refusal):
+        pass

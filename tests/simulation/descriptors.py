@@ -1,4 +1,4 @@
-"""What descriptors of the simulated machine stand for: sockets, pipes, files in memory, processes, sets of them.
+"""What descriptors of the simulated machine stand for: sockets, pipes, files in memory, processes.
 
 Bytes that are sent arrive at once, later, or in parts, but in their order.
 """
@@ -6,43 +6,83 @@ Bytes that are sent arrive at once, later, or in parts, but in their order.
 from __future__ import annotations
 
 import errno
-import os
 import select
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from simulation.kernel import File, Kernel, Process
+from simulation.kernel import File, Kernel, Process, make_error
 
-__all__ = [
-    "ListeningEnd", "MemoryFile", "PacketEnd", "Pipe", "ProcessHandle", "SocketEnd", "StreamEnd", "Watched",
-    "events_of", "make_error",
-]  # fmt: skip
+__all__ = ["ListeningEnd", "MemoryFile", "PacketEnd", "Pipe", "ProcessHandle", "SocketEnd", "StreamEnd", "events_of"]
 
 ROOM = 2**17  # bytes that a socket holds for its reader
 SHORT, LATE = 0.02, 0.05  # how often a send is short, or arrives later
 DELAY = 0.003  # seconds that what arrives later takes at most
 
 
-def make_error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))
-
-
 class SocketEnd(File):
-    """One end of a connection. `peer` is the process at the other end, as it was when this connected."""
+    """One end of a connection. `owner` is the process that made it, or the one that listened for it."""
 
-    is_packets = False
+    room = ROOM
 
     def __init__(self, kernel: Kernel, owner: Process) -> None:
         super().__init__(kernel)
         self.other: SocketEnd | None = None
         self.owner = owner
-        self.room = ROOM
+        self.inbox: Any = bytearray()
         self.is_eof = self.is_shut = self.is_closed = self.is_reset = False
         self._last = 0.0  # when the last thing that was sent to this arrives
-        self._pending = 0  # bytes that were sent to this and have not arrived
+        self._pending = 0  # how much was sent to this and has not arrived
+
+    def is_readable(self) -> bool:
+        return bool(self.inbox) or self.is_eof
+
+    def is_writable(self) -> bool:
+        other = self.other
+        return self.is_shut or other is None or other.is_closed or other.free > 0
 
     def is_hung_up(self) -> bool:
         return self.is_eof and self.is_shut
+
+    @property
+    def free(self) -> int:
+        """How much more can be sent to this."""
+        return self.room - len(self.inbox) - self._pending
+
+    def find_other(self) -> SocketEnd:
+        """Return the other end, if it takes something now.
+
+        Raises:
+            OSError: it never will, or not yet.
+        """
+        other = self.other
+        if other is None:
+            raise make_error(errno.ENOTCONN)
+        if self.is_shut or other.is_closed:
+            raise make_error(errno.EPIPE)
+        if other.free <= 0:
+            raise make_error(errno.EAGAIN)
+        return other
+
+    def deliver(self, item: Any, size: int) -> None:
+        """Have something of some size arrive at this end."""
+        self._pending += size
+
+        def take() -> None:
+            self._pending -= size
+            if self.is_closed:
+                self.discard(item)
+            else:
+                self.put(item)
+                self.changed()
+
+        self.arrive(take)
+
+    def put(self, item: Any) -> None:
+        self.inbox += item
+
+    def discard(self, item: Any) -> None:
+        """Take note that nobody reads this."""
 
     def arrive(self, action: Callable[[], None]) -> None:
         """Have something arrive at this end after all that was sent before."""
@@ -68,7 +108,7 @@ class SocketEnd(File):
         self.changed()
 
     def on_close(self) -> None:
-        if self.holds_input and self.other is not None:
+        if self.inbox and self.other is not None:
             self.other.is_reset = True
         self.is_closed = True
         self.shut_output()
@@ -77,51 +117,19 @@ class SocketEnd(File):
             self.other.is_shut = True  # nobody reads it any more
             self.other.changed()
 
-    @property
-    def holds_input(self) -> bool:
-        return False
-
 
 class StreamEnd(SocketEnd):
     """One end of a stream of bytes."""
 
-    def __init__(self, kernel: Kernel, owner: Process) -> None:
-        super().__init__(kernel, owner)
-        self.inbox = bytearray()
-
-    @property
-    def holds_input(self) -> bool:
-        return bool(self.inbox)
-
     def is_readable(self) -> bool:
         return bool(self.inbox) or self.is_eof or self.is_reset
 
-    def is_writable(self) -> bool:
-        other = self.other
-        return self.is_shut or other is None or other.is_closed or len(other.inbox) + other._pending < other.room
-
     def write(self, data: bytes) -> int:
-        other = self.other
-        if other is None:
-            raise make_error(errno.ENOTCONN)
-        if self.is_shut or other.is_closed:
-            raise make_error(errno.EPIPE)
-        taken = min(len(data), other.room - len(other.inbox) - other._pending)
-        if taken <= 0:
-            raise make_error(errno.EAGAIN)
-        draw = self.kernel.random
+        other, draw = self.find_other(), self.kernel.random
+        taken = min(len(data), other.free)
         if taken > 1 and draw.random() < SHORT:
             taken = 1 + int((taken - 1) * draw.random())
-        part = bytes(data[:taken])
-        other._pending += taken
-
-        def take() -> None:
-            other._pending -= taken
-            if not other.is_closed:
-                other.inbox += part
-                other.changed()
-
-        other.arrive(take)
+        other.deliver(bytes(data[:taken]), taken)
         return taken
 
     def read(self, size: int) -> bytes:
@@ -145,44 +153,24 @@ class StreamEnd(SocketEnd):
 class PacketEnd(SocketEnd):
     """One end of a line of messages, each with the files that it hands over."""
 
-    is_packets = True
+    room = 200
 
     def __init__(self, kernel: Kernel, owner: Process) -> None:
         super().__init__(kernel, owner)
-        self.messages: deque[tuple[bytes, list[File]]] = deque()
-
-    @property
-    def holds_input(self) -> bool:
-        return bool(self.messages)
-
-    def is_readable(self) -> bool:
-        return bool(self.messages) or self.is_eof
-
-    def is_writable(self) -> bool:
-        other = self.other
-        return self.is_shut or other is None or other.is_closed or len(other.messages) + other._pending < 200
+        self.inbox = deque[tuple[bytes, list[File]]]()
 
     def write(self, data: bytes, files: Sequence[File] = ()) -> int:
-        other = self.other
-        if self.is_shut or other is None or other.is_closed:
-            raise make_error(errno.EPIPE)
-        if not self.is_writable():
-            raise make_error(errno.EAGAIN)
-        message = bytes(data), list(files)
+        other = self.find_other()
         for file in files:
             file.references += 1  # by the message on its way
-        other._pending += 1
-
-        def take() -> None:
-            other._pending -= 1
-            if other.is_closed:
-                drop(message[1])
-            else:
-                other.messages.append(message)
-                other.changed()
-
-        other.arrive(take)
+        other.deliver((bytes(data), list(files)), 1)
         return len(data)
+
+    def put(self, item: Any) -> None:
+        self.inbox.append(item)
+
+    def discard(self, item: Any) -> None:
+        drop(item[1])
 
     def read(self, size: int) -> bytes:
         data, files = self.take_message()
@@ -190,20 +178,20 @@ class PacketEnd(SocketEnd):
         return data[:size]
 
     def take_message(self) -> tuple[bytes, list[File]]:
-        if not self.messages:
+        if not self.inbox:
             if self.is_eof:
                 return b"", []
             raise make_error(errno.EAGAIN)
-        message = self.messages.popleft()
+        message: tuple[bytes, list[File]] = self.inbox.popleft()
         if self.other is not None:
             self.other.changed()
         return message
 
     def on_close(self) -> None:
         super().on_close()
-        for _, files in self.messages:
+        for _, files in self.inbox:
             drop(files)
-        self.messages.clear()
+        self.inbox.clear()
 
 
 def drop(files: Sequence[File]) -> None:
@@ -231,12 +219,21 @@ class ListeningEnd(File):
             end.on_close()
 
 
-class Pipe(File):
-    """Both ends of a pipe, which here is short."""
+class MemoryFile(File):
+    """A file of memfd_create(2)."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self.data += data
+        self.changed()
+        return len(data)
+
+
+class Pipe(MemoryFile):
+    """Both ends of a pipe, which here is short."""
 
     def is_readable(self) -> bool:
         return bool(self.data)
@@ -251,23 +248,6 @@ class Pipe(File):
         del self.data[:size]
         return data
 
-    def write(self, data: bytes) -> int:
-        self.data += data
-        self.changed()
-        return len(data)
-
-
-class MemoryFile(File):
-    """A file of memfd_create(2)."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> int:
-        self.data += data
-        return len(data)
-
 
 class ProcessHandle(File):
     """A pidfd."""
@@ -279,33 +259,6 @@ class ProcessHandle(File):
 
     def is_readable(self) -> bool:
         return self.process.is_dead
-
-
-class Watched(File):
-    """The files of an epoll object or a poll, with the events that are asked of each."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.files: dict[int, tuple[File, int]] = {}
-
-    def is_readable(self) -> bool:
-        return any(events_of(file, mask) for file, mask in self.files.values())
-
-    def add(self, fd: int, file: File, mask: int) -> None:
-        self.files[fd] = file, mask
-        file.watchers[self] = None
-
-    def remove(self, fd: int) -> None:
-        file, _ = self.files.pop(fd)
-        if all(other is not file for other, _ in self.files.values()):
-            file.watchers.pop(self, None)
-
-    def on_close(self) -> None:
-        for fd in list(self.files):
-            self.remove(fd)
-
-    def ready(self) -> list[tuple[int, int]]:
-        return [(fd, events) for fd, (file, mask) in self.files.items() if (events := events_of(file, mask))]
 
 
 def events_of(file: File, mask: int) -> int:

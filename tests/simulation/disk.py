@@ -24,8 +24,9 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, NamedTuple
 
-from simulation.calls import Calls, Entry, Listing, UnknownCallError, make_error
+from simulation.calls import Calls, Entry, Listing, UnknownCallError
 from simulation.inodes import PAGE, Folder, Inode, RegularFile, Tree
+from simulation.kernel import make_error
 
 __all__ = ["Disk"]
 
@@ -128,15 +129,20 @@ class Disk:
             at = below
         self._exact[where] = None
 
-    def begin(self, call: str, path: str, fd: int | None = None) -> int | None:
-        """Return the errno with which a call fails before it does anything."""
+    def begin(self, call: str, path: str, fd: int | None = None, names: tuple[str, ...] = ()) -> None:
+        """Begin a call.
+
+        Raises:
+            OSError: it fails before it does anything.
+        """
         self.before(call, path)
-        number = self.fail(call, path)
-        if number is not None and call in ("fsync", "fdatasync") and fd is not None:
+        if (number := self.fail(call, path)) is None:
+            return
+        if call in ("fsync", "fdatasync") and fd is not None:
             inode = self.files[fd].inode
             if isinstance(inode, RegularFile):
                 inode.fail_sync()
-        return number
+        raise make_error(number, *names)
 
     # -- paths ---------------------------------------------------------------------------------------------------
 
@@ -461,9 +467,12 @@ class Disk:
             size, allocated = len(inode.data), inode.allocated
         elif isinstance(inode, Folder):
             links, size = 2 + sum(isinstance(below, Folder) for below in inode.names.values()), PAGE
-        times = (inode.atime, inode.mtime, inode.ctime)
-        head = (inode.mode, inode.number, DEVICE, links, inode.uid, inode.uid, size, *[one // 10**9 for one in times])
-        return os.stat_result((*head, *[one / 10**9 for one in times], *times, PAGE, allocated // 512, 0))
+        read, written, changed = inode.atime, inode.mtime, inode.ctime
+        return os.stat_result((
+            inode.mode, inode.number, DEVICE, links, inode.uid, inode.uid, size,
+            read // 10**9, written // 10**9, changed // 10**9, read / 1e9, written / 1e9, changed / 1e9,
+            read, written, changed, PAGE, allocated // 512, 0,
+        ))  # fmt: skip
 
     def statvfs(self, path: str) -> os.statvfs_result:
         self._existing(path)

@@ -10,12 +10,10 @@ must stand there exactly once, so that none rots unseen (test_faults.py).
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import sys
-from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import NamedTuple
 
 __all__ = ["FAULTS", "Fault", "install"]
@@ -62,35 +60,14 @@ def read_fault(text: str) -> tuple[str, Fault]:
 FAULTS = dict(map(read_fault, Path(__file__).with_suffix(".txt").read_text().strip().split("\n\n")))
 
 
-class FaultLoader(importlib.machinery.SourceFileLoader):
-    """The loader of one module with a fault."""
-
-    def __init__(self, name: str, path: str, code: CodeType) -> None:
-        super().__init__(name, path)
-        self._changed = code
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self._changed
-
-
-class FaultFinder:
-    """A finder of one module."""
-
-    def __init__(self, fault: Fault) -> None:
-        self._fault, self._code = fault, fault.change()
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != self._fault.module:
-            return None
-        file = str(self._fault.path)
-        return importlib.util.spec_from_file_location(name, file, loader=FaultLoader(name, file, self._code))
-
-
 def install(name: str) -> None:
     """Put a fault back, before anything of hooklatch is imported."""
     fault = FAULTS[name]
     if fault.module in sys.modules:
         raise RuntimeError(f"{fault.module} is imported already")
-    sys.meta_path.insert(0, FaultFinder(fault))
+    changed, get_code = fault.change(), SourceFileLoader.get_code
+
+    def get_changed(loader: SourceFileLoader, module: str) -> CodeType | None:
+        return changed if module == fault.module else get_code(loader, module)
+
+    SourceFileLoader.get_code = get_changed  # type: ignore[method-assign]

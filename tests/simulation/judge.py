@@ -221,6 +221,7 @@ class Judge:
             version, lowest, highest = int(words[2][1:]), asked.lowest[hook.name], hook.versions.highest
             if not lowest <= version <= highest:
                 self._wrong(f"E: version {version} of {hook.name} is not in force, {lowest} to {highest} may be", asked)
+            hook.versions.lowest = max(hook.versions.lowest, version)  # a fire from now on gets no older one
         if hook.match == "Count":
             self._judge_total(int(words[3]), asked)
 

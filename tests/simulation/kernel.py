@@ -25,12 +25,20 @@ from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
-__all__ = ["COMPUTE", "DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand"]
+__all__ = ["COMPUTE", "DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand", "make_error"]
 
 allocate_lock, start_new_thread = _thread.allocate_lock, _thread.start_new_thread
 DAEMON_FDS = 500_000  # the first descriptor of the process whose other ones are real
 COMPUTE = 0.0004  # seconds that what a strand does between two waits takes at most
 TURN = 20e-6  # seconds that a turn of the loop takes at most
+
+
+TEXTS = {number: os.strerror(number) for number in errno.errorcode}
+
+
+def make_error(number: int, *paths: object) -> OSError:
+    """Return the error of a call for a path, or for two."""
+    return OSError(number, TEXTS[number], *paths[:1], *[None for _ in paths[1:]], *paths[1:])
 
 
 class Killed(BaseException):
@@ -91,19 +99,18 @@ class Process:
         self.wake_fd = -1
         self.interpreter: Any = None  # what its Python has for itself, exchanged as its strands run
         self.endings: list[Callable[[], None]] = []
+        self.children: dict[Process, None] = {}
         kernel.processes[self.pid] = self
+        if parent is not None:
+            parent.children[self] = None
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.pid}>"
 
-    @property
-    def children(self) -> list[Process]:
-        return [one for one in self.kernel.processes.values() if one.parent is self]
-
     def install(self, file: File, at: int | None = None) -> int:
         """Give the file a descriptor, the lowest that is free or `at`."""
         if self.is_dead:  # its loop still turns until all of its tasks have ended
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise make_error(errno.EBADF)
         if at is None:
             at = self.first_fd
             while at in self.fds:
@@ -117,13 +124,13 @@ class Process:
     def find(self, fd: int) -> File:
         file = self.fds.get(fd)
         if file is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise make_error(errno.EBADF)
         return file
 
     def close(self, fd: int) -> None:
         file = self.fds.pop(fd, None)
         if file is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise make_error(errno.EBADF)
         file.references -= 1
         if not file.references:
             file.on_close()
@@ -141,18 +148,20 @@ class Process:
             heir = heir.parent
         for child in self.children:
             child.parent = heir
+            if heir is not None:
+                heir.children[child] = None
             if child.name == "worker" and not child.is_dead:
                 child.kernel.at(0.0, child.end, -9)  # its PR_SET_PDEATHSIG
             elif not child.is_dead:
                 child.kernel.send_signal(child.pid, 18)  # that of a zygote and a guardian
+        self.children = {}
         for ending in self.endings:
             ending()
         for strand in list(self.strands):
             if strand is not self.kernel.current:
                 strand.wake()
         if self.parent is None:
-            self.is_reaped = True
-            self.kernel.processes.pop(self.pid, None)
+            self.reap()
         else:
             self.kernel.at(0.0, self.parent.notice_child)
 
@@ -168,6 +177,8 @@ class Process:
         """Remove a dead process from its parent's list. Return its exit code."""
         self.is_reaped = True
         self.kernel.processes.pop(self.pid, None)
+        if self.parent is not None:
+            self.parent.children.pop(self, None)
         return self.exit_code
 
 
@@ -186,7 +197,6 @@ class Strand:
         self.is_over = False
         self.thread = 0
         self.wait_number = 0
-        self.result: object = None
         self.error: BaseException | None = None
         self.on_end: Callable[[], None] | None = None
         process.strands[self] = None
@@ -230,7 +240,7 @@ class Strand:
         self.thread = _thread.get_ident()
         try:
             if not self.process.is_dead:
-                self.result = self._function()
+                self._function()
         except BaseException as error:
             self.error = error
         finally:
@@ -311,9 +321,8 @@ class Kernel:
     @property
     def process(self) -> Process:
         """Return the process whose code runs now."""
-        if self.current is not None:
-            return self.current.process
-        return self._acting or self.daemon
+        current = self.current
+        return current.process if current is not None else self._acting or self.daemon
 
     @contextmanager
     def acting_as(self, process: Process) -> Generator[None]:
@@ -411,7 +420,7 @@ class Kernel:
         """Send a signal to a process."""
         process = self.processes.get(pid)
         if process is None:
-            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+            raise make_error(errno.ESRCH)
         if number == 9:
             process.end(-9)
         elif number == 19:

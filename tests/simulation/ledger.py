@@ -18,32 +18,37 @@ __all__ = ["Ledger"]
 
 FIRST_SYNC = 0.5  # seconds after which a new daemon has synced what it found
 HEAD = 32  # letters of a hash that an answer names
-DECODE = msgspec.json.Decoder(dict[str, object])
+
+
+class Entry(msgspec.Struct):
+    """A line of the record."""
+
+    seq: int
+    prev: str
+    hash: str
+    kind: str
+    decision_id: str | None = None
+    call_id: str | None = None
+    cause: str | None = None
+
+
+DECODE = msgspec.json.Decoder(Entry).decode
 
 
 class Ledger:
     """The record below `folder`. What is wrong is told by `violate`."""
 
-    def __init__(self, folder: str, digest: hashlib._Hash, violate: Callable[[str], None]) -> None:
+    def __init__(self, folder: str, digest: hashlib._Hash | None, violate: Callable[[str], None]) -> None:
         self.folder, self._digest, self._violate = folder, digest, violate
         self.hashes: dict[int, str] = {}  # of the lines that were read, by their numbers
         self._decided: dict[str, int] = {}
         self._told: dict[str, tuple[int, str, float]] = {}  # by decision: the head that its answer named, and when
         self._torn: dict[str, None] = {}
         self._at: dict[str, int] = {}
-        self._last: tuple[int, str] | None = None
-        self._calls: deque[object] = deque(maxlen=500)
+        self._last: Entry | None = None
+        self._calls: deque[str | None] = deque(maxlen=500)
+        self.last_number = self.last_told = 0  # the highest numbers, of an entry and of one that an answer has named
         self.unsynced_since = math.inf  # from when on the daemon that was killed may have synced nothing
-
-    @property
-    def last_number(self) -> int:
-        """Return the number of the newest entry."""
-        return max(self.hashes, default=0)
-
-    @property
-    def last_told(self) -> int:
-        """Return the highest number that an answer has named."""
-        return max((seq for seq, _, _ in self._told.values()), default=0)
 
     def read(self, *, is_torn: bool = False) -> None:
         """Read what was added since the last time: where a loss of power has torn a file, up to there."""
@@ -62,34 +67,34 @@ class Ledger:
             file.seek(at)
             data = file.read()
         for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-            if (is_torn or name in self._torn) and not is_readable(line):
-                self._torn[name] = None
-                break  # the next daemon sets aside what follows, if this is the last segment
+            try:
+                entry = DECODE(line)
+            except msgspec.DecodeError:
+                if is_torn or name in self._torn:
+                    self._torn[name] = None
+                    break  # the next daemon sets aside what follows, if this is the last segment
+                if line.strip(b"\0 \n"):
+                    self._violate(f"F: the record cannot be read: {name} {line[:200]!r}")
+            else:
+                self._take(entry, line)
             at += len(line)
-            if line.strip(b"\0 \n"):
-                self._take(name, line)
         self._at[name] = at
 
-    def _take(self, name: str, line: bytes) -> None:
-        try:
-            entry = DECODE.decode(line)
-            seq, prev, own = int(entry["seq"]), str(entry["prev"]), str(entry["hash"])  # type: ignore[call-overload]
-        except (msgspec.DecodeError, KeyError, ValueError):
-            self._violate(f"F: the record cannot be read: {name} {line[:200]!r}")
-            return
-        if self._last is not None and entry["kind"] != "lost":
-            last_seq, last_hash = self._last
-            if seq <= last_seq:
-                self._violate(f"F: the record's order: {seq} after {last_seq}")
-            elif seq == last_seq + 1 and prev != last_hash:
-                self._violate(f"F: entry {seq} does not follow entry {last_seq}")
-        self._last = seq, own
-        self.hashes[seq] = own
-        self._digest.update(line)
-        self._calls.append(entry.get("call_id"))
-        decision = entry.get("decision_id")
-        if entry["kind"] == "decision" and isinstance(decision, str):
-            if decision in self._decided and entry.get("cause") != "audit":  # it did not reach the disk, and is denied
+    def _take(self, entry: Entry, line: bytes) -> None:
+        seq, decision = entry.seq, entry.decision_id
+        if self._last is not None and entry.kind != "lost":
+            if seq <= self._last.seq:
+                self._violate(f"F: the record's order: {seq} after {self._last.seq}")
+            elif seq == self._last.seq + 1 and entry.prev != self._last.hash:
+                self._violate(f"F: entry {seq} does not follow entry {self._last.seq}")
+        self._last = entry
+        self.hashes[seq] = entry.hash
+        self.last_number = max(seq, self.last_number)
+        if self._digest is not None:
+            self._digest.update(line)
+        self._calls.append(entry.call_id)
+        if entry.kind == "decision" and decision is not None:
+            if decision in self._decided and entry.cause != "audit":  # it did not reach the disk, and is denied
                 self._violate(f"F: decision {decision} is recorded twice")
             self._decided[decision] = seq
 
@@ -107,6 +112,7 @@ class Ledger:
         if seq not in self.hashes:
             self.read()
         self._told[decision] = seq, own, now
+        self.last_told = max(seq, self.last_told)
         if seq not in self.hashes:
             self._violate(f"F: decision {decision} was answered before entry {seq} was written")
         elif not self.hashes[seq].startswith(own):
@@ -122,8 +128,8 @@ class Ledger:
         """
         told, self._told = self._told, {}
         before = self.hashes
-        self.hashes, self._decided, self._at, self._last = {}, {}, {}, None
-        digest, self._digest = self._digest, hashlib.sha256()
+        self.hashes, self._decided, self._at, self._last, self.last_number = {}, {}, {}, None, 0
+        digest, self._digest = self._digest, None
         self.read(is_torn=promised is not None)
         self._digest = digest
         first = min(self.hashes, default=0)
@@ -140,11 +146,4 @@ class Ledger:
                 if seq >= first and self.hashes.get(seq) not in (own, None):
                     self._violate(f"F: entry {seq} is another than before")
         self._told = {key: one for key, one in self._told.items() if one[0] >= self.last_number - 2000}
-
-
-def is_readable(line: bytes) -> bool:
-    try:
-        DECODE.decode(line)
-    except msgspec.DecodeError:
-        return False
-    return True
+        self.last_told = max((seq for seq, _, _ in self._told.values()), default=0)

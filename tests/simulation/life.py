@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
@@ -23,9 +21,11 @@ from hooklatch.service import daemon as daemon_module
 from hooklatch.service.daemon import Daemon, open_daemon
 from hooklatch.service.folders import DaemonOptions, StartError
 from hooklatch.service.service_manager import Notifier
+from model.place import FolderPlace
 from model.play import play
 from model.scripts import STEP, decoded
 from simulation.client import Client, Refusal
+from simulation.disk import Disk
 from simulation.kernel import DAEMON_FDS, Process
 from simulation.machine import Machine
 from simulation.world import World
@@ -37,22 +37,12 @@ IMAGES = 4  # of what a loss of power may leave
 PROMISE = 0.06  # seconds after which an answer's entry is on the disk, and a millisecond or two of a step
 QUIET = 16.0  # seconds after which no hook hangs any more
 LEAVE = 3.0  # seconds in which all that a daemon started is gone
-VERSION = "VERSION = 0"
-SCRIPTED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "callbacks", "scripted.py")
-
-
-class Power(Protocol):
-    """The part of a disk that outlives daemons."""
-
-    def image(self, *, is_power_lost: bool) -> Any: ...
-
-    def become(self, tree: Any) -> None: ...
 
 
 class Lives:
     """The lives of daemons in one world."""
 
-    def __init__(self, world: World, machine: Machine, disk: Power, *, has_scripts: bool) -> None:
+    def __init__(self, world: World, machine: Machine, disk: Disk, *, has_scripts: bool) -> None:
         self._world, self._machine, self._disk = world, machine, disk
         self._kernel = world.kernel
         self._random = Random(f"{world.seed} lives")
@@ -62,8 +52,6 @@ class Lives:
         )
         self._played = 0
         self._promised: float | None = None
-        with open(SCRIPTED) as file:
-            self._scripted = file.read()
 
     async def run(self) -> None:
         """Live on until enough was fired."""
@@ -196,12 +184,12 @@ class Lives:
             with kernel.acting_as(kernel.init):
                 self._verify()
         await trio.sleep(LEAVE)
-        left = [one for one in kernel.processes.values() if one.name in ("guardian", "zygote", "worker")]
-        for one in left:
-            if not one.is_dead:
+        for one in list(kernel.processes.values()):
+            if one.name in ("guardian", "zygote", "worker") and not one.is_dead:
                 world.violate(f"D: a process is left: {one}")
                 one.end(-9)
-            one.reap()
+            if one.is_dead:
+                one.reap()
         is_power_lost = promised not in (None, float("inf"))
         with kernel.acting_as(kernel.init):
             world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost, kernel.now)
@@ -247,7 +235,7 @@ class Lives:
             config=f"{folder}/config/hooks.toml", runtime_dir=f"{folder}/run", state_dir=f"{folder}/state"
         )
         async with open_daemon(options) as daemon, trio.open_nursery() as nursery:
-            place = PlaceOfWorld(self, daemon, folder, nursery)
+            place = PlaceOfWorld(world, daemon, folder, nursery)
             for number in range(3):
                 if world.violations:
                     break  # the first one is enough
@@ -288,50 +276,23 @@ class ConversationOfWorld:
         await trio.sleep(0.05)
 
 
-class PlaceOfWorld:
+class PlaceOfWorld(FolderPlace):
     """A daemon of the simulated world, as scripts want it."""
 
     failure = Refusal
-    is_exact = False
 
-    def __init__(self, lives: Lives, daemon: Daemon, folder: str, nursery: trio.Nursery) -> None:
-        self._lives, self._daemon, self._folder, self._nursery = lives, daemon, folder, nursery
-        self.version, self._keys = 0, 0
-        self.new_version()
+    def __init__(self, world: World, daemon: Daemon, folder: str, nursery: trio.Nursery) -> None:
+        self._world, self._nursery = world, nursery
+        super().__init__(folder, daemon.parts.dispatcher)
+
+    def write(self, path: str, text: str) -> None:
+        self._world.write(path, text)
 
     async def connect(self, *, is_admin: bool) -> ConversationOfWorld:
-        world = self._lives._world
-        client = Client(world.kernel, f"{self._folder}/run/{'admin' if is_admin else 'agent'}.sock")
+        client = Client(self._world.kernel, f"{self.folder}/run/{'admin' if is_admin else 'agent'}.sock")
         self._nursery.start_soon(client.run)
-        return ConversationOfWorld(world, client)
-
-    def run_of(self) -> str:
-        return f"{self._folder}/act.py:act"
-
-    def new_version(self) -> int:
-        self.version += 1
-        text = self._lives._scripted.replace(VERSION, f"VERSION = {self.version}")
-        self._lives._world.write(f"{self._folder}/act.py", text)
-        return self.version
-
-    @asynccontextmanager
-    async def held(self) -> AsyncGenerator[tuple[str, Callable[[], None], Callable[[], Awaitable[None]]]]:
-        self._keys += 1
-        go = f"{self._folder}/go-{self._keys}"
-
-        def release() -> None:
-            with open(go, "w"):
-                pass
-
-        async def began() -> None:
-            while not os.path.exists(f"{go}.began"):
-                await trio.sleep(0.002)
-
-        yield go, release, began
+        return ConversationOfWorld(self._world, client)
 
     async def advance(self, seconds: float) -> bool:
         await trio.sleep(seconds)
         return True
-
-    def drain(self, *, is_draining: bool) -> None:
-        self._daemon.parts.dispatcher.is_draining = is_draining

@@ -12,33 +12,12 @@ import outcome
 import trio
 import trio._core._run as core
 
-from simulation.kernel import COMPUTE, File, Kernel, Killed, Process, Strand, Stuck
+from simulation.kernel import COMPUTE, File, Kernel, Killed, Strand, Stuck
 
 __all__ = ["InputOutput", "SimulatedClock", "run_in_strand", "run_simulated"]
 
 DIVIDED = 0.12  # how much of what is given to threads is done in a strand, between whose calls others may run
 FOREVER = 12 * 3600.0  # trio waits a day where no deadline is set
-
-
-class Step:
-    """What is given to a thread, done at once: other than in a strand, nothing happens between its calls."""
-
-    def __init__(self, process: Process, function: Callable[[], object]) -> None:
-        self._process, self._function = process, function
-        self.result: object = None
-        self.error: BaseException | None = None
-        self.on_end: Callable[[], None] = lambda: None
-        kernel = process.kernel
-        kernel.at(kernel.random.random() ** 3 * COMPUTE, self._run)
-
-    def _run(self) -> None:
-        try:
-            if self._process.is_dead:
-                raise Killed
-            self.result = self._function()
-        except BaseException as error:
-            self.error = error
-        self.on_end()
 
 
 class SimulatedClock(trio.abc.Clock):
@@ -139,12 +118,27 @@ class InputOutput:
 async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments: Any, may_abandon: bool) -> Any:
     """Do what `trio.to_thread.run_sync` does, in a strand."""
     await trio.lowlevel.checkpoint_if_cancelled()
-    task, is_waiting = trio.lowlevel.current_task(), True
+    task, process, is_waiting = trio.lowlevel.current_task(), kernel.process, True
+    result: outcome.Outcome[Any] = outcome.Error(OSError(5, "the process was killed"))
+
+    def act() -> None:
+        nonlocal result
+        try:
+            if not process.is_dead:
+                result = outcome.Value(function(*arguments))
+        except Killed:
+            return
+        except BaseException as error:
+            result = outcome.Error(error)
 
     def finish() -> None:
         if is_waiting:
-            trio.lowlevel.reschedule(task)
+            trio.lowlevel.reschedule(task, result)
             kernel.has_woken()
+
+    def act_at_once() -> None:
+        act()
+        finish()
 
     def abort(_: object) -> trio.lowlevel.Abort:
         nonlocal is_waiting
@@ -153,15 +147,11 @@ async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments
         is_waiting = False
         return trio.lowlevel.Abort.SUCCEEDED
 
-    step = Strand if kernel.random.random() < DIVIDED else Step
-    strand = step(kernel.process, lambda: function(*arguments))
-    strand.on_end = finish
-    await trio.lowlevel.wait_task_rescheduled(abort)
-    if isinstance(strand.error, Killed):
-        raise OSError(5, "the process was killed")
-    if strand.error is not None:
-        raise strand.error
-    return strand.result
+    if kernel.random.random() < DIVIDED:
+        Strand(process, act).on_end = finish
+    else:  # other than in a strand, nothing happens between its calls
+        kernel.at(kernel.random.random() ** 3 * COMPUTE, act_at_once)
+    return await trio.lowlevel.wait_task_rescheduled(abort)
 
 
 def describe_wait(task: trio.lowlevel.Task) -> str:

@@ -34,7 +34,7 @@ import trio
 
 from simulation import standard_library
 from simulation.descriptors import MemoryFile, Pipe, ProcessHandle
-from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand
+from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand, make_error
 from simulation.loop import run_in_strand
 
 __all__ = ["USER", "install_machine"]
@@ -47,10 +47,6 @@ REAL_SIGNAL = signal.signal
 FORMAT_EXCEPTION = traceback.format_exception
 ROOTS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), sys.prefix, sys.base_prefix
 WORDS_OF_STAT = 52
-
-
-def raise_error(number: int, path: object = None) -> Any:
-    raise OSError(number, os.strerror(number), path) if path is not None else OSError(number, os.strerror(number))
 
 
 class Interpreter:
@@ -145,7 +141,7 @@ class StartedProgram:
         assert found is not None, f"a program that the simulation does not know: {command}"
         kernel = machine.kernel
         if kernel.is_full or kernel.process.is_dead:
-            raise_error(errno.EAGAIN)
+            raise make_error(errno.EAGAIN)
         process = self.process = Process(kernel, kernel.process, "guardian")
         for fd in pass_fds:
             process.install(kernel.process.find(fd), fd)
@@ -153,8 +149,10 @@ class StartedProgram:
         self.pid = process.pid
 
         def run() -> None:
+            from hooklatch_worker.runtime import guardian
+
             try:
-                machine.guardian.run_guardian(int(found[1]), int(found[2]))
+                guardian.run_guardian(int(found[1]), int(found[2]))
             except OSError:
                 pass  # the daemon is gone already
             finally:
@@ -208,18 +206,11 @@ class Machine:
         self.boot = 1
         self.builds: list[Any] = []
 
-    # Imported late: the table must stand before anything of the daemon binds a function.
-    @property
-    def guardian(self) -> Any:
-        from hooklatch_worker.runtime import guardian
-
-        return guardian
-
     # -- processes -------------------------------------------------------------------------------------------
 
     def fork(self, name: str) -> Process:
         if self.kernel.is_full:
-            raise_error(errno.EAGAIN)
+            raise make_error(errno.EAGAIN)
         parent = self.kernel.process
         process = Process(self.kernel, parent, name)
         for fd, file in parent.fds.items():
@@ -274,14 +265,14 @@ class Machine:
         self.kernel.alive()
         process = self.kernel.process.find(fd).process  # type: ignore[attr-defined]
         if process.is_reaped:
-            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+            raise make_error(errno.ESRCH)
         if not process.is_dead:
             self.kernel.send_signal(process.pid, number)
 
     def wait_pid(self, pid: int, options: int) -> tuple[int, int]:
         process = self.kernel.processes.get(pid)
         if process is None or process.parent is not self.kernel.process:
-            raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
+            raise make_error(errno.ECHILD)
         if not process.is_dead:
             return 0, 0
         return pid, process.reap() & 0xFF
@@ -290,7 +281,7 @@ class Machine:
         self.kernel.alive()
         process = self.kernel.processes.get(pid)
         if process is None:
-            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+            raise make_error(errno.ESRCH)
         return self.kernel.process.install(ProcessHandle(self.kernel, process))
 
     def parent_pid(self) -> int:
@@ -319,28 +310,19 @@ class Machine:
         kernel = self.kernel
 
         def call(fd: Any, *arguments: Any, **named: Any) -> Any:
-            if kernel.current is not None and kernel.current.process.is_dead:
+            current = kernel.current
+            if current is not None and current.process.is_dead:
                 raise Killed
-            file = kernel.process.fds.get(fd)
+            if type(fd) is int and fd > DISK_FDS:
+                return real(fd, *arguments, **named)
+            file = (kernel.process if current is None else current.process).fds.get(fd)
             if file is None:
                 if isinstance(fd, int) and DAEMON_FDS <= fd < DISK_FDS and kernel.process is kernel.daemon:
-                    raise_error(errno.EBADF)
+                    raise make_error(errno.EBADF)
                 return real(fd, *arguments, **named)
             return act(fd, file, *arguments, **named)
 
         return call
-
-    def close(self, fd: int, file: Any) -> None:
-        self.kernel.process.close(fd)
-
-    def read(self, fd: int, file: Any, size: int) -> bytes:
-        return file.read(size)
-
-    def write(self, fd: int, file: Any, data: Any) -> int:
-        return file.write(bytes(data))
-
-    def pread(self, fd: int, file: Any, size: int, at: int) -> bytes:
-        return bytes(file.data[at : at + size])
 
     def truncate(self, fd: int, file: Any, size: int) -> None:
         data = file.data
@@ -349,9 +331,6 @@ class Machine:
     def stat(self, fd: int, file: Any) -> os.stat_result:
         size = len(file.data) if isinstance(file, MemoryFile) else 0
         return os.stat_result((0o100600, file.number, 99, 1, USER, USER, size, 0, 0, 0))
-
-    def control(self, fd: Any, file: Any, *_: object) -> int:
-        return 0
 
     def make_pipe(self, flags: int) -> tuple[int, int]:
         pipe, process = Pipe(self.kernel), self.kernel.process
@@ -375,7 +354,7 @@ class Machine:
             pid = handle.process.pid if not handle.process.is_reaped else -1  # type: ignore[attr-defined]
             return b"pos:\t0\nPid:\t%d\n" % pid
         if process is None or process.is_reaped:
-            raise_error(errno.ENOENT, path)
+            raise make_error(errno.ENOENT, path)
         if rest == "stat":
             state = "Z" if process.is_dead else "T" if process.is_stopped else "S"
             words = ["0"] * WORDS_OF_STAT
@@ -386,8 +365,7 @@ class Machine:
             return b"%d %d 0 0 0 0 0\n" % (process.resident // PAGE, process.resident // PAGE)
         if rest.endswith("/children"):
             return "".join(f"{child.pid} " for child in process.children).encode()
-        raise_error(errno.ENOENT, path)
-        raise AssertionError
+        raise make_error(errno.ENOENT, path)
 
     def _on_path(self, real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
         kernel = self.kernel
@@ -411,7 +389,7 @@ class Machine:
         name = path.split("/")[2]
         process = self.kernel.process if name == "self" else self.kernel.processes.get(int(name))
         if process is None or not path.endswith("/task"):
-            raise_error(errno.ENOENT, path)
+            raise make_error(errno.ENOENT, path)
         return [str(process.pid)]
 
     def stat_proc(self, path: str, *_: object, **__: object) -> os.stat_result:
@@ -450,13 +428,13 @@ class Machine:
         yield signal, "pidfd_send_signal", self.send_pidfd_signal
         yield signal, "signal", self.set_signal
         yield signal, "set_wakeup_fd", self.set_wakeup_fd
-        yield os, "close", self._on_fd(os.close, self.close)
-        yield os, "read", self._on_fd(os.read, self.read)
-        yield os, "write", self._on_fd(os.write, self.write)
-        yield os, "pread", self._on_fd(os.pread, self.pread)
+        yield os, "close", self._on_fd(os.close, lambda fd, file: kernel.process.close(fd))
+        yield os, "read", self._on_fd(os.read, lambda fd, file, size: file.read(size))
+        yield os, "write", self._on_fd(os.write, lambda fd, file, data: file.write(bytes(data)))
+        yield os, "pread", self._on_fd(os.pread, lambda fd, file, size, at: bytes(file.data[at : at + size]))
         yield os, "ftruncate", self._on_fd(os.ftruncate, self.truncate)
         yield os, "fstat", self._on_fd(os.fstat, self.stat)
-        yield fcntl, "fcntl", self._on_fd(fcntl.fcntl, self.control)
+        yield fcntl, "fcntl", self._on_fd(fcntl.fcntl, lambda *_: 0)
         yield builtins, "open", self._on_path(builtins.open, self.open_proc)
         yield os, "listdir", self._on_path(os.listdir, self.list_proc)
         yield os, "stat", self._on_path(os.stat, self.stat_proc)

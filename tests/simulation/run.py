@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from simulation import faults
@@ -54,12 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.fault is not None:
         faults.install(chosen.fault)
     result = run_seed(chosen.seed, chosen.fires, has_log=chosen.log, fault=chosen.fault)
-    texts = result.pop("texts")
-    if not chosen.json:
-        for text in texts:
-            print(text)
-        if texts:
-            print("again:", shlex.join(describe_command(chosen.seed, chosen.fires, chosen.fault)))
+    if (texts := result.pop("texts")) and not chosen.json:
+        print(*texts, "again: " + shlex.join(describe_command(chosen.seed, chosen.fires, chosen.fault)), sep="\n")
     print(json.dumps(result))
     return 1 if result["violations"] else 0
 
@@ -75,46 +71,34 @@ def run_many(seeds: Iterator[int], fires: int, *, minutes: float = math.inf, fau
     The last line is JSON: the sums, and the seeds with violations.
     """
     began, sums, bad = time.monotonic(), Counter[str](), list[int]()
-    cores = sorted(os.sched_getaffinity(0))
 
-    def play(seed: int) -> None:
-        words, core = describe_command(seed, fires, fault), cores.pop()
-        played = subprocess.run(
-            [sys.executable, *words[1:]], capture_output=True, text=True, check=False,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        )  # fmt: skip
-        cores.append(core)
-        *texts, last = played.stdout.splitlines() or [""]
-        result = json.loads(last) if played.returncode in (0, 1) and last.startswith("{") else {"violations": 1}
-        if result["violations"]:
-            bad.append(seed)
-            print("\n".join(texts or [shlex.join(words), played.stdout, played.stderr]), flush=True)
-        sums.update({"seeds": 1, "fires": result.get("fires", 0), "violations": result["violations"]})
-        sums.update(result.get("faults", {}))
+    def play_on(core: int) -> None:
+        while time.monotonic() - began < minutes * 60 and (seed := next(seeds, None)) is not None:
+            words = describe_command(seed, fires, fault)
+            played = subprocess.run(
+                [sys.executable, *words[1:]], capture_output=True, text=True, check=False,
+                preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+            )  # fmt: skip
+            *texts, last = played.stdout.splitlines() or [""]
+            result = json.loads(last) if played.returncode in (0, 1) and last.startswith("{") else {"violations": 1}
+            if result["violations"]:
+                bad.append(seed)
+                print("\n".join(texts or [shlex.join(words), played.stdout, played.stderr]), flush=True)
+            sums.update({"seeds": 1, "fires": result.get("fires", 0), "violations": result["violations"]})
+            sums.update({"cpu_seconds": result.get("cpu_seconds", 0), **result.get("faults", {})})
 
+    cores = os.sched_getaffinity(0)
     with ThreadPoolExecutor(len(cores)) as pool:
-        running = set[Future[None]]()
-        for seed in seeds:
-            if time.monotonic() - began > minutes * 60:
-                break
-            running.add(pool.submit(play, seed))
-            while len(running) >= 8:
-                done, running = wait(running, return_when="FIRST_COMPLETED")
-                for one in done:
-                    one.result()
-        for one in running:
-            one.result()
+        list(pool.map(play_on, cores))
+    sums["cpu_seconds"] = round(sums["cpu_seconds"])
     print(json.dumps({**sums, "bad_seeds": sorted(bad), "seconds": round(time.monotonic() - began, 3)}))
     return 1 if bad else 0
 
 
 def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | None = None) -> dict[str, Any]:
     """Play one seed until so many events were fired. Return what came of it."""
-    clock = time.perf_counter
+    clock, cpu = time.perf_counter, time.process_time
     began = clock()
-    # On one core: strands hand a baton on, and another core would have to wake up for each.
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
     # What a process takes from its environment is the same for every run.
     os.environ.clear()
     os.environ.update({"HOME": FOLDER, "PATH": "/usr/bin"})
@@ -155,5 +139,5 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
     return {
         "seed": seed, "fires": world.fires, "faults": dict(sorted(world.faults.items())),
         "digest": world.digest.hexdigest(), "violations": len(world.violations), "seconds": round(clock() - began, 3),
-        "fault": fault, "texts": world.violations,
+        "cpu_seconds": round(cpu(), 3), "fault": fault, "texts": world.violations,
     }  # fmt: skip

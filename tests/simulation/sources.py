@@ -7,15 +7,9 @@ import os
 __all__ = ["BROKEN", "CALLED", "CONFIG", "FAILING", "PASSING", "REFUSING", "source_text", "sync"]
 
 FAILING = {
-    "raise": "crash",
-    "exit": "crash",
-    "hang": "timeout",
-    "garbage": "protocol",
-    "forge": "protocol",
-    "twice": "protocol",
-    "illegal": "protocol",
-    "drop": "crash",
-}
+    "raise": "crash", "exit": "crash", "drop": "crash", "hang": "timeout", "garbage": "protocol", "forge": "protocol",
+    "twice": "protocol", "illegal": "protocol",
+}  # fmt: skip
 REFUSING = {"deny", "halt", *FAILING} - {"twice"}  # of two answers the first may count
 BROKEN = "def (\n"
 

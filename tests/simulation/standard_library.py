@@ -14,17 +14,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from simulation.descriptors import (
-    ListeningEnd,
-    PacketEnd,
-    ProcessHandle,
-    SocketEnd,
-    StreamEnd,
-    Watched,
-    events_of,
-    make_error,
-)
-from simulation.kernel import File, Kernel, Process
+from simulation.descriptors import ListeningEnd, PacketEnd, ProcessHandle, SocketEnd, StreamEnd, events_of
+from simulation.kernel import File, Kernel, Process, make_error
 
 __all__ = ["Epoll", "Poll", "Socket", "make_pair", "receive_files", "send_files"]
 
@@ -35,13 +26,21 @@ def fd_of(what: Any) -> int:
     return what if isinstance(what, int) else what.fileno()
 
 
-class Epoll:
-    """`select.epoll`."""
+class Epoll(File):
+    """`select.epoll`: the files that it watches, with the events that are asked of each."""
 
     def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._files: dict[int, tuple[File, int]] = {}
         self._process = kernel.process
-        self._watched = Watched(kernel)
-        self._fd = self._process.install(self._watched)
+        self._fd = self._process.install(self)
+
+    def is_readable(self) -> bool:
+        return any(events_of(file, mask) for file, mask in self._files.values())
+
+    def on_close(self) -> None:
+        for fd in list(self._files):
+            self.unregister(fd)
 
     def fileno(self) -> int:
         return self._fd
@@ -49,22 +48,24 @@ class Epoll:
     def register(self, what: Any, mask: int = select.EPOLLIN | select.EPOLLPRI | select.EPOLLOUT) -> None:
         fd = fd_of(what)
         file = self._process.find(fd)
-        self._watched.add(fd, file, mask)
+        self._files[fd] = file, mask
+        file.watchers[self] = None
         if events_of(file, mask):
-            self._watched.changed()
+            self.changed()
 
     def unregister(self, what: Any) -> None:
-        fd = fd_of(what)
-        self._watched.remove(fd)
+        file, _ = self._files.pop(fd_of(what))
+        if all(other is not file for other, _ in self._files.values()):
+            file.watchers.pop(self, None)
 
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
         assert timeout == 0
-        return self._watched.ready()
+        return [(fd, events) for fd, (file, mask) in self._files.items() if (events := events_of(file, mask))]
 
     def close(self) -> None:
         if self._fd >= 0:
-            self._process.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            self._process.close(fd)
 
     def __enter__(self) -> Epoll:
         return self
@@ -168,14 +169,15 @@ class Socket:
             return self.process.install(ProcessHandle(self.kernel, end.other.owner))
         raise make_error(errno.ENOPROTOOPT)
 
-    def _retry(self, act: Callable[[], Any], is_ready: Callable[[], bool], is_blocking: bool) -> Any:
+    def retry(self, act: Callable[..., Any], *arguments: object, is_ready: Callable[[], bool], flags: int = 0) -> Any:
+        """Do something with what this stands for; wait until that can be done, if this is a socket that blocks."""
         kernel = self.kernel
         kernel.alive()
         while True:
             try:
-                return act()
+                return act(*arguments)
             except BlockingIOError:
-                if not is_blocking:
+                if not self._is_blocking or flags & socket.MSG_DONTWAIT:
                     raise
                 strand = kernel.current
                 assert strand is not None, "the loop must not block in a socket"
@@ -185,8 +187,7 @@ class Socket:
 
     def send(self, data: Any, flags: int = 0) -> int:
         file = self.file
-        is_blocking = self._is_blocking and not flags & socket.MSG_DONTWAIT
-        return self._retry(lambda: file.write(data), file.is_writable, is_blocking)
+        return self.retry(file.write, data, is_ready=file.is_writable, flags=flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         rest = memoryview(data)
@@ -195,8 +196,7 @@ class Socket:
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         file = self.file
-        is_blocking = self._is_blocking and not flags & socket.MSG_DONTWAIT
-        return self._retry(lambda: file.read(size), file.is_readable, is_blocking)
+        return self.retry(file.read, size, is_ready=file.is_readable, flags=flags)
 
     def shutdown(self, how: int) -> None:
         file = self.file
@@ -268,15 +268,14 @@ def send_files(stream: Socket, buffers: Sequence[bytes], fds: Sequence[int], fla
     """Do what `socket.send_fds` does."""
     end, process = stream.file, stream.process
     files = [process.find(fd) for fd in fds]
-    is_blocking = stream._is_blocking and not flags & socket.MSG_DONTWAIT
     data = b"".join(bytes(part) for part in buffers)
-    return stream._retry(lambda: end.write(data, files), end.is_writable, is_blocking)
+    return stream.retry(end.write, data, files, is_ready=end.is_writable, flags=flags)
 
 
 def receive_files(stream: Socket, size: int, maximum: int, flags: int = 0) -> tuple[bytes, list[int], int, None]:
     """Do what `socket.recv_fds` does."""
     end, process = stream.file, stream.process
-    data, files = stream._retry(end.take_message, end.is_readable, stream._is_blocking)
+    data, files = stream.retry(end.take_message, is_ready=end.is_readable)
     fds = []
     for file in files:
         fds.append(process.install(file))

@@ -20,19 +20,7 @@ FAILURES = {
     "rename": (errno.EIO, errno.ENOSPC), "replace": (errno.EIO,), "ftruncate": (errno.EIO,), "read": (errno.EIO,),
     "unlink": (errno.EROFS,), "mkdir": (errno.ENOSPC,),
 }  # fmt: skip
-CHANGING = (
-    "open",
-    "write",
-    "pwrite",
-    "fsync",
-    "fdatasync",
-    "rename",
-    "replace",
-    "unlink",
-    "ftruncate",
-    "mkdir",
-    "fallocate",
-)  # the calls between which a crash makes a difference
+CHANGING = {*FAILURES} - {"read"}  # the calls between which a crash makes a difference
 KINDS = ("disk_failing", "disk_failing", "disk_full", "disk_hanging")
 PAUSED, PAUSE = 0.03, 0.004  # how often a call of a thread lets others run, and for how many seconds at most
 PROMISE = 0.06  # seconds of entries before a failed sync that it may lose

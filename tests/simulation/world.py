@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from simulation.client import Client, ConnectionLost, Refusal
+from simulation.client import Client, ConnectionLost, Refusal, connected
 from simulation.judge import ACTIVE, LONG, SUSPENDED_FOR, Judge, Known, Versions, find_state, request_change
 from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
@@ -104,7 +104,7 @@ class World:
     def write_settings(self) -> None:
         """Have other settings in the next life."""
         draw = self._settings
-        keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("64", "0.1"), ("64", "64")))
+        keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("2", "0.1"), ("2", "2")))
         durability = draw.choice(("written", "sync"))
         self.is_synced = durability == "sync"
         self.write(f"{self.config}/hooks.toml", CONFIG.format(
@@ -214,24 +214,14 @@ class World:
 
     # -- the administrator -----------------------------------------------------------------------------------
 
-    async def as_administrator(self, act: Callable[[Client, trio.Nursery], Awaitable[None]]) -> None:
-        """Do something over a connection of an administrator. If that is lost, it just ends."""
-        try:
-            async with trio.open_nursery() as nursery:
-                client = Client(self.kernel, self.admin_socket)
-                nursery.start_soon(client.run)
-                await client.call("hello", protocol=1)
-                await act(client, nursery)
-                client.end()
-                nursery.cancel_scope.cancel()
-        except* (ConnectionLost, Refusal):
-            pass
-
     async def administer(self) -> None:
         """Be the administrator: answer asks, and be there for what the world does."""
         while True:
             try:
-                await self.as_administrator(self._listen)
+                async with connected(self.kernel, self.admin_socket) as (client, nursery):
+                    await client.call("hello", protocol=1)
+                    await self._listen(client, nursery)
+                    nursery.cancel_scope.cancel()
             finally:
                 self._admin = None
             await trio.sleep(0.02)
@@ -479,15 +469,9 @@ class World:
     async def fire_once(self, do: dict[str, str] | None = None, after: float = 0.0) -> None:
         """Fire once over a connection of its own, which is idle for so long."""
         do = {"a": "deny"} if do is None and self.random.random() < 0.5 else do or {}
-        try:
-            async with trio.open_nursery() as nursery:
-                client = Client(self.kernel, self.agent_socket)
-                nursery.start_soon(client.run)
-                await trio.sleep(after)
-                await self.fire(client, "pre_tool_use", "Bash", do, [*self.globals.values()])
-                client.end()
-        except* (ConnectionLost, Refusal):
-            pass
+        async with connected(self.kernel, self.agent_socket) as (client, _):
+            await trio.sleep(after)
+            await self.fire(client, "pre_tool_use", "Bash", do, [*self.globals.values()])
 
     async def come_and_go(self) -> None:
         """Leave in the middle of a registration, whose worker may not be there yet."""
@@ -496,16 +480,10 @@ class World:
         self.write(path := f"{self.folder}/own/passing.py", PASSING.format(number=self._nonces))
         table = {"id": "passing", "event": "pre_tool_use", "run": f"{path}:called"}
         session = {"id": f"passing-{self._nonces}", "host": "generic"}
-        try:
-            async with trio.open_nursery() as nursery:
-                client = Client(self.kernel, self.agent_socket)
-                nursery.start_soon(client.run)
-                await client.call("hello", protocol=1, client={"name": "sim", "version": "1"}, session=session)
-                nursery.start_soon(partial(client.call, "register", hooks=[table]))
-                await trio.sleep(self.random.random() ** 2 * 0.02)
-                client.end()
-        except* (ConnectionLost, Refusal):
-            pass
+        async with connected(self.kernel, self.agent_socket) as (client, nursery):
+            await client.call("hello", protocol=1, client={"name": "sim", "version": "1"}, session=session)
+            nursery.start_soon(partial(client.call, "register", hooks=[table]))
+            await trio.sleep(self.random.random() ** 2 * 0.02)
 
     async def abandon(self) -> None:
         """Leave in the middle of a gate, whose hook runs on: the record has it, and its worker is busy until then."""
@@ -518,17 +496,17 @@ class World:
             "payload": {"tool_name": "Bash", "tool_input": INPUTS["Bash"], "do": {"a": what}, "nonce": left},
         }  # fmt: skip
         is_refused = False  # an answer that says that there is no decision
-        try:
-            async with trio.open_nursery() as nursery:
-                client = Client(self.kernel, self.agent_socket)
-                nursery.start_soon(client.run)
-                nursery.start_soon(partial(client.call, "fire", **params))
-                await trio.sleep(0.02 + 0.3 * self.random.random())
-                client.end()
-        except* ConnectionLost:
-            pass
-        except* Refusal:
-            is_refused = True
+
+        async def fire(client: Client) -> None:
+            nonlocal is_refused
+            try:
+                await client.call("fire", **params)
+            except Refusal:
+                is_refused = True
+
+        async with connected(self.kernel, self.agent_socket) as (client, nursery):
+            nursery.start_soon(fire, client)
+            await trio.sleep(0.02 + 0.3 * self.random.random())
         for _ in range(12):
             with self.kernel.acting_as(self.kernel.init):
                 is_recorded = self.ledger.has(left)
@@ -552,7 +530,8 @@ class World:
     async def look_around(self) -> None:
         """Look at a daemon at which nothing happens: all has returned to where it began."""
 
-        async def look(client: Client, _: trio.Nursery) -> None:
+        async with connected(self.kernel, self.admin_socket) as (client, _):
+            await client.call("hello", protocol=1)
             for pause in (4.0,) * 9 + (0.0,):  # a hook of a notification may hang for 30 s
                 status, asks = await client.call("status"), await client.call("asks")
                 sources, alive = status["sources"], len(self.of_kind("worker"))
@@ -562,8 +541,6 @@ class World:
                     return
                 await trio.sleep(pause)
             self.violate(f"D: {alive} workers live, {known} are known; of replaced versions: {twice}; asks: {asks}")
-
-        await self.as_administrator(look)
 
     def _events(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
         async def edit() -> None:

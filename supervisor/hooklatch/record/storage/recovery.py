@@ -21,6 +21,7 @@ import os
 import platform
 import stat
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,7 +34,7 @@ from hooklatch.record.storage.retention import find_missing_beginning, read_reti
 from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.slots import SlotError
 from hooklatch.version import VERSION
-from hooklatch_worker.systems.disks import read_boot_id
+from hooklatch_worker.systems.disks import read_boot_id, sync_data
 
 __all__ = [
     "Recovery", "RecordError", "collect_host_facts", "lock_record", "recover_record", "RecordEnd", "Resumption",
@@ -115,6 +116,7 @@ def recover_record(folder: str) -> Recovery:
         if tail.fault is not None:
             recovery.faults.append(tail.fault)
         recovery.seq, recovery.hash, recovery.place, recovery.last = tail.link.seq, tail.link.hash, place, tail.link
+        sync_ended([*segments, place], 0 if through == math.inf else through, recovery.faults)
         break
     resumption = resume_numbers(RecordEnd(folder, recovery.seq, recovery.hash, anchored, marked))
     recovery.faults += resumption.faults
@@ -122,6 +124,20 @@ def recover_record(folder: str) -> Recovery:
     recovery.seq, recovery.skipped = resumption.seq, resumption.skipped
     recovery.mark = make_recovered_mark(folder, recovery, marked)
     return recovery
+
+
+def sync_ended(segments: list[SegmentFile], through: float, faults: list[str]) -> None:
+    """Sync the segments before the last one that a killed daemon has left unsynced: later syncs begin with the last."""
+    for ended, following in pairwise(segments):
+        if following.first > through + 1:
+            try:
+                fd = os.open(ended.path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    sync_data(fd)
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                faults.append(f"{ended.path} may not be on the disk: it cannot be synced: {error.strerror}")
 
 
 def find_gap(segments: list[SegmentFile], through: float, synced: float) -> float:
