@@ -28,6 +28,7 @@ import msgspec
 
 from hooklatch import directories
 from hooklatch.directories import sync_folder
+from hooklatch.files import open_regular
 from hooklatch.record.storage.chain import GENESIS, ChainLink, read_tail, set_aside
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.retention import find_missing_beginning, read_retired, read_segment_header
@@ -131,7 +132,7 @@ def sync_ended(segments: list[SegmentFile], through: float, faults: list[str]) -
     for ended, following in pairwise(segments):
         if following.first > through + 1:
             try:
-                fd = os.open(ended.path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = open_regular(ended.path)
                 try:
                     sync_data(fd)
                 finally:
