@@ -19,7 +19,7 @@ PATIENT = {"O_EXCL", "O_DIRECTORY", "O_PATH", "O_NONBLOCK"}
 # A person has just named these, or they are ours or the kernel's: a pipe is welcome, as in `--payload <(make-one)`.
 NAMED = {
     "cli/schema.py", "cli/fleet/access.py", "cli/fleet/enrolment.py", "cli/fleet/keys.py",
-    "cli/hooks/guard_files.py", "cli/hooks/import_hooks.py",
+    "cli/hooks/guard_files.py", "cli/terminal/inputs.py",
     "cli/hosts/plugin.py", "cli/terminal/requests.py", "cli/testing/fire.py", "cli/testing/payloads.py",
     "cli/testing/policy_tests.py", "environments/making.py", "fleet/engine/opening.py",
     "systems/linux.py", "systems/linux_disks.py", "version.py",

@@ -96,7 +96,7 @@ def test_where_no_file_is_known_a_managed_install_says_why(system: System) -> No
 def test_doctor_says_of_a_layer_that_is_not_known_that_it_is_not_seen(system: System) -> None:
     settings = EffectiveSettings(find_host("goose"), make_layouts(system)["goose"], [], frozenset({"user"}))
 
-    said = [finding.what for finding in judge_layers(settings, set())]
+    said = [finding.what for finding in judge_layers(settings)]
 
     assert any("not known on macOS, so hooks there are not seen" in what for what in said) == (system == "darwin")
 
@@ -116,7 +116,7 @@ def test_doctor_names_terminals_that_the_model_of_codex_may_write_to(said: dict[
     ]
     settings = EffectiveSettings(find_host("codex"), make_layouts("linux")["codex"], documents, frozenset({"user"}))
 
-    found = [finding.what for finding in judge_layers(settings, set())]
+    found = [finding.what for finding in judge_layers(settings)]
 
     assert any("write_stdin" in what for what in found) == is_named
 

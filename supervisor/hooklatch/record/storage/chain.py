@@ -8,7 +8,6 @@ or serializing it again.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import re
@@ -23,14 +22,12 @@ from typing import NamedTuple
 import msgspec
 
 from hooklatch.core.messages import ChainHead
-from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular, open_regular_file
 from hooklatch.record.storage.segments import SegmentFile
-from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
     "GENESIS", "TAIL", "WITNESS", "ChainLink", "make_head", "read_link", "seal_entry", "format_timestamp",
-    "SegmentEnd", "read_segment_start", "read_tail", "set_aside",
+    "SegmentEnd", "read_segment_start", "read_tail",
 ]  # fmt: skip
 
 GENESIS = "0" * 64  # `prev` of the very first record
@@ -43,7 +40,6 @@ BEGINNING = re.compile(
 END = re.compile(rb'[0-9a-f]{64}"\}')
 MILLISECONDS = tuple(f".{number:03d}Z" for number in range(1000))  # half the time of a format with leading zeros
 DOCUMENTS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-CHUNK = 2**20  # bytes per allocation, enough for some thousand records
 WINDOW = 64 * 1024  # bytes to read first from the end of a file
 
 
@@ -178,34 +174,3 @@ def read_segment_start(place: SegmentFile) -> float | None:
     except OSError:
         return None
     return datetime.fromisoformat(link.at).timestamp() if link is not None else None
-
-
-def set_aside(place: SegmentFile, end: int) -> str:
-    """Move everything after `end` to a file beside the segment and truncate there; return that file's name."""
-    fd = open_regular(place.path, os.O_RDWR | os.O_NOFOLLOW)
-    try:
-        size = os.fstat(fd).st_size
-        aside, path = open_aside(place)
-        try:
-            position = end
-            while position < size:
-                position += os.write(aside, os.pread(fd, CHUNK, position))
-            sync_all(aside)
-        finally:
-            os.close(aside)
-        os.ftruncate(fd, end)
-        sync_all(fd)
-    finally:
-        os.close(fd)
-    sync_folder(os.path.dirname(place.path))
-    return os.path.basename(path)
-
-
-def open_aside(place: SegmentFile) -> tuple[int, str]:
-    for number in range(1, 10_000):
-        path = f"{place.path}.torn-{number}"
-        try:
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), path
-        except FileExistsError:
-            continue
-    raise OSError(errno.EEXIST, "there are too many torn files", place.path)

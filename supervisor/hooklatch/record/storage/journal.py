@@ -22,7 +22,7 @@ import trio
 
 from hooklatch.core.messages import ChainHead
 from hooklatch.files import open_regular
-from hooklatch.record.storage.chain import CHUNK, WITNESS, format_timestamp, make_head, read_segment_start, seal_entry
+from hooklatch.record.storage.chain import WITNESS, format_timestamp, make_head, read_segment_start, seal_entry
 from hooklatch.record.storage.disk_space import DiskSpace
 from hooklatch.record.storage.mark import MarkFile
 from hooklatch.record.storage.recovery import RecordError, Recovery
@@ -30,6 +30,8 @@ from hooklatch.record.storage.segments import SegmentFile
 from hooklatch_worker.systems.disks import allocate_blocks, sync_all
 
 __all__ = ["NO_SPACE", "Clock", "Segment", "FORMAT", "ChainWriter", "Appender"]
+
+CHUNK = 2**20  # bytes per allocation, enough for some thousand records
 
 Clock = Callable[[], float]  # seconds
 FORMAT = 1

@@ -21,21 +21,19 @@ import os
 import platform
 import stat
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
 
 from hooklatch import directories
 from hooklatch.directories import sync_folder
-from hooklatch.files import open_regular
-from hooklatch.record.storage.chain import GENESIS, ChainLink, read_tail, set_aside
+from hooklatch.record.storage.chain import GENESIS, ChainLink, read_tail
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.retention import find_missing_beginning, read_retired, read_segment_header
 from hooklatch.record.storage.segments import SegmentFile, list_segments
 from hooklatch.record.storage.slots import SlotError
 from hooklatch.version import VERSION
-from hooklatch_worker.systems.disks import read_boot_id, sync_data
+from hooklatch_worker.systems.disks import read_boot_id
 
 __all__ = [
     "Recovery", "RecordError", "collect_host_facts", "lock_record", "recover_record", "RecordEnd", "Resumption",
@@ -111,13 +109,18 @@ def recover_record(folder: str) -> Recovery:
             move_away(place, recovery)
             continue
         if tail.torn:
+            from hooklatch.record.storage.mending import set_aside
+
             moved = set_aside(place, tail.end)
             facts = {"segment": place.name, "bytes": tail.torn, "after_seq": tail.link.seq, "to": moved}
             recovery.recovered.append(facts)
         if tail.fault is not None:
             recovery.faults.append(tail.fault)
         recovery.seq, recovery.hash, recovery.place, recovery.last = tail.link.seq, tail.link.hash, place, tail.link
-        sync_ended([*segments, place], 0 if through == math.inf else through, recovery.faults)
+        if place.first > (synced_through := 0 if through == math.inf else through) + 1 and segments:
+            from hooklatch.record.storage.mending import sync_ended
+
+            recovery.faults += sync_ended([*segments, place], synced_through)
         break
     resumption = resume_numbers(RecordEnd(folder, recovery.seq, recovery.hash, anchored, marked))
     recovery.faults += resumption.faults
@@ -125,20 +128,6 @@ def recover_record(folder: str) -> Recovery:
     recovery.seq, recovery.skipped = resumption.seq, resumption.skipped
     recovery.mark = make_recovered_mark(folder, recovery, marked)
     return recovery
-
-
-def sync_ended(segments: list[SegmentFile], through: float, faults: list[str]) -> None:
-    """Sync the segments before the last one that a killed daemon has left unsynced: later syncs begin with the last."""
-    for ended, following in pairwise(segments):
-        if following.first > through + 1:
-            try:
-                fd = open_regular(ended.path)
-                try:
-                    sync_data(fd)
-                finally:
-                    os.close(fd)
-            except OSError as error:
-                faults.append(f"{ended.path} may not be on the disk: it cannot be synced: {error.strerror}")
 
 
 def find_gap(segments: list[SegmentFile], through: float, synced: float) -> float:
@@ -202,6 +191,8 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
 def move_away(place: SegmentFile, recovery: Recovery) -> None:
     """Move a segment without any valid record out of the way: a crash left it, or something overwrote it."""
     size = os.stat(place.path).st_size
+    from hooklatch.record.storage.mending import set_aside
+
     moved = set_aside(place, 0) if size else None
     os.unlink(place.path)
     sync_folder(os.path.dirname(place.path))
