@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -189,6 +190,27 @@ async def test_no_reset_brings_back_what_a_newer_version_has_ended(tmp_path: Pat
         await link.call("fleet_follow", manifests=[ends_it.envelope])
         await brought(link, publisher.publish(DENIES_BASH, same_as=1, observe_until=ends_in(HOUR)))
         assert await decided(daemon) == OWN  # a newer word counts as before
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+async def test_no_older_policy_file_brings_back_what_a_newer_version_has_ended(tmp_path: Path, is_copy: bool) -> None:
+    """It is from before that version; or of a hooklatch that kept no ends, and what was wanted is reset."""
+    publisher, path = Publisher(), tmp_path / "state" / "fleet" / "policy.json"
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await brought(link, publisher.publish(DENIES_BASH, observe_until=ends_in(HOUR)))
+        older = path.read_bytes()
+        await link.call("fleet_follow", manifests=[publisher.publish({"guards.py": guard("next")}).envelope])
+    if is_copy:
+        path.write_bytes(older)
+    else:
+        kept = json.loads(path.read_bytes())
+        del kept["ends"]
+        path.write_text(json.dumps(kept))
+
+    async with host(tmp_path, publisher.public) as daemon:
+        async with daemon.administrator() as admin:
+            await admin.call("fleet_reset", reason="again")
+        assert await decided(daemon) == ENFORCED
 
 
 async def test_a_reset_does_not_end_what_nothing_newer_has_ended(tmp_path: Path) -> None:

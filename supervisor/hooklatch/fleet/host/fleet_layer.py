@@ -29,6 +29,7 @@ from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
 from hooklatch.file_safety import UnsafeFileError
 from hooklatch.fleet.host.following import (
+    add_known_ends,
     advance_policy,
     describe_lost_floor,
     find_applied_policy,
@@ -114,16 +115,16 @@ class FleetLayer:
             self._is_to_retry = error.is_passing
             self._fault = f"{error}; fix it, then: hooklatch reload; or {RESET}"
         else:
-            known, policy = self._state.state.fleet, stored or PolicyFile()
+            known, policy, witnessed = self._state.state.fleet, stored or PolicyFile(), self._witnessed_floor()
             # Not only a missing file: one restored from a copy may be from before the first version was applied.
             if known and not policy.applied and not policy.lost:
                 what = f"{self.folder} has no policy any more, and one of the fleet {known!r} was active"
                 self._fault = f"{what}; {RESET}"
-            elif known == policy.fleet and policy.floor.version < (newest := self._witnessed_floor().version):
+            elif known == policy.fleet and policy.floor.version < (newest := witnessed.version):
                 what = f"{self.folder} is an older copy: it is from before version {newest}, which was active"
                 self._fault = f"{what}; {RESET}"
             else:
-                self.policy = policy
+                self.policy = add_known_ends(policy, witnessed.ends if known == policy.fleet else {})
         self._report()
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
