@@ -112,6 +112,19 @@ async def test_its_end_is_noticed_without_a_link(tmp_path: Path) -> None:
         assert len(await notes(daemon, "enforced")) == 1
 
 
+async def test_the_end_of_a_newer_version_is_noticed_though_its_bundle_is_withheld(tmp_path: Path) -> None:
+    publisher, end = Publisher(), ends_in(2)
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await brought(link, publisher.publish(DENIES_BASH, observe_until=ends_in(HOUR)))
+        newer = publisher.publish({"guards.py": guard("next")}, observe_until=end)
+        now = await link.call("fleet_follow", manifests=[newer.envelope])
+        assert now["policies"]["default"]["observes"] == format_moment(end.timestamp())
+
+        await until(lambda: not fleet_of(daemon).layer.observing)
+
+        assert await decided(daemon) == ENFORCED
+
+
 async def test_its_end_holds_for_hooks_that_a_reload_has_brought_back(tmp_path: Path) -> None:
     publisher, shift = Publisher(), 0.0
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
