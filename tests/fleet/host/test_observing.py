@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,6 +112,19 @@ async def test_its_end_is_noticed_without_a_link(tmp_path: Path) -> None:
         assert len(await notes(daemon, "enforced")) == 1
 
 
+async def test_the_end_of_a_newer_version_is_noticed_though_its_bundle_is_withheld(tmp_path: Path) -> None:
+    publisher, end = Publisher(), ends_in(2)
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await brought(link, publisher.publish(DENIES_BASH, observe_until=ends_in(HOUR)))
+        newer = publisher.publish({"guards.py": guard("next")}, observe_until=end)
+        now = await link.call("fleet_follow", manifests=[newer.envelope])
+        assert now["policies"]["default"]["observes"] == format_moment(end.timestamp())
+
+        await until(lambda: not fleet_of(daemon).layer.observing)
+
+        assert await decided(daemon) == ENFORCED
+
+
 async def test_its_end_holds_for_hooks_that_a_reload_has_brought_back(tmp_path: Path) -> None:
     publisher, shift = Publisher(), 0.0
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
@@ -189,6 +203,27 @@ async def test_no_reset_brings_back_what_a_newer_version_has_ended(tmp_path: Pat
         await link.call("fleet_follow", manifests=[ends_it.envelope])
         await brought(link, publisher.publish(DENIES_BASH, same_as=1, observe_until=ends_in(HOUR)))
         assert await decided(daemon) == OWN  # a newer word counts as before
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+async def test_no_older_policy_file_brings_back_what_a_newer_version_has_ended(tmp_path: Path, is_copy: bool) -> None:
+    """It is from before that version; or of a hooklatch that kept no ends, and what was wanted is reset."""
+    publisher, path = Publisher(), tmp_path / "state" / "fleet" / "policy.json"
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await brought(link, publisher.publish(DENIES_BASH, observe_until=ends_in(HOUR)))
+        older = path.read_bytes()
+        await link.call("fleet_follow", manifests=[publisher.publish({"guards.py": guard("next")}).envelope])
+    if is_copy:
+        path.write_bytes(older)
+    else:
+        kept = json.loads(path.read_bytes())
+        del kept["ends"]
+        path.write_text(json.dumps(kept))
+
+    async with host(tmp_path, publisher.public) as daemon:
+        async with daemon.administrator() as admin:
+            await admin.call("fleet_reset", reason="again")
+        assert await decided(daemon) == ENFORCED
 
 
 async def test_a_reset_does_not_end_what_nothing_newer_has_ended(tmp_path: Path) -> None:

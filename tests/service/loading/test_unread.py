@@ -111,6 +111,31 @@ async def test_a_file_that_declares_no_hook_is_taken_away_as_its_warning_says(tm
     assert [what.partition(": ")[0].rpartition("/")[2] for what in wrong] == ["guard.py"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("empty.py", f"{GUARD}("), ("empty.toml", "[[hook]"), ("none.json", "{"), ("none.toml", None)]
+)
+async def test_a_broken_file_is_not_taken_away_for_what_it_did_not_declare_before(
+    tmp_path: Path, name: str, text: str | None
+) -> None:
+    path = tmp_path / "hooks.d" / name
+    async with running_daemon(tmp_path, {"hooks.toml": ""}) as daemon:
+        put(daemon, {name: BARE[name]})
+        await told(daemon)
+        if text is not None:
+            path.write_text(text)
+        else:
+            path.unlink()
+            path.symlink_to("nowhere")
+        red, warned = await told(daemon)
+        path.unlink()
+        await daemon.parts.files.reload()  # as the watch does
+        async with daemon.administrator() as admin:
+            wrong = [one["what"] for one in (await admin.call("status"))["wrong"]]
+
+    assert ([key.partition(" ")[0] for key in red], warned) == ([name], {})
+    assert wrong == [f"{path}: it was active and is gone; to accept that: hooklatch reload --accept-removed"]
+
+
 async def test_a_red_entry_is_green_again_when_it_is_used_or_says_what_it_is(tmp_path: Path) -> None:
     async with running_daemon(
         tmp_path, {"hooks.toml": "", "hooks.d/guard.sh": SCRIPT, "hooks.d/x.py": "x = 1\n"}

@@ -16,6 +16,7 @@ state file too, so that the loss of the folder is noticed.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from hooklatch.core.health import ActiveFaults
 from hooklatch.errors import explain_error
 from hooklatch.file_safety import UnsafeFileError
 from hooklatch.fleet.host.following import (
+    add_known_ends,
     advance_policy,
     describe_lost_floor,
     find_applied_policy,
@@ -114,16 +116,16 @@ class FleetLayer:
             self._is_to_retry = error.is_passing
             self._fault = f"{error}; fix it, then: hooklatch reload; or {RESET}"
         else:
-            known, policy = self._state.state.fleet, stored or PolicyFile()
+            known, policy, witnessed = self._state.state.fleet, stored or PolicyFile(), self._witnessed_floor()
             # Not only a missing file: one restored from a copy may be from before the first version was applied.
             if known and not policy.applied and not policy.lost:
                 what = f"{self.folder} has no policy any more, and one of the fleet {known!r} was active"
                 self._fault = f"{what}; {RESET}"
-            elif known == policy.fleet and policy.floor.version < (newest := self._witnessed_floor().version):
+            elif known == policy.fleet and policy.floor.version < (newest := witnessed.version):
                 what = f"{self.folder} is an older copy: it is from before version {newest}, which was active"
                 self._fault = f"{what}; {RESET}"
             else:
-                self.policy = policy
+                self.policy = add_known_ends(policy, witnessed.ends if known == policy.fleet else {})
         self._report()
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
@@ -144,35 +146,36 @@ class FleetLayer:
     def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
         """Return the files of which hooks are to be made: with the denial of every gate, and what only observes now."""
         files = files or FleetFiles()
-        bundles = tuple(msgspec.structs.replace(each, observes=self._may_observe(each)) for each in files.bundles)
+        bundles = tuple(msgspec.structs.replace(each, observes=self._find_end(each)) for each in files.bundles)
         return msgspec.structs.replace(files, bundles=bundles, denies=self._find_denial())
 
-    def _may_observe(self, bundle: BundleFiles) -> bool:
-        """Return whether the hooks of a bundle only observe now.
+    def _find_end(self, bundle: BundleFiles) -> float:
+        """Return until when the hooks of a bundle only observe; 0 if they do not now.
 
-        That takes a signed word of its version and of the one that is wanted, since that may be another one that could
-        not be applied; none of a newer version that was ever wanted; a key that may still sign it; and a signed moment,
-        so that a clock cannot prolong it.
+        To observe takes a signed word of its version and of the one that is wanted, since that may be another one that
+        could not be applied; none of a newer version that was ever wanted; a key that may still sign it; and a signed
+        moment, so that a clock cannot prolong it.
         """
         now, settings, followed = self._find_time(), self.settings, self.followed
-        kept, end = followed.policies.get(bundle.policy), followed.ends.get(bundle.policy)
-        if now is None or settings is None or kept is None or kept.wanted is None or now >= bundle.observe_until:
-            return False
+        kept, newest = followed.policies.get(bundle.policy), followed.ends.get(bundle.policy)
+        if now is None or settings is None or kept is None or kept.wanted is None:
+            return 0.0
         key_set, wanted = settings.key_set, read_payload(kept.wanted)
         is_listed = kept.key in settings.keys and (key_set is None or key_set.may_sign(kept.key, bundle.policy))
-        may_observe = wanted.may_observe(now) and (end is None or now < end.until)
-        return wanted.fleet == settings.name and may_observe and (is_listed or kept.applied is None)
+        end = min(bundle.observe_until, wanted.observe_end, newest.until if newest is not None else math.inf)
+        may_observe = wanted.may_observe(now) and now < end
+        return end if wanted.fleet == settings.name and may_observe and (is_listed or kept.applied is None) else 0.0
 
     def find_observing(self) -> dict[str, float]:
         """Return the policies that are to observe only, and until when, by the time that it is now."""
         bundles = self._active_files.bundles if self._active_files is not None else ()
-        return {each.policy: each.observe_until for each in bundles if each.is_sound and self._may_observe(each)}
+        return {each.policy: end for each in bundles if each.is_sound and (end := self._find_end(each))}
 
     @property
     def observing(self) -> dict[str, float]:
         """Return the policies that only observe, and until when, by the hooks that are active."""
         bundles = self._active_files.bundles if self._active_files is not None else ()
-        return {each.policy: each.observe_until for each in bundles if each.is_sound and each.observes}
+        return {each.policy: each.observes for each in bundles if each.is_sound and each.observes}
 
     def record_active(self, files: FleetFiles | None) -> None:
         """Note the files of which the present hooks are made."""

@@ -7,7 +7,7 @@ that listed keys do not vouch for are a FleetError; a NoLibraryError says that s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -59,7 +59,7 @@ from hooklatch.service.loading.sources import find_definition_target
 __all__ = [
     "list_bundle_files", "prove_envelope", "read_proven_files", "advance_policy", "describe_lost_floor",
     "find_applied_policy", "find_applied_version", "list_anew", "list_foreign_policies", "read_followed_policy",
-    "read_version", "find_fleet_misfit", "read_bundle_files",
+    "read_version", "find_fleet_misfit", "read_bundle_files", "add_known_ends",
 ]  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
     read.  A head in a history that ends below the floor does not bind.
     """
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
-    head, policies, ends, known = policy.head, dict(policy.policies), dict(policy.ends), [policy.floor]
+    head, policies, known = policy.head, dict(policy.policies), [policy.floor]
     if head.version > policy.floor.version:
         known.append(head)
     if len(envelopes) > head.version > 0 and read_payload(envelopes[0]).version == 1:
@@ -193,14 +193,33 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
     # Those of the fleet's key set may sign versions, or without one those listed.
     keys = settings.key_set.index_policy_keys() if settings.key_set is not None else index_keys(settings.keys)
     walked = verify_manifests(settings.name, head, envelopes, keys, known)
-    for name, newest in select_newest(walked.manifests, settings.host, settings.labels).items():
+    selected = select_newest(walked.manifests, settings.host, settings.labels)
+    for name, newest in selected.items():
         kept = policies.get(name, KeptPolicy())
         if newest.version > (read_version(kept.applied) if is_own(settings, kept) else 0):
             wanted = envelopes[newest.version - head.version - 1]
             policies[name] = msgspec.structs.replace(kept, wanted=wanted)
-        if name not in ends or newest.version > ends[name].version:
-            ends[name] = ObservingEnd(newest.version, newest.observe_end)
+    ends = join_ends(policy.ends, list_ends(selected.values()))
     return msgspec.structs.replace(policy, head=walked.head, policies=policies, ends=ends)
+
+
+def add_known_ends(policy: PolicyFile, witnessed: Mapping[str, ObservingEnd]) -> PolicyFile:
+    """Return the policy file with the ends that it lacks: it may be an older copy, or of an older hooklatch."""
+    wanted = [read_payload(kept.wanted) for kept in policy.policies.values() if kept.wanted is not None]
+    return msgspec.structs.replace(policy, ends=join_ends(policy.ends, list_ends(wanted), witnessed))
+
+
+def list_ends(versions: Iterable[Manifest]) -> dict[str, ObservingEnd]:
+    return {manifest.policy: ObservingEnd(manifest.version, manifest.observe_end) for manifest in versions}
+
+
+def join_ends(*several: Mapping[str, ObservingEnd]) -> dict[str, ObservingEnd]:
+    """Return the end of the newest version of each policy."""
+    joined: dict[str, ObservingEnd] = {}
+    for name, end in (item for ends in several for item in ends.items()):
+        if name not in joined or end.version > joined[name].version:
+            joined[name] = end
+    return joined
 
 
 def list_anew(settings: FleetSettings, policy: PolicyFile) -> dict[str, KeptPolicy]:

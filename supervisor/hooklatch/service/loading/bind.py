@@ -312,7 +312,7 @@ def make_fleet_hooks(
         builder = LayerBuilder(Layer.FLEET, binder, {}, {}, suspendable=bundle.suspendable)
         builder.add_bundle(bundle)
         diagnostics += builder.diagnostics
-        observes = bundle.observes and bundle.is_sound  # what cannot be read denies all the same
+        observes = bundle.observes > 0 and bundle.is_sound  # what cannot be read denies all the same
         for hook in builder.hooks:
             hook_id = hook.id
             while hook_id in hooks:

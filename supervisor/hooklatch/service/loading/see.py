@@ -94,7 +94,8 @@ class BundleFiles(msgspec.Struct, frozen=True):
     """The files of the bundle of one of the fleet's policies, below `root`, and the digest that each must have.
 
     A `fault` says that the policy cannot be read, or is not what was signed; without a name, that it is unknown which
-    policies there are.  `observe_until` is signed with it, in seconds since the epoch; `observes`: that is so now.
+    policies there are.  `observe_until` is signed with it, in seconds since the epoch; `observes` is until when it does
+    now, which may be sooner; 0 if it does not.
     """
 
     policy: str = ""
@@ -107,7 +108,7 @@ class BundleFiles(msgspec.Struct, frozen=True):
     proof: tuple[object, ...] = ()  # the facts that have proven it, if any
     is_to_retry: bool = False  # the fault may go away by itself
     observe_until: float = 0.0
-    observes: bool = False
+    observes: float = 0.0
 
     @property
     def is_sound(self) -> bool:

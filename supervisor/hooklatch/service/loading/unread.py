@@ -222,12 +222,16 @@ def is_empty(location: str, text: bytes) -> bool:
 
 
 def list_bare_files(used: UsedPaths) -> Iterator[str]:
-    """Yield the files that declare no hook, where one is expected: without code, or tables in a folder of hooks."""
+    """Yield the files that declare no hook, where one is expected: without code, or tables in a folder of hooks.
+
+    Of a broken one it is unknown what it declares, though the last good version of it had nothing.
+    """
     for location, text in sorted(used.hookless.items()):
         is_none = has_no_hooks_mark(text) or os.path.basename(location) == "__init__.py"
-        if is_empty(location, text) and not (is_none or location in used.imported or used.has_name_of(location)):
+        is_used = location in used.imported or used.has_name_of(location)
+        if is_empty(location, text) and not (is_none or is_used or location in used.broken):
             yield location
-    yield from (path for path in used.bare if os.path.dirname(path) in used.folders)
+    yield from (path for path in used.bare if os.path.dirname(path) in used.folders and path not in used.broken)
 
 
 def find_unmarked_sources(used: UsedPaths) -> Iterator[Diagnostic]:
