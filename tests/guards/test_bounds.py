@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from time import process_time
 from typing import Any, TypeAlias
 
 import pytest
 
 from guards.calls_of_tools import GUARDS, verdict
-from hooklatch.guards import UnreadableCommandError, commands
+from hooklatch.guards import Command, UnreadableCommandError, Word, commands
+from hooklatch.guards.hosts import hosts_reached
 from hooklatch.shelltext import words
 from hooklatch.shelltext.grammar.characters import MAX_TEXT
 from hooklatch.shelltext.reading.bounds import MAX_WORDS
+from hooklatch.shelltext.reading.codes import list_code_scripts
 from support.tables import table
 from support.work import work_of
 
@@ -118,6 +121,20 @@ def test_what_is_beyond_a_bound_is_refused_before_much_is_done(text: str, bound:
     with pytest.raises(UnreadableCommandError, match=f"too large to be read.* {bound} "):
         commands(text)
     assert reading(text) < 100_000
+
+
+@table(
+    "unit", ["\n", '\\"', "qx{", "${", "open ", "ftp", "connection", "socket.newopen", "system(", "`"], ids=range(10)
+)
+def test_code_is_searched_in_time_in_proportion_to_it(unit: str) -> None:
+    code = repeated(unit, 20_000, "f = '")
+    begin = process_time()
+
+    for name in ("perl", "vim", "groovy", "awk"):
+        list(list_code_scripts(name, code))
+    list(hosts_reached(Command(program="perl", arguments=(Word("-e"), Word(code)))))
+
+    assert process_time() - begin < 0.8
 
 
 def test_what_braces_may_become_is_bounded() -> None:

@@ -94,11 +94,15 @@ PLAIN: Final = re.compile(r"[\w.:-]+")  # what a host is made of; programs read 
 LOOSE: Final = re.compile(r"(?i)(?:https?|ftps?):/*(?=[^/])")  # that programs which fetch take for a URL
 DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")  # for which programs that fetch write a full stop
 SOCKET: Final = re.compile(r"/(?:dev/(?:tcp|udp)|inet[46]?/(?:tcp|udp)/\w*)/([^/\s]+)/")  # of bash and awk
-IN_CODE: Final = re.compile(  # the first words of a call in any language
-    r"""(?i)(?:connect\w*|connection|socket(?:[.:>-]+(?:new|open|inet)\w*)*|inet\w*->new|fsockopen|dial\w*|smtp\w*|ftp\w*"""
-    r"""|telnet|https?connection|https?\.(?:get|request)|create_?connection)\s*\(+\s*(?:\d+\s*,\s*)?(?:\w+\s*=>?\s*)?"""
-    r"""['"](?:tcp['"]\s*,\s*['"])?([\w-]+(?:\.[\w-]+)+)(?::\d+)?['"]"""
+IN_CODE: Final = re.compile(  # the first words of a call in any language; not the file of a database
+    r"""(?<![\w.:>-])([\w.:>-]+)\s*\(+\s*(?:\d+\s*,\s*)?(?:\w+\s*=>?\s*)?['"](?:tcp['"]\s*,\s*['"])?"""
+    r"""([\w-]+(?:\.[\w-]+)+)(?<!\.db)(?<!\.sqlite)(?<!\.sqlite3)(?<!\.duckdb)(?<!\.sock)(?<!\.json)(?::\d+)?['"]"""
 )
+CONNECTING: Final = re.compile(  # the end of its name
+    r"(?i)(?:connect\w*|connection|socket(?:[.:>-]+(?:new|open|inet)\w*)*|inet\w*->new|fsockopen|dial(?!og)\w*|smtp\w*|ftp\w*"
+    r"|telnet|https?connection|https?\.(?:get|request)|create_?connection)\Z"
+)
+MAX_NAME: Final = 64
 # Options of programs that fetch which have another host reached than the URL names.
 DIVERTING: Final = {
     "curl": (
@@ -133,7 +137,8 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         yield from (host.lower() for host in SOCKET.findall(text))
     if strip_version(name) in CODES:
         for code in codes_of(command):
-            yield from (host.lower() for host in IN_CODE.findall(code))
+            calls = IN_CODE.findall(code)
+            yield from (host.lower() for name_of_call, host in calls if CONNECTING.search(name_of_call[-MAX_NAME:]))
             yield from (hostname_of(url) for url in URL.findall(code))
     if name not in SPEAKING or name in CODED:
         for proxy in PROXY.findall(command.text):

@@ -34,7 +34,7 @@ VALUED_BY_INSTALLERS: Final = {
 # Programs and verbs that run what they install, so that words behind its name are its own; options without a value.
 RUNNERS: Final = frozenset({"npx", "bunx", "pnpx", "uvx"})
 RUNNING: Final = frozenset({"exec", "x", "dlx", "create", "init", "innit", "run"})
-FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "--"})
+FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "-race", "--"})
 # Verbs that install what is named after them; a verb with nothing after it installs what the project declares.
 INSTALLERS: Final = {
     "pip": ("install", "download", "wheel"), "pipenv": ("install",), "easy_install": ("",),
@@ -106,11 +106,13 @@ def packages_installed(command: Command) -> list[Word] | None:
     if name == "nix":  # nix shell .#dev -c make
         words = list(takewhile(lambda word: word.text not in ("-c", "--command"), words))
     named = list_names_behind(words, VALUED_BY_INSTALLERS.get(name, frozenset[str]()))
+    if is_run:
+        named = take_first_package(named, words)
     if name == "go" and is_run:
         named = (word for word in named if "@" in word.text)  # go run example.com/x@v1; without, it is the project's
     return [
         word
-        for word in (take_first_package(named, words) if is_run else named)
+        for word in named
         if "://" in word.text or (word.text != "." and not word.text.startswith(("./", "../", "/", ".[", ".#")))
     ]
 

@@ -1,20 +1,22 @@
 """The shell texts that code of other languages runs: os.system("…"), execSync('…'), `…`, awk's system().
 
-A call is read whose words are all written out in it.  What code puts together, or keeps in a variable, is not seen, so
-what is read here never shows that the rest of the code is harmless.
+A call is read whose program is written out in it, or in the value of the variable that it is given.  What else code
+puts together is not seen, so what is read here never shows that the rest of the code is harmless.
+
+No pattern here may look far for an end that is missing: of each place in hostile code that would be a look at the rest.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hooklatch.shelltext.reading.programs import AWKS
 from hooklatch.shelltext.words import Word
 
-__all__ = ["CODES", "list_code_scripts", "strip_version"]
+__all__ = ["CODES", "is_reading_data", "list_code_scripts", "strip_version"]
 
 # Interpreters whose code is read for the calls by which it runs shell text.
 CODES: Final = AWKS | {
@@ -25,29 +27,41 @@ CODES: Final = AWKS | {
 }  # fmt: skip
 VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 CALL: Final = re.compile(
-    r"(?i)(?<![\w$@-])(?:system\w*|popen\w*|exec\w*|spawn\w*|shell_exec|shell-command[\w-]*|shell|passthru|proc_open"
-    r"|getoutput|getstatusoutput|check_output|check_call|create_subprocess_\w+|run(?:-program)?|call|cmd|sh|capture\w*|command|do\s+shell\s+script"
-    r"|(?:call|start)-process[\w-]*)(?![\w-])[\s(\[{]*(?:args\s*=[\s\[(]*)?"
+    r"(?i)(?<![\w$@-])(?:system\w*|popen\w*|exec\w*|(?:posix_)?spawn\w*|shell_exec|shell-command[\w-]*|shell|passthru|proc_open"
+    r"|getoutput|getstatusoutput|check_output|check_call|create_subprocess_\w+|run(?:-program)?|call|cmd|sh|capture\w*|command"
+    r"|do\s+(?:shell\s+)?script|(?:call|start)-process[\w-]*)(?![\w-])(?:['\"]\])?[\s(\[{]*(?:\w+=\w+,\s*)*"
+    r"(?:args\s*=[\s\[(]*|shlex\.split\(\s*|(?:os\.)?P_\w+\s*,[\s\[(]*)?"
 )
 LITERAL: Final = re.compile(
     r"""(?s)([fF]?)(?:[bBrRuU]|~[cs])?(?:\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)"""
+    r"""|(?<=\[\[)([^\]]*)\]\]|[*]?(?:q[qw]?|%w)\s*(?:\(([^()]*)\)|\{([^{}]*)\}|\[([^\]]*)\]|/([^/]*)/)"""
 )
-BETWEEN: Final = re.compile(r"[\s,\[({]+(?:args\s*[:=]>?[\s\[({]*|(?:nil\s+|t\s+)+)?")
-JOINING: Final = re.compile(r"\s*(?:[+%]|\.(?!\w*\()|\.format\b|\|\|)")  # behind a text that goes on
-QUOTED: Final = re.compile(r"""`([^`]+)`|(?:\bqx|%x)\s*(?:\{([^}]*)\}|\(([^)]*)\)|/([^/]*)/|\|([^|]*)\||!([^!]*)!)""")
+BETWEEN: Final = re.compile(r"(?:[\s,\[({]|\bc(?=\()|(?:#|//)[^\n]*\n)+(?:args\s*[:=]>?[\s\[({]*|(?:nil\s+|t\s+)+)?")
+JOINING: Final = re.compile(r"\s*(?:([+%]|\.(?=\s*[$@])|\.format\b)|\.(?!\w*\()|\|\|)")  # behind a text that goes on
+QUOTED: Final = re.compile(r"`|(?:\bqx|%x)\s*([^\s\w,;=])")
+ENDS: Final = {"{": "}", "(": ")", "[": "]", "<": ">"}
 QUOTING: Final = frozenset({"perl", "ruby", "php", "raku"})
 OF_SCRIPTS: Final = re.compile(r"\$`([^`]*)`")  # of zx and bun
-OF_PERL: Final = re.compile(  # open(F, "cmd|"), open(F, "-|", "cmd"), open(F, "|cmd")
-    r"""\bopen\b[^"'\n]*["'](?:(?:-\||\|-)["']\s*,\s*["']([^"'\n]+)|\|([^"'\n-]+)|([^"'|\n-][^"'|\n]*)\|)["']"""
+OF_PERL: Final = re.compile(  # open(F, "cmd|"), open(F, "-|", "cmd"), open(F, "|cmd"), also of Ruby
+    r"""\bopen\b[^"'\n]{0,64}["'](?:(?:-\||\|-)["']\s*,\s*["']([^"'\n]+)|\|([^"'\n-]+)|([^"'|\n-][^"'|\n]*)\|)["']"""
 )
-OF_OBJECTS: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*\.\s*(?:!|execute\b)')  # of Scala and Groovy
-LINES: Final = re.compile(r"(?m)^\s*:?!(.+)$")
+OF_OBJECTS: Final = re.compile(r'"\s*\.\s*(?:!|execute\b)')  # of Scala and Groovy
+LINES: Final = re.compile(r"(?m)^[ \t]*:?!(.+)$")
 WITH_LINES: Final = frozenset({"ipython", "sage", "ghci", "vim", "nvim", "vi", "gvim", "gdb", "octave"})
 OF_TCL: Final = re.compile(r"\b(?:exec|spawn)\s+([^\s;\]\"'][^;\]\n]*)")
-OF_AWK: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*\|&?\s*getline|\|&?\s*"((?:[^"\\]|\\.)*)"')
+OF_AWK: Final = re.compile(r'"\s*\|&?\s*getline|\|&?\s*"((?:[^"\\]|\\.)*+)"')
 SYSTEM: Final = re.compile(r'\bsystem\s*\(\s*(?:"((?:[^"\\]|\\.)*)"\s*(\))?)?')
-FILLED: Final = re.compile(r"[#$]\{[^}]*\}")  # which a language fills in
+FILLED: Final = re.compile(r"[#$]\{[^}]{0,200}\}")  # which a language fills in
 FILLED_BY_PYTHON: Final = re.compile(r"\{[^{}]*\}")
+FORMATTED: Final = re.compile(r"%\w|\{[^{}]*\}")
+OTHER: Final = re.compile(r"\*?[\w.$@]+(?:\([^()'\"]*\))?(?=\s*[,\])])")  # a word of a list that is not a text
+NAMED: Final = re.compile(r"[$@]?(\w+)(?:\.split\(\))?\s*[,;)\]}\n]")
+ASSIGNED: Final = re.compile(r"(?<![\w.])(\w+)\s*=\s*[\[({]*(?=[fFbBrR]?[\"'`])")
+ITSELF: Final = re.compile(r"(?:sys\.executable|process\.(?:execPath|argv0|argv\[0\])|RbConfig\.ruby|\$\^X)\s*,[\s\[]*")
+OF_SQL: Final = re.compile(
+    r"\s*(?:SELECT|INSERT\s+INTO|UPDATE\s+[\w.$]+\s+SET|DELETE\s+FROM|WITH\s+\w+\s+AS|(?:CREATE|ALTER|DROP)\s+[A-Z]+)\s"
+)
+DATA_FOLLOWS: Final = re.compile(r"[\w./-]+\.(?:py|js|mjs|cjs|ts|pl|rb|php)|-[nplaw0-9i]*[np][nplaw0-9i]*[eE]")
 MAX_WORDS: Final = 64  # of one call
 ESCAPED: Final = re.compile(r"(?s)\\(.)")
 CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
@@ -58,46 +72,112 @@ def strip_version(program: str) -> str:
     return VERSION.sub("", program) if program != "m4" else program
 
 
+def is_reading_data(words: Sequence[Word]) -> bool:
+    """Return whether an interpreter with these words reads no code, but data: python3 x.py, perl -ne '…'."""
+    is_named = bool(words) and DATA_FOLLOWS.fullmatch(words[0].text) is not None
+    return is_named and not any("eval" in word.text for word in words)
+
+
 def list_code_scripts(name: str, code: str) -> Iterator[Word]:
     """Yield the shell texts that an interpreter's code runs by calls; of awk also those that are not known."""
     if name in AWKS:
         for match in SYSTEM.finditer(code):
             yield Word(unescape(match[1]) if match[1] is not None else "what system() is given", match[2] is not None)
         for match in OF_AWK.finditer(code):
-            yield Word(unescape(match[1] or match[2] or ""))
+            yield Word(unescape(match[1] if match[1] is not None else read_back(code, match.start())))
         return
-    for call in CALL.finditer(code):
-        if (text := read_words(code, call.end())) is not None:
-            yield Word(text)
+    yield from map(Word, list_calls(name, code))
     if name in QUOTING:
-        for match in QUOTED.finditer(code):
-            yield Word(FILLED.sub("$X", next(filter(None, match.groups()), "")))
+        yield from (Word(FILLED.sub("$X", text)) for text in list_quoted(code))
     if name in ("tclsh", "expect"):
         yield from (Word(text) for text in OF_TCL.findall(code))
-    for pattern in (OF_SCRIPTS, OF_OBJECTS, *([LINES] if name in WITH_LINES else ())):
+    if name in ("scala", "groovy"):
+        yield from (Word(read_back(code, match.start())) for match in OF_OBJECTS.finditer(code))
+    for pattern in (OF_SCRIPTS, *([LINES] if name in WITH_LINES else ())):
         yield from (Word(FILLED.sub("$X", text)) for text in pattern.findall(code))
-    if name == "perl":
+    if name in ("perl", "ruby"):
         yield from (Word("".join(texts)) for texts in OF_PERL.findall(code))
 
 
-def read_words(code: str, at: int) -> str | None:
-    """Return the text, or the words as one, that a call is given here; None if the first of them is not written out."""
-    words: list[str] = []
-    while len(words) < MAX_WORDS and (literal := LITERAL.match(code, at)) is not None:
-        at = literal.end()
-        if JOINING.match(code, at):
-            return None
-        text = next((group for group in literal.groups()[1:] if group is not None), "")
-        words.append(FILLED.sub("$X", FILLED_BY_PYTHON.sub("$X", unescape(text)) if literal[1] else unescape(text)))
+def list_calls(name: str, code: str) -> Iterator[str]:
+    """Yield what calls are given to run, each variable of theirs once."""
+    values: dict[str, list[int]] = {}
+    for match in ASSIGNED.finditer(code):
+        values.setdefault(match[1], []).append(match.end())
+    for call in CALL.finditer(code):
+        itself = ITSELF.match(code, call.end())
+        at = itself.end() if itself is not None else call.end()
+        named = NAMED.match(code, at)
+        begins = [at] if named is None else values.pop(named[1], ())
+        for begin in begins:
+            before = code[call.start() : begin] if named is None else code[max(begin - MAX_WORDS, 0) : begin]
+            text = read_words(code, begin, [name] if itself is not None else [], before)
+            if text and not (call[0].lower().startswith("execute") and OF_SQL.match(text)):
+                yield text.removeprefix("!")  # of vim: execute '!ls'
+
+
+def list_quoted(code: str) -> Iterator[str]:
+    """Yield what quotes that run are put around: `ls`, qx(ls), %x{ls}."""
+    at, missing = 0, set[str]()
+    while (begin := QUOTED.search(code, at)) is not None:
+        at = begin.end()
+        mark = ENDS.get(begin[1], begin[1]) if begin[1] else "`"
+        end = -1 if mark in missing else code.find(mark, at)
+        if end < 0:
+            missing.add(mark)
+            continue
+        yield code[at:end]
+        at = end + 1
+
+
+def read_back(code: str, end: int) -> str:
+    """Return the text in quotation marks that ends here."""
+    begin = code.rfind('"', 0, end)
+    while begin > 0 and code[begin - 1] == "\\":
+        begin = code.rfind('"', 0, begin)
+    return unescape(code[begin + 1 : end])
+
+
+def read_words(code: str, at: int, words: list[str], before: str) -> str | None:
+    """Return the text, or the words as one, that a call is given here; None if the program is not written out."""
+    last, is_list = len(words), "[" in before
+    while len(words) < MAX_WORDS:
+        literal = LITERAL.match(code, at)
+        if literal is not None:
+            text = unescape(next((group for group in literal.groups()[1:] if group is not None), ""))
+            text = FILLED.sub("$X", FILLED_BY_PYTHON.sub("$X", text) if literal[1] else text)
+            at = literal.end()
+            if (joining := JOINING.match(code, at)) is not None:  # what it goes on with is not known
+                if joining[1] is None:
+                    return None
+                if words or " " in text.lstrip():
+                    words.append(FORMATTED.sub("$X", text) + "$X")
+                    last = len(words)
+                break
+            words.append(text)
+            last = len(words)
+        elif is_list and words and (other := OTHER.match(code, at)) is not None:
+            words.append("$X")
+            at = other.end()
+        else:
+            break
         between = BETWEEN.match(code, at)
         if between is None:
             break
+        is_list = is_list or "[" in between[0]
         at = between.end()
+    del words[last:]
     if len(words) > 1 and words[0] == words[1]:  # execvp("git", ["git", "push"])
         del words[0]
     if not words:
         return None
-    return words[0] if len(words) == 1 else " ".join(word if word == "$X" else shlex.quote(word) for word in words)
+    first, *rest = words
+    first = first if not rest or " " in first else quote(first)  # popen("git push", "r")
+    return " ".join([first, *map(quote, rest)])
+
+
+def quote(word: str) -> str:
+    return word if word == "$X" else shlex.quote(word)
 
 
 def unescape(text: str) -> str:
