@@ -112,6 +112,10 @@ DIVERTING: Final = {
     "wget": ("-e", "--execute"),
 }  # fmt: skip
 # Programs that only speak of a URL, and commands of git that do reach one.
+FETCHING: Final = re.compile(  # libraries, and calls of languages
+    r"urllib|urlopen|requests|http\.client|httpx|aiohttp|\bfetch\b|axios|got\(|undici|https?\.(?:get|request)|LWP|Net::HTTP"
+    r"|open-uri|URI\.open|file_get_contents|curl|wget|socket|download|HTTPoison|Req\.|httpc|HttpClient|clone"
+)
 SPEAKING: Final = frozenset(
     {"echo", "printf", "grep", "egrep", "rg", "ag", "sed", "awk", "jq", "cat", "true", "test", "["}
 )
@@ -139,7 +143,8 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         for code in codes_of(command):
             calls = IN_CODE.findall(code)
             yield from (host.lower() for name_of_call, host in calls if CONNECTING.search(name_of_call[-MAX_NAME:]))
-            yield from (hostname_of(url) for url in URL.findall(code))
+            if FETCHING.search(code) is not None:  # in other code an address is only a text
+                yield from (hostname_of(url) for url in URL.findall(code))
     if name not in SPEAKING or name in CODED:
         for proxy in PROXY.findall(command.text):
             yield from list_word_hosts("curl", Word(proxy, "$" not in proxy))

@@ -1,4 +1,4 @@
-"""What a start mends in segments: torn ends, which are moved into files beside them, and ends that were not synced.
+"""Mends of segments at a start: torn ends, which are moved into files beside them, and ends that were not synced.
 
 Few starts find one.
 """
@@ -9,13 +9,14 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from hooklatch.directories import sync_folder
 from hooklatch.files import open_regular
 from hooklatch.record.storage.segments import SegmentFile
 from hooklatch_worker.systems.disks import sync_all, sync_data
 
-__all__ = ["set_aside", "sync_ended"]
+__all__ = ["move_away", "set_aside", "sync_ended"]
 
 CHUNK = 2**20  # bytes to move at once
 
@@ -49,6 +50,18 @@ def open_aside(place: SegmentFile) -> tuple[int, str]:
         except FileExistsError:
             continue
     raise OSError(errno.EEXIST, "there are too many torn files", place.path)
+
+
+def move_away(place: SegmentFile) -> list[dict[str, Any]]:
+    """Move a segment without any valid record out of the way: a crash left it, or something overwrote it.
+
+    Return the facts for the record, if it held anything.
+    """
+    size = os.stat(place.path).st_size
+    moved = set_aside(place, 0) if size else None
+    os.unlink(place.path)
+    sync_folder(os.path.dirname(place.path))
+    return [{"segment": place.name, "bytes": size, "after_seq": place.first - 1, "to": moved}] if moved else []
 
 
 def sync_ended(segments: Sequence[SegmentFile], through: float) -> Iterator[str]:

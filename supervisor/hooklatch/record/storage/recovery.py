@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from hooklatch import directories
-from hooklatch.directories import sync_folder
 from hooklatch.record.storage.chain import GENESIS, ChainLink, read_tail
 from hooklatch.record.storage.mark import BLOCK, HighWaterMark, read_anchor, read_mark
 from hooklatch.record.storage.retention import find_missing_beginning, read_retired, read_segment_header
@@ -106,7 +105,9 @@ def recover_record(folder: str) -> Recovery:
         place = segments.pop()
         tail = read_tail(place, synced)
         if tail is None or place.first >= gap:
-            move_away(place, recovery)
+            from hooklatch.record.storage.mending import move_away
+
+            recovery.recovered += move_away(place)
             continue
         if tail.torn:
             from hooklatch.record.storage.mending import set_aside
@@ -186,18 +187,6 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
         hash=mark.hash, kept_seq=kept_seq, kept_prev=kept_prev, reported_seq=reported_seq, lost=lost,
         fault_seq=mark.fault_seq or (recovery.seq + 1 if recovery.faults else 0), boot=read_boot_id() or "-",
     )  # fmt: skip
-
-
-def move_away(place: SegmentFile, recovery: Recovery) -> None:
-    """Move a segment without any valid record out of the way: a crash left it, or something overwrote it."""
-    size = os.stat(place.path).st_size
-    from hooklatch.record.storage.mending import set_aside
-
-    moved = set_aside(place, 0) if size else None
-    os.unlink(place.path)
-    sync_folder(os.path.dirname(place.path))
-    if moved is not None:
-        recovery.recovered.append({"segment": place.name, "bytes": size, "after_seq": place.first - 1, "to": moved})
 
 
 def collect_host_facts() -> dict[str, Any]:

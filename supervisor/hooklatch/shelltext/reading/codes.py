@@ -16,7 +16,7 @@ from typing import Final
 from hooklatch.shelltext.reading.programs import AWKS
 from hooklatch.shelltext.words import Word
 
-__all__ = ["CODES", "is_reading_data", "list_code_scripts", "strip_version"]
+__all__ = ["CODES", "is_reading_data", "list_code_scripts", "list_codes", "strip_version"]
 
 # Interpreters whose code is read for the calls by which it runs shell text.
 CODES: Final = AWKS | {
@@ -62,6 +62,7 @@ OF_SQL: Final = re.compile(
     r"\s*(?:SELECT|INSERT\s+INTO|UPDATE\s+[\w.$]+\s+SET|DELETE\s+FROM|WITH\s+\w+\s+AS|(?:CREATE|ALTER|DROP)\s+[A-Z]+)\s"
 )
 DATA_FOLLOWS: Final = re.compile(r"[\w./-]+\.(?:py|js|mjs|cjs|ts|pl|rb|php)|-[nplaw0-9i]*[np][nplaw0-9i]*[eE]")
+A_SCRIPT: Final = re.compile(r"[\w@./~+][\w@./~+-]*\.\w{1,4}")
 MAX_WORDS: Final = 64  # of one call
 ESCAPED: Final = re.compile(r"(?s)\\(.)")
 CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
@@ -75,7 +76,13 @@ def strip_version(program: str) -> str:
 def is_reading_data(words: Sequence[Word]) -> bool:
     """Return whether an interpreter with these words reads no code, but data: python3 x.py, perl -ne '…'."""
     is_named = bool(words) and DATA_FOLLOWS.fullmatch(words[0].text) is not None
-    return is_named and not any("eval" in word.text for word in words)
+    return is_named and not any("eval" in word.text or "exec" in word.text for word in words)
+
+
+def list_codes(name: str, words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words that may be code: none behind a file that an interpreter runs, since they are that program's."""
+    is_script = bool(words) and A_SCRIPT.fullmatch(words[0].text) is not None
+    return () if is_script and name not in WITH_LINES else words
 
 
 def list_code_scripts(name: str, code: str) -> Iterator[Word]:

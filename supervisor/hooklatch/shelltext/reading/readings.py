@@ -28,7 +28,7 @@ from hooklatch.shelltext.grammar.tree import (
 )  # fmt: skip
 from hooklatch.shelltext.reading.bounds import MAX_DEPTH, MAX_GIVEN, Work
 from hooklatch.shelltext.reading.builtins import BuiltinRules
-from hooklatch.shelltext.reading.codes import CODES, is_reading_data, list_code_scripts, strip_version
+from hooklatch.shelltext.reading.codes import CODES, is_reading_data, list_code_scripts, list_codes, strip_version
 from hooklatch.shelltext.reading.containers import is_attended, list_contained_commands
 from hooklatch.shelltext.reading.files import WrittenFiles, read_interpreter_line
 from hooklatch.shelltext.reading.flows import READ, InputFlow, make_redirect, may_read_before
@@ -423,7 +423,8 @@ class ScriptReader:
             language = find_script_language(name, rest)
             found += self._script_of(script, below, depth, passed, self._language if name in KEEPING else language)
         given = [flow.given] if flow.given is not None and not is_reading_data(rest) else []
-        found += self._run_by_code(name, (*rest, *given), below, depth, flow)
+        codes = (*list_codes(strip_version(name), rest), *given) if strip_version(name) in CODES else ()
+        found += self._run_by_code(name, codes, below, depth, flow)
         self._mark = mark
         if name == "trap":
             place.trapped(before)
