@@ -138,7 +138,7 @@ def play_steps(
 VOLATILE = re.compile(
     r"(?:worked for|churned|baked|brewed|cooked|tip:|tips:|update|extensions changed|focus-events|ripgrep|/x64-linux/"
     r"|falling back to built-in|/effort|warning|working|open sidebar|for shortcuts"
-    r"|\d+(?:\.\d+)?s\b|read context files|see full)",
+    r"|\d+(?:\.\d+)?m?s\b|read context files|see full|\Afake default ·|\A\* )",
     re.IGNORECASE,
 )
 FRAMES = re.compile(r"[─━═│┃║╭╮╰╯┌┐└┘╹▀▄█▝▘▗▖▐▌▛▜▙▟⣀-⣿⠀-⢿]+")
