@@ -13,6 +13,7 @@ import io
 import itertools
 import mmap
 import os
+import re
 import posix
 import select
 import socket
@@ -29,6 +30,7 @@ PHASE, IS_OVER, END = 0, 1, 1  # bytes and words
 UNKNOWN = "code without Python"
 FRAMES = 8  # at most that a place is made of
 DEPTH = 3  # at most of hooklatch's
+OURS = re.compile(r"/(?:supervisor/hooklatch|workers/hooklatch_worker)/(.*)")  # the checkout may have any name
 # Functions in C that make system calls.
 NAMES = {
     name
@@ -151,10 +153,9 @@ def describe(frame: FrameType | None) -> str:
         file = frame.f_code.co_filename
         if file.startswith("<frozen importlib") or "importlib" in file:
             return "an import"
-        ours = file.rpartition("/hooklatch/")[2] if "/hooklatch/" in file else file.rpartition("/hooklatch_worker/")[2]
-        if ours != file or not found:
-            name = ours if ours != file else os.path.basename(file)
-            if ours != file or "/hooklatch" not in file:
-                found.append(f"{name}:{frame.f_code.co_name}:{frame.f_lineno}")
+        ours = OURS.search(file)
+        if ours is not None or not found:
+            name = ours[1] if ours is not None else os.path.basename(file)
+            found.append(f"{name}:{frame.f_code.co_name}:{frame.f_lineno}")
         frame = frame.f_back
     return " < ".join(found)

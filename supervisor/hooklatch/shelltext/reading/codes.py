@@ -74,7 +74,7 @@ def strip_version(program: str) -> str:
 
 
 def is_reading_data(words: Sequence[Word]) -> bool:
-    """Return whether an interpreter with these words reads no code, but data: python3 x.py, perl -ne '…'."""
+    """Return whether an interpreter with these words reads no code, but data: python3 FILE, perl -ne."""
     is_named = bool(words) and DATA_FOLLOWS.fullmatch(words[0].text) is not None
     return is_named and not any("eval" in word.text or "exec" in word.text for word in words)
 
