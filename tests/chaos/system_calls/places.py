@@ -13,8 +13,8 @@ import io
 import itertools
 import mmap
 import os
-import re
 import posix
+import re
 import select
 import socket
 import sys
