@@ -423,8 +423,7 @@ class ScriptReader:
             language = find_script_language(name, rest)
             found += self._script_of(script, below, depth, passed, self._language if name in KEEPING else language)
         given = [flow.given] if flow.given is not None and not is_reading_data(rest) else []
-        codes = (*list_codes(strip_version(name), rest), *given) if strip_version(name) in CODES else ()
-        found += self._run_by_code(name, codes, below, depth, flow)
+        found += self._run_by_code(name, (*list_codes(strip_version(name), rest), *given), below, depth, flow)
         self._mark = mark
         if name == "trap":
             place.trapped(before)
