@@ -92,16 +92,17 @@ class Place:
             path.write_text(text)
 
     def run(
-        self, *words: str, stdin: str = "", umask: int = -1, folder: Path | None = None, **environment: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, by default in the home.
+        self, *words: str, stdin: str = "", umask: int = -1, folder: Path | None = None, etc: str = "",
+        **environment: str,
+    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+        """Run a command to its end, by default in the home, and with a folder as its /etc if one is given.
 
         With an `umask`, it leaves no file of bytecode that others could then write to.
         """
         quiet = {} if umask == -1 else {"PYTHONDONTWRITEBYTECODE": "1"}
         with start_command(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder or self.folder,
-            env={**self.environment, **quiet, **environment}, umask=umask,
+            env={**self.environment, **quiet, **environment}, umask=umask, etc=etc,
         ) as process:  # fmt: skip
             try:
                 out, err = process.communicate(stdin, timeout=PATIENCE)

@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
+
+from support.warm_commands import PROGRAM, start_command
 
 __all__ = ["Terminal", "shown_at", "terminal"]
 
@@ -22,7 +25,7 @@ PATIENCE = 60.0  # seconds; only a failing test waits so long
 class Terminal:
     """The person's side of a terminal, with everything that was written to it so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+    def __init__(self, process: subprocess.Popen[Any], fd: int) -> None:
         self.process = process
         self.seen = ""
         self._fd = fd
@@ -61,11 +64,16 @@ def terminal(
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     try:
-        process = subprocess.Popen(
-            words, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
-            env={"TERM": "xterm-256color", **environment},
-            preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "stdin": theirs, "stdout": theirs, "stderr": theirs, "cwd": folder,
+            "env": {"TERM": "xterm-256color", **environment},
+        }  # fmt: skip
+        process: subprocess.Popen[Any]
+        if [*words[: len(PROGRAM)]] == PROGRAM:
+            process = start_command(words[len(PROGRAM) :], terminal=True, **options)
+        else:
+            options.update(start_new_session=True, preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0))
+            process = subprocess.Popen(words, **options)
     finally:
         os.close(theirs)
     try:

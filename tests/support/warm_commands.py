@@ -4,7 +4,7 @@ The guardian of a daemon in such a command is forked too, with nothing loaded bu
 after its death, is started as the product does.
 
 What tells an interpreter how to start (`PYTHONPATH` and the like) has the command be started anew, as have the tests of
-`python -m hooklatch`, of examples in pages, of terminals and of service managers.
+`python -m hooklatch`, of examples in pages and of service managers.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from fcntl import ioctl
 from pathlib import Path
+from termios import TIOCSCTTY
 from typing import Any
 
 import hooklatch
 from support.warm_interpreters import CLONE, WarmInterpreter
 
-__all__ = ["PROGRAM", "PYTHON", "start_command"]
+__all__ = ["MOUNT", "PROGRAM", "PYTHON", "start_command"]
 
 PROGRAM = [sys.executable, "-m", "hooklatch"]
+MOUNT = ["unshare", "--mount", "/bin/sh", "-c", 'mount --bind "$0" /etc && exec "$@"']
 PYTHON = [sys.executable]  # that runs a test's own program, by -c or of a file, which imports what is under test
 FIRST = f"""del sys.path[:]
 sys.path += {[entry for entry in sys.path if entry and not Path(entry).is_relative_to(Path(__file__).parents[1])]!r}
@@ -120,6 +123,19 @@ def have_guardians_wait(count):
     product.start_guardian = start_guardian
 """
 THEN = f"""LEARNT.close()
+if asked["etc"]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    NEW_MOUNTS, PRIVATE, BIND = 0x20000, 0x44000, 0x1000  # CLONE_NEWNS; MS_REC | MS_PRIVATE; MS_BIND
+    if (
+        libc.unshare(NEW_MOUNTS)
+        or libc.mount(b"none", b"/", None, PRIVATE, None)
+        or libc.mount(os.fsencode(asked["etc"]), b"/etc", None, BIND, None)
+    ):
+        raise OSError(ctypes.get_errno(), "no mount namespace")
+if asked["terminal"]:
+    import fcntl, termios
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 known = {{*sys.modules}}
 # Not those of the warm interpreter, which asked at its start whether one can seek in them.
 sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
@@ -142,18 +158,32 @@ LOCK = threading.Lock()
 SERVERS: list[WarmInterpreter] = []
 
 
-def start_command(words: Sequence[str], *, cwd: Path, env: Mapping[str, str], **options: Any) -> subprocess.Popen[str]:
-    """Start `hooklatch WORDS`, with the standard streams as text; `options` are others of `subprocess.Popen`."""
+def start_command(
+    words: Sequence[str], *, cwd: Path, env: Mapping[str, str], etc: str = "", terminal: bool = False, **options: Any
+) -> subprocess.Popen[str]:
+    """Start `hooklatch WORDS`, with the standard streams as text; `options` are others of `subprocess.Popen`.
+
+    With `etc` that folder is its /etc, in a mount namespace of its own; with `terminal` its standard input is the
+    terminal of a session of its own.
+    """
     started_anew = CLONE is None or any(
         name.startswith(("PYTHON", "LC_", "LANG")) and (name, value) != ("PYTHONUTF8", "1")
         for name, value in env.items()
     )
-    kind = subprocess.Popen if started_anew else WarmCommand
-    return kind([*PROGRAM, *words], cwd=cwd, env=env, text=True, **options)
+    options.update(cwd=cwd, env=env, text=True)
+    if started_anew:
+        if terminal:
+            options.update(start_new_session=True, preexec_fn=lambda: ioctl(0, TIOCSCTTY, 0))
+        return subprocess.Popen([*([*MOUNT, etc] if etc else []), *PROGRAM, *words], **options)
+    return WarmCommand([*PROGRAM, *words], {"etc": etc, "terminal": terminal}, **options)
 
 
 class WarmCommand(subprocess.Popen[str]):
     """A command that is forked, where the parent class would fork and execute."""
+
+    def __init__(self, args: list[str], asked: Mapping[str, object], **options: Any) -> None:
+        self._asked = asked
+        super().__init__(args, **options)
 
     def _execute_child(self, args: list[str], *others: Any) -> None:
         cwd, env = others[4:6]
@@ -164,7 +194,7 @@ class WarmCommand(subprocess.Popen[str]):
                 SERVERS.append(WarmInterpreter(path, first=FIRST, before="import_what_was_told()", then=THEN))
         streams = [given if given != -1 else own for own, given in enumerate((p2cread, c2pwrite, errwrite))]
         try:
-            self.pid = SERVERS[0].fork(env, streams, str(cwd), command=args[len(PROGRAM) :])
+            self.pid = SERVERS[0].fork(env, streams, str(cwd), command=args[len(PROGRAM) :], **self._asked)
             self._child_created = True
         finally:
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]

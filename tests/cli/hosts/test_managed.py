@@ -1,6 +1,6 @@
 """The layer that only root can write, who could change it, and what doctor says of layers.
 
-Commands run in a mount namespace with an /etc of its own; they are processes of their own, so this is slow.
+Slow: a daemon, and commands in a mount namespace with an /etc of its own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pytest
 
 from hooklatch.cli.hosts.layouts import LAYOUTS
 from hooklatch.cli.hosts.managed import find_foreign_owner
-from support.commands import PROGRAM, Place, list_own_problems, new_place, serving
+from support.commands import Place, list_own_problems, new_place, serving
+from support.warm_commands import MOUNT
 
 pytestmark = pytest.mark.slow
 
-MOUNT = ["unshare", "--mount", "/bin/sh", "-c", 'mount --bind "$0" /etc && exec "$@"']
 NAMES = [name for name, each in LAYOUTS.items() if each.managed and (name != "opencode" or shutil.which("node"))]
 
 
@@ -33,10 +33,7 @@ class Machine:
         self.etc = etc
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*MOUNT, str(self.etc), *PROGRAM, *words], capture_output=True, text=True, check=False,
-            cwd=self.place.folder, env=self.place.environment,
-        )  # fmt: skip
+        return self.place.run(*words, etc=str(self.etc))
 
     def doctor(self) -> dict[str, Any]:
         said: dict[str, Any] = json.loads(self.run("doctor", "--json").stdout)
