@@ -97,6 +97,7 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
         ("claude-code", ".claude/skills/x/SKILL.md", HEADED),
         ("codex", ".codex/hooks.json", grouped("PreToolUse")),
         ("copilot", ".github/agents/x.md", HEADED),
+        ("copilot", ".github/hooks/x.json", COPILOT),
         ("opencode", ".opencode/plugin/other.ts", PLUGIN),
     ],
 )
@@ -113,6 +114,19 @@ def test_a_hook_of_a_folder_above_is_found_as_far_as_the_repository_goes(
 
     assert (without, beyond) == ([], [])
     assert (other.file, other.document.project) == (str(file), f"{home}/work/above")
+
+
+def test_of_copilot_the_root_of_the_repository_counts_and_the_folders_that_its_settings_name() -> None:
+    with TemporaryDirectory() as home:
+        root = Path(home, "work")
+        for where in ("more/x.json", "project/.github/hooks/x.json", "project/more/x.json"):
+            write(root / where, COPILOT)
+        write(root / ".github/copilot/settings.json", {"hookDirectories": ["more", 7]})
+        (root / ".git").mkdir()
+
+        (other,) = others_of("copilot", Path(home), "work/project")
+
+    assert (other.file, other.document.project) == (f"{root}/more/x.json", str(root))
 
 
 @table(

@@ -68,6 +68,7 @@ BELOW: Final[Mapping[str, tuple[Layer, str]]] = MappingProxyType(
         "home": ("user", "{home}"),
         "project": ("project", "{here}"),
         "up": ("project", "{up}"),  # the project, and each folder above it as far as its repository goes
+        "root": ("project", "{root}"),  # the last of these
         "plugin": ("plugin", "{base}"),
     }
 )
@@ -100,7 +101,7 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
         ),
         "copilot": list_places(
             user=("hooks/*.json", "settings.json", "config.json", "extensions/*/extension.[cm]js", "agents/**/*.md"),
-            project=(".github/hooks/*.json", ".github/copilot/settings*.json", ".claude/settings*.json"),
+            root=(".github/hooks/*.json", ".github/copilot/settings*.json", ".claude/settings*.json"),
             up=(".github/extensions/*/extension.[cm]js", ".github/agents/**/*.md"),
             plugin=("installed-plugins/**/hooks.json",),
         ),
@@ -211,29 +212,31 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
     machine: list[tuple[Layer, str]] = [("managed", pattern) for pattern in layout.machine.read]
     user = glob.escape(getpass.getuser()) if layout.system == "darwin" else ""
     home = glob.escape(os.path.expanduser("~"))
+    upwards = settings_files.list_upwards(here)
     for layer, pattern in [*machine, *PLACES.get(layout.name, ())]:
-        for folder in list_upwards(here) if "{up}" in pattern else (here,):
+        for folder in upwards if "{up}" in pattern else upwards[-1:] if "{root}" in pattern else (here,):
             project = glob.escape(folder)
-            place = pattern.format(base=glob.escape(base), home=home, here=project, up=project, user=user)
+            place = pattern.format(base=glob.escape(base), home=home, here=project, up=project, root=project, user=user)
             for path in sorted(glob.glob(place, recursive=True, include_hidden=True)):
                 document = replace(read_document(layer, path), project=folder if layer == "project" else "")
                 documents.setdefault(os.path.realpath(path), document)
     found = list(documents.values())
+    if layout.name == "copilot":
+        found += list(list_named_documents(found))
     if layout.name == "claude-code":
         for folder in list_plugin_folders(found, environ, base):
             found += [read_document("plugin", path) for path in list_plugin_files(folder) if os.path.lexists(path)]
     return found
 
 
-def list_upwards(here: str) -> list[str]:
-    """Return a folder and those above it that are in its repository; itself alone where it is in none."""
-    folders = [here]
-    while not os.path.lexists(os.path.join(folders[-1], ".git")):
-        above = os.path.dirname(folders[-1])
-        if above == folders[-1]:
-            return [here]
-        folders.append(above)
-    return folders
+def list_named_documents(documents: Iterable[Document]) -> Iterator[Document]:
+    """Yield the files of hooks in the folders that a project's settings name, of Copilot CLI."""
+    for document in documents:
+        named: object = document.value.get("hookDirectories") if document.layer == "project" else None
+        for folder in cast("list[object]", named) if isinstance(named, list) else ():
+            place = os.path.join(document.project, os.path.expanduser(str(folder)))
+            for path in sorted(glob.glob(f"{glob.escape(place)}/*.json", include_hidden=True)):
+                yield replace(read_document("project", path), project=document.project)
 
 
 def read_document(layer: Layer, path: str) -> Document:

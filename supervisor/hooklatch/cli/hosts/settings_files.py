@@ -15,7 +15,7 @@ from hooklatch.directories import sync_folder
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
-    "FileError", "back_up_file", "delete_file", "make_folders", "read_if_present", "remove_folders",
+    "FileError", "back_up_file", "delete_file", "list_upwards", "make_folders", "read_if_present", "remove_folders",
     "replace_file",
 ]  # fmt: skip
 
@@ -49,6 +49,17 @@ def read_if_present(path: str) -> bytes | None:
     if len(data) > MAX_SIZE:
         raise FileError(f"{path} has more than {MAX_SIZE} bytes")
     return data
+
+
+def list_upwards(here: str) -> list[str]:
+    """Return a folder and those above it that are in its repository; itself alone where it is in none."""
+    folders = [here]
+    while not os.path.lexists(os.path.join(folders[-1], ".git")):
+        above = os.path.dirname(folders[-1])
+        if above == folders[-1]:
+            return [here]
+        folders.append(above)
+    return folders
 
 
 def make_folders(path: str, *, mode: int = 0o700) -> list[str]:
