@@ -95,6 +95,7 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
     ("name", "path", "value"),
     [
         ("claude-code", ".claude/skills/x/SKILL.md", HEADED),
+        ("claude-code", ".claude/settings.local.json", grouped("PreToolUse")),
         ("codex", ".codex/hooks.json", grouped("PreToolUse")),
         ("copilot", ".github/agents/x.md", HEADED),
         ("copilot", ".github/hooks/x.json", COPILOT),

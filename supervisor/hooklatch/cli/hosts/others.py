@@ -85,6 +85,7 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
         "claude-code": list_places(
             user=("settings.json", *HEADED),
             project=(".claude/settings.json", ".claude/settings.local.json"),
+            root=(".claude/settings.local.json",),
             up=(*(f".claude/{where}" for where in HEADED),),
         ),
         "codex": list_places(
