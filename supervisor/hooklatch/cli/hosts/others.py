@@ -69,6 +69,7 @@ BELOW: Final[Mapping[str, tuple[Layer, str]]] = MappingProxyType(
         "project": ("project", "{here}"),
         "up": ("project", "{up}"),  # the project, and each folder above it as far as its repository goes
         "root": ("project", "{root}"),  # the last of these
+        "main": ("project", "{main}"),  # and, in another worktree of a repository, its first one
         "plugin": ("plugin", "{base}"),
     }
 )
@@ -85,7 +86,7 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
         "claude-code": list_places(
             user=("settings.json", *HEADED),
             project=(".claude/settings.json", ".claude/settings.local.json"),
-            root=(".claude/settings.local.json",),
+            main=(".claude/settings.local.json",),
             up=(*(f".claude/{where}" for where in HEADED),),
         ),
         "codex": list_places(
@@ -214,10 +215,12 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
     user = glob.escape(getpass.getuser()) if layout.system == "darwin" else ""
     home = glob.escape(os.path.expanduser("~"))
     upwards = settings_files.list_upwards(here)
+    root = upwards[-1]
+    folders = {"{up}": upwards, "{root}": [root], "{main}": [root, settings_files.find_main_worktree(root)]}
     for layer, pattern in [*machine, *PLACES.get(layout.name, ())]:
-        for folder in upwards if "{up}" in pattern else upwards[-1:] if "{root}" in pattern else (here,):
-            project = glob.escape(folder)
-            place = pattern.format(base=glob.escape(base), home=home, here=project, up=project, root=project, user=user)
+        for folder in folders.get(pattern.partition("/")[0], [here]):
+            project = dict.fromkeys(("here", "up", "root", "main"), glob.escape(folder))
+            place = pattern.format(base=glob.escape(base), home=home, user=user, **project)
             for path in sorted(glob.glob(place, recursive=True, include_hidden=True)):
                 document = replace(read_document(layer, path), project=folder if layer == "project" else "")
                 documents.setdefault(os.path.realpath(path), document)
@@ -225,7 +228,7 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
     if layout.name == "copilot":
         found += list(list_named_documents(found))
     if layout.name == "claude-code":
-        for folder in list_plugin_folders(found, environ, base):
+        for folder in list_plugin_folders(found, environ, base, here):
             found += [read_document("plugin", path) for path in list_plugin_files(folder) if os.path.lexists(path)]
     return found
 
@@ -278,7 +281,7 @@ def is_hook_script(path: str) -> bool:
     return os.path.basename(path).partition(".")[0] in find_host("cline").events and not path.endswith(".json")
 
 
-def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str) -> Iterator[str]:
+def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str, here: str) -> Iterator[str]:
     """Yield the folders of Claude Code's plugins: enabled ones, those that a variable names, and its own drafts."""
     enabled = {str(name) for each in documents for name, is_on in as_object(each.value.get("enabledPlugins")).items()
                if is_on is not False}  # fmt: skip
@@ -290,6 +293,9 @@ def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], b
     for named in variables:
         yield from filter(None, map(str.strip, named.split(os.pathsep) if isinstance(named, str) else ()))
     yield from glob.glob(os.path.join(glob.escape(base), "dev-mods/*/*/"))
+    for folder in (base, *(os.path.join(above, ".claude") for above in settings_files.list_upwards(here))):
+        for manifest in glob.glob(f"{glob.escape(folder)}/skills/*/.claude-plugin/plugin.json", include_hidden=True):
+            yield os.path.dirname(os.path.dirname(manifest))  # a folder of skills may have whole plugins
 
 
 def list_plugin_files(folder: str) -> Iterator[str]:
