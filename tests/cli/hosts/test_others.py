@@ -152,8 +152,11 @@ def test_a_plugin_in_a_folder_of_skills_is_read(folder: str) -> None:
         without = others_of("claude-code", Path(home))
         write(Path(home, folder, "x/.claude-plugin/plugin.json"), {"name": "x"})
         (other,) = others_of("claude-code", Path(home))
+        write(Path(home, ".claude/settings.json"), {"enabledPlugins": {"x@skills-dir": False}})
+        off = others_of("claude-code", Path(home))
 
     assert (without, other.file, other.document.layer) == ([], str(file), "plugin")
+    assert off == []
 
 
 @table(

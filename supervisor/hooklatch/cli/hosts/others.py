@@ -283,8 +283,9 @@ def is_hook_script(path: str) -> bool:
 
 def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str, here: str) -> Iterator[str]:
     """Yield the folders of Claude Code's plugins: enabled ones, those that a variable names, and its own drafts."""
-    enabled = {str(name) for each in documents for name, is_on in as_object(each.value.get("enabledPlugins")).items()
-               if is_on is not False}  # fmt: skip
+    switches = [pair for each in documents for pair in as_object(each.value.get("enabledPlugins")).items()]
+    enabled = {str(name) for name, is_on in switches if is_on is not False}
+    off = {str(name) for name, is_on in switches if is_on is False} - enabled
     installed = read_document("plugin", os.path.join(base, "plugins/installed_plugins.json"))
     for name, places in as_object(installed.value.get("plugins")).items():
         for place in cast("list[object]", places) if isinstance(places, list) and name in enabled else ():
@@ -294,8 +295,10 @@ def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], b
         yield from filter(None, map(str.strip, named.split(os.pathsep) if isinstance(named, str) else ()))
     yield from glob.glob(os.path.join(glob.escape(base), "dev-mods/*/*/"))
     for folder in (base, *(os.path.join(above, ".claude") for above in settings_files.list_upwards(here))):
-        for manifest in glob.glob(f"{glob.escape(folder)}/skills/*/.claude-plugin/plugin.json", include_hidden=True):
-            yield os.path.dirname(os.path.dirname(manifest))  # a folder of skills may have whole plugins
+        for manifest in glob.glob(f"{glob.escape(folder)}/skills/*/.claude-plugin/plugin.json"):
+            plugin = os.path.dirname(os.path.dirname(manifest))  # a folder of skills may have whole plugins
+            if f"{read_document('plugin', manifest).value.get('name')}@skills-dir" not in off:
+                yield plugin
 
 
 def list_plugin_files(folder: str) -> Iterator[str]:
