@@ -121,7 +121,7 @@ class EffectiveSettings:
 
 
 def is_hooks_locked(settings: Mapping[str, Any]) -> bool:
-    """Return whether hooks come from managed settings and plugins alone; what is no list of surfaces locks all."""
+    """Return whether hooks come from managed settings and plugins alone; a value of another kind locks all."""
     locked: object = settings.get("strictPluginOnlyCustomization")
     return locked not in (None, False) and (not isinstance(locked, list) or "hooks" in locked)
 

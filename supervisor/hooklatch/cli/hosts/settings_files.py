@@ -63,7 +63,7 @@ def list_upwards(here: str) -> list[str]:
 
 
 def find_main_worktree(root: str) -> str:
-    """Return the folder of a repository's main worktree, `root` itself if it is no other one."""
+    """Return the folder of a repository's main worktree, which may be `root` itself."""
     try:
         with open(os.path.join(root, ".git"), encoding="utf-8", errors="replace") as file:
             folder = os.path.join(root, file.read(MAX_SIZE).removeprefix("gitdir:").strip())
