@@ -38,15 +38,20 @@ MODS = {
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def etc() -> Iterator[Path]:
     if reason := why_there_is_no_other_etc():
         pytest.skip(reason)
     with TemporaryDirectory(prefix="hl-etc-") as folder:
         etc = Path(folder, "etc")
         shutil.copytree("/etc", etc, symlinks=True)
         etc.chmod(0o755)
-        with nobody_survives(), on_stage(etc) as stage:
-            yield stage
+        yield etc
+
+
+@pytest.fixture
+def stage(etc: Path) -> Iterator[Stage]:
+    with nobody_survives(), on_stage(etc) as stage:
+        yield stage
 
 
 def skip_without(host: Host) -> None:
@@ -189,15 +194,69 @@ def test_entries_in_the_managed_layer_guard_and_come_out_again(host: Host, stage
     assert ran_without == {"HARMLESS.ran", "FORBIDDEN.ran"}
 
 
-@pytest.mark.parametrize("host", WITH_COMMANDS[:2], ids=lambda host: host.name)
+@pytest.mark.parametrize("host", [ClaudeCode(), Codex(), Copilot()], ids=lambda host: host.name)
 def test_the_managed_layer_turns_a_hook_that_rewrites_off(host: Host, stage: Stage) -> None:
-    """The others cannot: a hook of the user runs beside managed ones there, and `doctor` names it."""
+    """Gemini CLI cannot: a hook of the user runs beside managed ones there, and `doctor` names it."""
     skip_without(host)
     with guarded(host, stage, GUARD, "--managed") as it, serving(it.ground):
         add_rewriting_hook(it)
+        named = [what for what in problems(it) if "may change what was judged" in what]
         it.play(it.turn("HARMLESS"), it.turn("FORBIDDEN"))
 
         assert left(it) == {"HARMLESS.ran"}
+        assert named == []
+
+
+@pytest.mark.parametrize(
+    ("place", "is_dead"),
+    [
+        ("home/.copilot/settings.json", False),
+        ("home/.copilot/hooks/other.json", False),
+        ("home/.copilot/hooks/hooklatch.json", True),
+        ("project/.claude/settings.json", True),
+        ("project/.github/copilot/settings.local.json", True),
+        ("project/.github/hooks/other.json", False),
+    ],
+)
+def test_doctor_says_where_copilot_heeds_disable_all_hooks(place: str, is_dead: bool, stage: Stage) -> None:
+    host = Copilot()
+    skip_without(host)
+    with guarded(host, stage, GUARD) as it, serving(it.ground):
+        it.place.add(".copilot/config.json", trustedFolders=[str(it.place.project)])
+        there = it.place.folder / place
+        hooks = {} if "settings" in place else {"version": 1, "hooks": {}}
+        before = json.loads(there.read_text()) if there.exists() else hooks
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_text(json.dumps({**before, "disableAllHooks": True}))
+        named = [what for what in problems(it) if "DEAD" in what]
+        it.play(it.turn("FORBIDDEN"))
+
+        assert left(it) == ({"FORBIDDEN.ran"} if is_dead else set())
+        assert ["disableAllHooks" in what for what in named] == ([True] if is_dead else [])
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        (ClaudeCode(), '{"strictPluginOnlyCustomization": ["hooks"]}'),
+        (Copilot(), '{"strictPluginOnlyCustomization": ["hooks"]}'),
+        (Copilot(), '{"allowManagedHooksOnly": true}'),
+    ],
+    ids=lambda value: value.name if isinstance(value, Host) else value,
+)
+def test_managed_settings_that_keep_hooks_of_users_out_are_named(
+    host: Host, text: str, etc: Path, stage: Stage
+) -> None:
+    skip_without(host)
+    with guarded(host, stage, GUARD) as it, serving(it.ground):
+        folder = etc / ("claude-code" if host.name == "claude-code" else "github-copilot")
+        folder.mkdir()
+        (folder / "managed-settings.json").write_text(text)
+        named = [what for what in problems(it) if "DEAD" in what]
+        it.play(it.turn("FORBIDDEN"))
+
+        assert left(it) == {"FORBIDDEN.ran"}
+        assert ["managed hooks alone run" in what for what in named] == [True]
 
 
 def add_script(it: Guarded) -> None:

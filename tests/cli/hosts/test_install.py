@@ -391,3 +391,18 @@ def test_a_program_folder_that_cannot_be_read_is_the_python_form_and_says_why(pl
     assert done.returncode == 0, done.stderr
     assert f'"command": "{shlex.join(python_form())} claude-code PreToolUse' in done.stdout
     assert "entries: File exists" in done.stdout
+
+
+def test_copilots_entries_of_a_project_go_where_it_reads_them_at_the_root_of_the_repository() -> None:
+    with new_place() as place:
+        below = place.folder / "work/below"
+        below.mkdir(parents=True)
+        (place.folder / "work/.git").mkdir()
+
+        done = place.run("install", "copilot", "--project", folder=below)
+        undone = place.run("uninstall", "copilot", "--project", "--dry-run", folder=below)
+
+        assert done.returncode == 0, done.stderr
+        assert (place.folder / "work/.github/hooks/hooklatch.json").is_file()
+        assert list(below.iterdir()) == []
+        assert "work/.github/hooks/hooklatch.json" in undone.stdout

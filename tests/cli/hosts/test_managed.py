@@ -98,11 +98,36 @@ def test_a_managed_file_of_somebody_else_is_named_and_untouched(name: str, machi
     assert not machine.path(LAYOUTS["opencode"].managed_files[0]).exists()
 
 
-def test_managed_settings_of_somebody_else_that_leave_ours_out_are_a_problem(machine: Machine) -> None:
-    machine.run("install", "claude-code")
-    path = machine.path(LAYOUTS["claude-code"].managed)
+def test_what_the_owner_of_a_managed_file_has_put_in_is_enough(machine: Machine) -> None:
+    path = machine.path(LAYOUTS["copilot"].machine.beside)
     path.parent.mkdir(parents=True)
-    path.write_text('{"allowManagedHooksOnly": true}')
+    path.write_text('{"theirs": 1}')
+    refused = machine.run("install", "copilot", "--managed")
+    path.write_text('{"theirs": 1, "allowManagedHooksOnly": true}')
+    installed = machine.run("install", "copilot", "--managed")
+    machine.run("uninstall", "copilot", "--managed")
+
+    assert f"{LAYOUTS['copilot'].machine.beside} is somebody else's" in refused.stderr
+    assert installed.returncode == 0, installed.stderr
+    assert [str(each) for each in path.parent.rglob("*")] == [str(path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("claude-code", '{"allowManagedHooksOnly": true}'),
+        ("claude-code", '{"strictPluginOnlyCustomization": ["hooks"]}'),
+        ("copilot", '{"allowManagedHooksOnly": true}'),
+        ("copilot", '{"strictPluginOnlyCustomization": true}'),
+    ],
+)
+def test_managed_settings_of_somebody_else_that_leave_ours_out_are_a_problem(
+    name: str, text: str, machine: Machine
+) -> None:
+    machine.run("install", name)
+    path = machine.path(LAYOUTS[name].managed_files[-1])
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
 
     problems = [one["what"] for one in machine.doctor()["problems"]]
 
@@ -127,7 +152,7 @@ def test_a_user_install_is_a_hint_that_names_what_can_leave_it_out(machine: Mach
         ("claude-code", ".claude/settings.local.json", '{"disableAllHooks": true}', "says disableAllHooks"),
         ("claude-code", ".claude/settings.local.json", '{"env": {"CLAUDE_CODE_SIMPLE": "1"}}', "CLAUDE_CODE_SIMPLE"),
         ("codex", ".codex/config.toml", "[features]\nhooks = false\n", "turns hooks off ([features] hooks)"),
-        ("copilot", ".copilot/settings.json", '{"disableAllHooks": true}', "says disableAllHooks"),
+        ("copilot", ".copilot/settings.json", '{"disabledHooks": ["a1"]}', "turns hooks off by their digests"),
         ("claude-code", ".claude/settings.local.json", '{"env": {"HOOKLATCH_RUNTIME_DIR": "/x"}}', "HOOKLATCH_RUNTIME"),
         ("gemini", ".gemini/.env", "XDG_RUNTIME_DIR=/x", "XDG_RUNTIME_DIR"),
     ],

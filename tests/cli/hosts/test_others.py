@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -95,8 +96,10 @@ def test_a_hook_that_may_rewrite_is_found_in_every_place(name: str, path: str, v
     ("name", "path", "value"),
     [
         ("claude-code", ".claude/skills/x/SKILL.md", HEADED),
+        ("claude-code", ".claude/settings.local.json", grouped("PreToolUse")),
         ("codex", ".codex/hooks.json", grouped("PreToolUse")),
         ("copilot", ".github/agents/x.md", HEADED),
+        ("copilot", ".github/hooks/x.json", COPILOT),
         ("opencode", ".opencode/plugin/other.ts", PLUGIN),
     ],
 )
@@ -113,6 +116,47 @@ def test_a_hook_of_a_folder_above_is_found_as_far_as_the_repository_goes(
 
     assert (without, beyond) == ([], [])
     assert (other.file, other.document.project) == (str(file), f"{home}/work/above")
+
+
+def test_of_copilot_the_root_of_the_repository_counts_and_the_folders_that_its_settings_name() -> None:
+    with TemporaryDirectory() as home:
+        root = Path(home, "work")
+        for where in ("more/x.json", "project/.github/hooks/x.json", "project/more/x.json"):
+            write(root / where, COPILOT)
+        write(root / ".github/copilot/settings.json", {"hookDirectories": ["more", 7]})
+        (root / ".git").mkdir()
+
+        (other,) = others_of("copilot", Path(home), "work/project")
+
+    assert (other.file, other.document.project) == (f"{root}/more/x.json", str(root))
+
+
+def test_local_settings_of_the_main_worktree_count_in_the_others() -> None:
+    with TemporaryDirectory() as home:
+        git = ["git", "-C", home, "-c", "user.name=a", "-c", "user.email=a@b"]
+        file = write(Path(home, "work/.claude/settings.local.json"), grouped("PreToolUse"))
+        write(Path(home, "work/.claude/settings.json"), grouped("PreToolUse"))
+        subprocess.run([*git, "init", "-q", "work"], check=True)
+        subprocess.run([*git, "-C", "work", "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        subprocess.run([*git, "-C", "work", "worktree", "add", "-q", "../other"], check=True, capture_output=True)
+
+        (other,) = others_of("claude-code", Path(home), "other")
+
+    assert other.file == str(file)
+
+
+@pytest.mark.parametrize("folder", [".claude/skills", "project/.claude/skills"])
+def test_a_plugin_in_a_folder_of_skills_is_read(folder: str) -> None:
+    with TemporaryDirectory() as home:
+        file = write(Path(home, folder, "x/hooks/hooks.json"), grouped("PreToolUse"))
+        without = others_of("claude-code", Path(home))
+        write(Path(home, folder, "x/.claude-plugin/plugin.json"), {"name": "x"})
+        (other,) = others_of("claude-code", Path(home))
+        write(Path(home, ".claude/settings.json"), {"enabledPlugins": {"x@skills-dir": False}})
+        off = others_of("claude-code", Path(home))
+
+    assert (without, other.file, other.document.layer) == ([], str(file), "plugin")
+    assert off == []
 
 
 @table(

@@ -152,6 +152,8 @@ def check_layers(checks: list[SettingsFileCheck], layout: SettingsLayout, own_fi
         is_accepted = other.digest in accepted
         why_not = adopting.read_why_not(layout, other)
         take = "" if why_not else f"hooklatch install {layout.name} --adopt; "
+        if other.document.value.get("head"):
+            take = "move it to settings and adopt it there, where it runs for every call; "
         do = f"{take}take it out; or accept it as it is: hooklatch install {layout.name} --accept {other.digest}"
         what = f"{other.title}{', which you accepted' if is_accepted else ''}"
         check.add_finding(what, "nothing, as long as you mean it" if is_accepted else do, is_problem=not is_accepted)

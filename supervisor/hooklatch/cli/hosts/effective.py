@@ -7,13 +7,14 @@ our entries, or an option of an agent that runs now, leaves hooks out as well as
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from hooklatch.cli.hosts.codex_trust import TERMINALS
+from hooklatch.cli.hosts.entries import list_handlers
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.managed import SECURE_MODS
 from hooklatch.cli.hosts.others import RUN_WITH_COMMANDS, VARIABLES, Document, Layer, OtherHook
@@ -33,7 +34,7 @@ LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
         "claude-code": "a plugin with a mod, a flag such as --bare, a variable",
         "codex": "a setting such as -c features.hooks=false, CODEX_HOME",
         "gemini": "hooksConfig in other settings, GEMINI_CLI_HOME",
-        "copilot": "disableAllHooks in other settings, COPILOT_HOME",
+        "copilot": "disableAllHooks in a project's settings, disabledHooks, COPILOT_HOME",
         "cursor": "who edits that file",
         "opencode": "--pure, a variable such as OPENCODE_CONFIG_DIR",
         "qwen": "a flag such as --bare, a variable",
@@ -55,6 +56,8 @@ MANAGED_LEFT_OUT_BY: Final[Mapping[str, str]] = MappingProxyType(
         "opencode": "--pure, and OPENCODE_TEST_MANAGED_CONFIG_DIR in the environment of an agent",
     }
 )
+# Programs whose managed settings may keep hooks of users and projects out (strictPluginOnlyCustomization).
+CUSTOMIZED: Final = ("claude-code", "copilot")
 # The key among the hooks that turns all of them off.
 OFF: Final = MappingProxyType({"letta": "disabled", "droid": "hooksDisabled"})
 # Variables that move nothing that hooks are in, although they look like those that do.
@@ -87,11 +90,16 @@ class EffectiveSettings:
 
     @property
     def turns_others_off(self) -> bool:
-        """Return whether hooks outside of the managed layer are off."""
-        return any(
-            each.value.get("allowManagedHooksOnly") is True or each.value.get("allow_managed_hooks_only") is True
-            for each in self.documents if each.layer == "managed"
-        )  # fmt: skip
+        """Return whether hooks of users and projects are off."""
+        return self.is_off("user")
+
+    def is_off(self, layer: Layer) -> bool:
+        """Return whether managed settings turn the hooks of a layer off."""
+        key = "allow_managed_hooks_only" if self.layout.managed.endswith(".toml") else "allowManagedHooksOnly"
+        beside = self.layout.machine.beside
+        tables = [each.value for each in self.documents if each.layer == "managed" and beside in ("", each.path)]
+        is_locked = self.layout.name in CUSTOMIZED and layer != "plugin" and any(map(is_hooks_locked, tables))
+        return layer != "managed" and (is_locked or any(table.get(key) is True for table in tables))
 
     @property
     def mods(self) -> str:
@@ -109,7 +117,13 @@ class EffectiveSettings:
             return True
         if self.layout.is_plugin:
             return not self.is_managed  # it asks managed plugins last
-        return self.mods == "run" if other.is_mod else not self.turns_others_off
+        return self.mods == "run" if other.is_mod else not self.is_off(other.document.layer)
+
+
+def is_hooks_locked(settings: Mapping[str, Any]) -> bool:
+    """Return whether hooks come from managed settings and plugins alone; a value of another kind locks all."""
+    locked: object = settings.get("strictPluginOnlyCustomization")
+    return locked not in (None, False) and (not isinstance(locked, list) or "hooks" in locked)
 
 
 def judge_layers(settings: EffectiveSettings) -> Iterator[LayerFinding]:
@@ -166,7 +180,10 @@ def judge_switches(settings: EffectiveSettings) -> Iterator[LayerFinding]:
             continue  # what a user switches off, managed entries are not
         value, remedy = document.value, f"take that out of {document.path}"
         if value.get("disableAllHooks") is True and name in ("claude-code", "copilot", "qwen"):
-            yield LayerFinding(f"DEAD: {document.path} says disableAllHooks: none of its hooks runs", remedy)
+            yield from judge_disabled(settings, document, remedy)
+        if name == "copilot" and document.layer == "user" and (value.get("disabledHooks") or []) != []:
+            what = f"{document.path} turns hooks off by their digests (disabledHooks), and one may be its entry"
+            yield LayerFinding(what, "start Copilot CLI, type /hooks, and turn hooklatch's on")
         hooks_config = as_object(value.get("hooksConfig")) if name in ("gemini", "qwen") else {}
         if hooks_config.get("enabled") is False:
             yield LayerFinding(f"DEAD: {document.path} turns hooks off (hooksConfig.enabled)", remedy)
@@ -187,6 +204,30 @@ def judge_switches(settings: EffectiveSettings) -> Iterator[LayerFinding]:
             is_way = is_way or any(fnmatchcase(str(variable), pattern) for pattern in OF_ENTRIES)
             if name in VARIABLES and is_way and text not in ("", "0", "false"):
                 yield LayerFinding(f"{document.path} sets {variable}, which can leave its entries out", remedy)
+
+
+def judge_disabled(settings: EffectiveSettings, document: Document, remedy: str) -> Iterator[LayerFinding]:
+    """Yield whether a file's `disableAllHooks` counts.
+
+    Copilot CLI was seen to heed it in a file of hooks, for that file alone, and in a project's settings, where their
+    folder is trusted: not in the settings of the user and of the machine.
+    """
+    what, counts = f"DEAD: {document.path} says disableAllHooks: none of its hooks runs", True
+    if settings.layout.name == "copilot":
+        is_settings = os.path.basename(document.path).startswith("settings")
+        own = (each.words for each in list_handlers(as_object(document.value.get("hooks")).items()))
+        if not (document.layer == "project" if is_settings else any(own)):
+            return
+        counts = not is_settings or is_trusted(settings.documents, document.project)
+        what = what if counts else f"{document.path} says disableAllHooks, which counts once you trust that folder"
+    yield LayerFinding(what, remedy, is_problem=counts)
+
+
+def is_trusted(documents: Iterable[Document], folder: str) -> bool:
+    """Return whether Copilot CLI trusts a folder, or one above it."""
+    lists: list[object] = [each.value.get("trustedFolders") for each in documents if each.layer == "user"]
+    folders = [str(each) for found in lists if isinstance(found, list) for each in cast("list[object]", found)]
+    return any(f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(each)}/") for each in folders)
 
 
 def judge_agents(settings: EffectiveSettings) -> Iterator[LayerFinding]:

@@ -29,7 +29,7 @@ from hooklatch.cli.hosts.machine_files import TITLES
 from hooklatch.cli.hosts.others import OtherHook, list_other_hooks, list_unaccepted, read_documents
 from hooklatch.cli.hosts.plugin import make_plugin
 from hooklatch.cli.hosts.programs import find_program, is_service_installed, list_more_programs, read_program_version
-from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.cli.hosts.settings_files import FileError, list_upwards
 from hooklatch.cli.hosts.text_forms import add_tables, make_script, remove_tables
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
@@ -251,7 +251,7 @@ def install_managed(host: Host, layout: SettingsLayout, arguments: argparse.Name
     with convert_file_errors():
         plans = [managed.plan_managed(path, text, os.environ) for path, text in texts.items()]
         if os.geteuid() != 0 and not arguments.dry_run:
-            raise CommandError(Exit.NOT_PERMITTED, f"only root can write {plans[-1].path}: run it with sudo")
+            raise CommandError(Exit.NOT_PERMITTED, f"only root can write {layout.managed}: run it with sudo")
         for plan in plans:
             if not arguments.dry_run and not plan.is_none:
                 managed.write_managed(plan, host.name, os.environ)
@@ -265,11 +265,14 @@ def install_managed(host: Host, layout: SettingsLayout, arguments: argparse.Name
     ]
     if layout.name == "gemini":
         notes.append("a variable of the agent's environment can name another file: GEMINI_CLI_SYSTEM_SETTINGS_PATH")
-    if layout.name not in managed.ALONE and not layout.managed.endswith(".toml"):
+    if layout.machine.beside:
+        notes.append(f"{layout.machine.beside} turns other hooks off")
+    elif layout.name not in managed.ALONE and not layout.managed.endswith(".toml"):
         notes.append(f"{host.title} cannot turn off other hooks there, so they still run: see hooklatch doctor")
     if not arguments.start and not is_served(arguments):
         notes.append(NO_DAEMON.format(host.title))
-    print_settings_change(host, plans[-1], None, notes, arguments, done="installed")
+    (shown,) = (plan for plan in plans if plan.path == layout.managed)
+    print_settings_change(host, shown, None, notes, arguments, done="installed")
     return Exit.OK
 
 
@@ -360,7 +363,7 @@ def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Na
             output.print_line(f"left: {plan.path}, which is somebody else's")
     if not changes:
         output.print_line(
-            f"nothing of hooklatch is in {paths[-1]}" if paths else f"{host.title}: {layout.managed_fault}"
+            f"nothing of hooklatch is in {layout.managed}" if paths else f"{host.title}: {layout.managed_fault}"
         )
     return Exit.OK
 
@@ -417,7 +420,7 @@ def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) ->
     """Yield the files that may hold our entries: one, or without a choice all that are known."""
     events = [layout.gate, *(set(find_host(layout.name).events) - {layout.gate} if layout.form == "scripts" else ())]
     own, here = (
-        [layout.place(layout.file(scope, os.environ, find_project_here()), event) for event in sorted(events)]
+        [layout.place(layout.file(scope, os.environ, find_project(layout)), event) for event in sorted(events)]
         for scope in SCOPES
     )
     if not project:
@@ -527,7 +530,7 @@ PROJECT_NOTES: Mapping[str, tuple[str, ...]] = {
 def find_settings_file(host: Host, layout: SettingsLayout, scope: Scope) -> str:
     if scope == "project" and not layout.project:
         raise CommandError(Exit.NO_INPUT, f"{host.title} reads no hooks of a project: install it without --project")
-    return layout.file(scope, os.environ, find_project_here())
+    return layout.file(scope, os.environ, find_project(layout))
 
 
 @contextmanager
@@ -538,6 +541,12 @@ def convert_file_errors() -> Generator[None]:
     except FileError as error:
         is_data = "nothing was changed" in str(error) or "not UTF-8" in str(error)
         raise CommandError(Exit.BAD_DATA if is_data else Exit.CANNOT_CREATE, str(error)) from None
+
+
+def find_project(layout: SettingsLayout) -> str:
+    """Return the folder whose settings a host takes for those of the project, here."""
+    here = find_project_here()
+    return list_upwards(here)[-1] if layout.of_root else here
 
 
 def find_project_here() -> str:

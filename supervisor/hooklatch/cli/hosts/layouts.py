@@ -62,6 +62,7 @@ class SettingsLayout:
     project: str
     variable: str = ""
     variable_names_home: bool = False  # the folder is below what the variable names
+    of_root: bool = False  # of a project, it reads the files at the root of the repository alone
     shape: SettingsShape = field(default_factory=SettingsShape)
     unit: Literal["s", "ms"] = "s"
     command: str = "command"
@@ -95,9 +96,9 @@ class SettingsLayout:
 
     @property
     def managed_files(self) -> tuple[str, ...]:
-        """Return that file, behind the plugin that it names, if the program has plugins."""
+        """Return that file and, before it, the plugin that it names; behind it, the one that turns others off."""
         plugin = os.path.join(os.path.dirname(self.managed), "hooklatch.js") if self.is_plugin else ""
-        return tuple(filter(None, (plugin, self.managed))) if self.managed else ()
+        return tuple(filter(None, (plugin, self.managed, self.machine.beside))) if self.managed else ()
 
     @property
     def managed_fault(self) -> str:
@@ -160,7 +161,8 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             ),
             SettingsLayout(
                 name="copilot", programs=("copilot",), folder=".copilot", variable="COPILOT_HOME",
-                has_comments=None, user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
+                of_root=True, has_comments=None,
+                user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
                 timeout="timeoutSec", shape=SettingsShape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
                 measured="1.0.102",
                 skip=lambda event: event[:1].isupper(), gate="preToolUse",

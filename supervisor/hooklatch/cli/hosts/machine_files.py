@@ -38,32 +38,36 @@ SYSTEM_FOLDERS: Final[Mapping[System, tuple[str, ...]]] = MappingProxyType(
 class MachineFiles:
     """A program's files that only root can write, on one system.
 
-    `ours` is the one that hooklatch writes, "" if the program has none or `is_known` is false.  `read` are the globs of
-    all in which the program looks for hooks; {user} stands for the name of the user.
+    `ours` is the one that hooklatch writes, "" if the program has none or `is_known` is false; `beside` is another one,
+    where other hooks are turned off.  `read` are the globs of all in which the program looks for hooks, or for what
+    turns them off; {user} stands for the name of the user.
     """
 
     ours: str = ""
     read: tuple[str, ...] = ()
     is_known: bool = True
+    beside: str = ""
 
 
-def below(folder: str, ours: str, *more: str, domain: str = "") -> MachineFiles:
+def below(folder: str, ours: str, *more: str, domain: str = "", beside: str = "") -> MachineFiles:
     """Return the files of a program in its folder, and, on a Mac, those of a domain that a device's profile sets."""
     profiles = [f"/Library/Managed Preferences/{place}{domain}.plist" for place in ("{user}/", "") if domain]
-    return MachineFiles(f"{folder}/{ours}", (*(f"{folder}/{name}" for name in (more or (ours,))), *profiles))
+    read = (*(f"{folder}/{name}" for name in (more or (ours,))), *profiles)
+    return MachineFiles(f"{folder}/{ours}", read, beside=f"{folder}/{beside}" if beside else "")
 
 
 SUPPORT: Final = "/Library/Application Support"
 NONE: Final = MachineFiles()
-CLAUDE: Final = ("managed-settings.json", "managed-settings.json", "managed-settings.d/*.json")
+SETTINGS: Final = "managed-settings.json"
+CLAUDE: Final = (SETTINGS, SETTINGS, "managed-settings.d/*.json")
 CODEX: Final = ("requirements.toml", "requirements.toml", "managed_config.toml", "config.toml", "hooks.json")
 GEMINI: Final = ("settings.json", "settings.json", "system-defaults.json")  # and Qwen Code, which was made of it
+COPILOT: Final = ("policy.d/hooklatch.json", "policy.d/*.json")
 GROK: Final = ("requirements.toml", "requirements.toml", "managed_config.toml")
 OPENCODE: Final = ("opencode.json", "opencode.json*")
 # The same on every system.
 EVERYWHERE: Final[Mapping[str, MachineFiles]] = MappingProxyType(
     {
-        "copilot": below("/etc/github-copilot", "policy.d/hooklatch.json", "policy.d/*.json"),
         "auggie": below("/etc/augment", "settings.json"),
         "kimi": NONE,
         "letta": NONE,
@@ -77,6 +81,7 @@ MACHINE_FILES: Final[Mapping[System, Mapping[str, MachineFiles]]] = MappingProxy
             "claude-code": below("/etc/claude-code", *CLAUDE),
             "codex": below("/etc/codex", *CODEX),
             "gemini": below("/etc/gemini-cli", *GEMINI),
+            "copilot": below("/etc/github-copilot", *COPILOT, SETTINGS, beside=SETTINGS),
             "cursor": below("/etc/cursor", "hooks.json"),
             "opencode": below("/etc/opencode", *OPENCODE),
             "qwen": below("/etc/qwen-code", *GEMINI),
@@ -89,6 +94,7 @@ MACHINE_FILES: Final[Mapping[System, Mapping[str, MachineFiles]]] = MappingProxy
             "claude-code": below(f"{SUPPORT}/ClaudeCode", *CLAUDE, domain="com.anthropic.claudecode"),
             "codex": below("/etc/codex", *CODEX, domain="com.openai.codex"),
             "gemini": below(f"{SUPPORT}/GeminiCli", *GEMINI),
+            "copilot": below("/etc/github-copilot", *COPILOT),  # where it has managed settings is not known
             "cursor": below(f"{SUPPORT}/Cursor", "hooks.json"),
             "opencode": below(f"{SUPPORT}/opencode", *OPENCODE, domain="ai.opencode.managed"),
             "qwen": below(f"{SUPPORT}/QwenCode", *GEMINI),

@@ -26,6 +26,7 @@ from hooklatch.cli.hosts.editing import JsoncError
 from hooklatch.cli.hosts.entries import add_entries, find_entries
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.settings_files import FileError
+from hooklatch.core.light_json import as_object
 from hooklatch.hosts.find import find_host
 
 __all__ = [
@@ -44,6 +45,7 @@ ALONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "allowManagedHooksOnly": True,
             "pluginConfigs": {SECURE_MODS: {"options": {"allowManagedModsOnly": True}}},
         },
+        "copilot": {"allowManagedHooksOnly": True},  # in a file of its own
     }
 )
 SCHEMA: Final = "https://opencode.ai/config.json"  # OpenCode adds it to a file that has none, if it may
@@ -56,7 +58,7 @@ FIRST_WORDS: Final = "# hooklatch's requirements for "
 def make_managed_texts(
     layout: SettingsLayout, handlers: Mapping[str, Mapping[str, Any]], plugin: str
 ) -> dict[str, str]:
-    """Return the texts of the managed files of a host, by path; OpenCode has a file that names its plugin."""
+    """Return the texts of the managed files of a host, by path: OpenCode's names its plugin, Copilot CLI has two."""
     path = layout.managed
     if layout.is_plugin:
         code, naming = layout.managed_files
@@ -64,7 +66,10 @@ def make_managed_texts(
     if path.endswith(".toml"):
         return {path: make_requirements(layout, handlers)}
     root = json.dumps(ALONE[layout.name], indent=2) + "\n" if layout.name in ALONE else ""
-    return {path: add_entries(root, layout.shape, handlers)}
+    if layout.name != "copilot":
+        return {path: add_entries(root, layout.shape, handlers)}
+    beside = {layout.machine.beside: root} if layout.machine.beside else {}
+    return {path: add_entries("", layout.shape, handlers), **beside}
 
 
 def make_requirements(layout: SettingsLayout, handlers: Mapping[str, Mapping[str, Any]]) -> str:
@@ -82,13 +87,22 @@ def plan_managed(path: str, text: str | None, environ: Mapping[str, str]) -> Fil
     before = settings_files.read_if_present(path)
     new = None if text is None else text.encode()
     if before is not None and before != new and not is_own_file(path, before, environ):
-        if text is None:
+        if text is None or has_all(before, text):
             return FileEdit(path, before, before, before)
         raise FileError(
             f"{path} is somebody else's and was left as it is; have its owner put in what "
             f"`hooklatch install HOST --managed --dry-run` shows, or move it away"
         )
     return FileEdit(path, before, new, None)
+
+
+def has_all(data: bytes, text: str) -> bool:
+    """Return whether somebody else's file has what ours would have, as its owner was asked to put it in."""
+    try:
+        theirs, ours = json.loads(data), json.loads(text)
+    except ValueError:
+        return False
+    return bool(ours) and as_object(ours).items() <= as_object(theirs).items()
 
 
 def is_own_file(path: str, data: bytes, environ: Mapping[str, str]) -> bool:

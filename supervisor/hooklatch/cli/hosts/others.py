@@ -68,6 +68,8 @@ BELOW: Final[Mapping[str, tuple[Layer, str]]] = MappingProxyType(
         "home": ("user", "{home}"),
         "project": ("project", "{here}"),
         "up": ("project", "{up}"),  # the project, and each folder above it as far as its repository goes
+        "root": ("project", "{root}"),  # the last of these
+        "main": ("project", "{main}"),  # and, in another worktree of a repository, its first one
         "plugin": ("plugin", "{base}"),
     }
 )
@@ -84,6 +86,7 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
         "claude-code": list_places(
             user=("settings.json", *HEADED),
             project=(".claude/settings.json", ".claude/settings.local.json"),
+            main=(".claude/settings.local.json",),
             up=(*(f".claude/{where}" for where in HEADED),),
         ),
         "codex": list_places(
@@ -100,7 +103,7 @@ PLACES: Final[Mapping[str, tuple[tuple[Layer, str], ...]]] = MappingProxyType(
         ),
         "copilot": list_places(
             user=("hooks/*.json", "settings.json", "config.json", "extensions/*/extension.[cm]js", "agents/**/*.md"),
-            project=(".github/hooks/*.json", ".github/copilot/settings*.json", ".claude/settings*.json"),
+            root=(".github/hooks/*.json", ".github/copilot/settings*.json", ".claude/settings*.json"),
             up=(".github/extensions/*/extension.[cm]js", ".github/agents/**/*.md"),
             plugin=("installed-plugins/**/hooks.json",),
         ),
@@ -211,29 +214,33 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
     machine: list[tuple[Layer, str]] = [("managed", pattern) for pattern in layout.machine.read]
     user = glob.escape(getpass.getuser()) if layout.system == "darwin" else ""
     home = glob.escape(os.path.expanduser("~"))
+    upwards = settings_files.list_upwards(here)
+    root = upwards[-1]
+    folders = {"{up}": upwards, "{root}": [root], "{main}": [root, settings_files.find_main_worktree(root)]}
     for layer, pattern in [*machine, *PLACES.get(layout.name, ())]:
-        for folder in list_upwards(here) if "{up}" in pattern else (here,):
-            project = glob.escape(folder)
-            place = pattern.format(base=glob.escape(base), home=home, here=project, up=project, user=user)
+        for folder in folders.get(pattern.partition("/")[0], [here]):
+            project = dict.fromkeys(("here", "up", "root", "main"), glob.escape(folder))
+            place = pattern.format(base=glob.escape(base), home=home, user=user, **project)
             for path in sorted(glob.glob(place, recursive=True, include_hidden=True)):
                 document = replace(read_document(layer, path), project=folder if layer == "project" else "")
                 documents.setdefault(os.path.realpath(path), document)
     found = list(documents.values())
+    if layout.name == "copilot":
+        found += list(list_named_documents(found))
     if layout.name == "claude-code":
-        for folder in list_plugin_folders(found, environ, base):
+        for folder in list_plugin_folders(found, environ, base, here):
             found += [read_document("plugin", path) for path in list_plugin_files(folder) if os.path.lexists(path)]
     return found
 
 
-def list_upwards(here: str) -> list[str]:
-    """Return a folder and those above it that are in its repository; itself alone where it is in none."""
-    folders = [here]
-    while not os.path.lexists(os.path.join(folders[-1], ".git")):
-        above = os.path.dirname(folders[-1])
-        if above == folders[-1]:
-            return [here]
-        folders.append(above)
-    return folders
+def list_named_documents(documents: Iterable[Document]) -> Iterator[Document]:
+    """Yield the files of hooks in the folders that a project's settings name, of Copilot CLI."""
+    for document in documents:
+        named: object = document.value.get("hookDirectories") if document.layer == "project" else None
+        for folder in cast("list[object]", named) if isinstance(named, list) else ():
+            place = os.path.join(document.project, os.path.expanduser(str(folder)))
+            for path in sorted(glob.glob(f"{glob.escape(place)}/*.json", include_hidden=True)):
+                yield replace(read_document("project", path), project=document.project)
 
 
 def read_document(layer: Layer, path: str) -> Document:
@@ -274,10 +281,11 @@ def is_hook_script(path: str) -> bool:
     return os.path.basename(path).partition(".")[0] in find_host("cline").events and not path.endswith(".json")
 
 
-def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str) -> Iterator[str]:
+def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str, here: str) -> Iterator[str]:
     """Yield the folders of Claude Code's plugins: enabled ones, those that a variable names, and its own drafts."""
-    enabled = {str(name) for each in documents for name, is_on in as_object(each.value.get("enabledPlugins")).items()
-               if is_on is not False}  # fmt: skip
+    switches = [pair for each in documents for pair in as_object(each.value.get("enabledPlugins")).items()]
+    enabled = {str(name) for name, is_on in switches if is_on is not False}
+    off = {str(name) for name, is_on in switches if is_on is False} - enabled
     installed = read_document("plugin", os.path.join(base, "plugins/installed_plugins.json"))
     for name, places in as_object(installed.value.get("plugins")).items():
         for place in cast("list[object]", places) if isinstance(places, list) and name in enabled else ():
@@ -286,6 +294,11 @@ def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], b
     for named in variables:
         yield from filter(None, map(str.strip, named.split(os.pathsep) if isinstance(named, str) else ()))
     yield from glob.glob(os.path.join(glob.escape(base), "dev-mods/*/*/"))
+    for folder in (base, *(os.path.join(above, ".claude") for above in settings_files.list_upwards(here))):
+        for manifest in glob.glob(f"{glob.escape(folder)}/skills/*/.claude-plugin/plugin.json"):
+            plugin = os.path.dirname(os.path.dirname(manifest))  # a folder of skills may have whole plugins
+            if f"{read_document('plugin', manifest).value.get('name')}@skills-dir" not in off:
+                yield plugin
 
 
 def list_plugin_files(folder: str) -> Iterator[str]:

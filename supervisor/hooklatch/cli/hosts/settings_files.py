@@ -15,8 +15,8 @@ from hooklatch.directories import sync_folder
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
-    "FileError", "back_up_file", "delete_file", "make_folders", "read_if_present", "remove_folders",
-    "replace_file",
+    "FileError", "back_up_file", "delete_file", "find_main_worktree", "list_upwards", "make_folders", "read_if_present",
+    "remove_folders", "replace_file",
 ]  # fmt: skip
 
 MAX_SIZE = 16 * 2**20  # bytes; settings are a few KiB
@@ -49,6 +49,28 @@ def read_if_present(path: str) -> bytes | None:
     if len(data) > MAX_SIZE:
         raise FileError(f"{path} has more than {MAX_SIZE} bytes")
     return data
+
+
+def list_upwards(here: str) -> list[str]:
+    """Return a folder and those above it that are in its repository; itself alone where it is in none."""
+    folders = [here]
+    while not os.path.lexists(os.path.join(folders[-1], ".git")):
+        above = os.path.dirname(folders[-1])
+        if above == folders[-1]:
+            return [here]
+        folders.append(above)
+    return folders
+
+
+def find_main_worktree(root: str) -> str:
+    """Return the folder of a repository's main worktree, which may be `root` itself."""
+    try:
+        with open(os.path.join(root, ".git"), encoding="utf-8", errors="replace") as file:
+            folder = os.path.join(root, file.read(MAX_SIZE).removeprefix("gitdir:").strip())
+        with open(os.path.join(folder, "commondir"), encoding="utf-8", errors="replace") as file:
+            return os.path.dirname(os.path.normpath(os.path.join(folder, file.read(MAX_SIZE).strip())))
+    except OSError:  # .git is a folder, or there is none, or a submodule's
+        return root
 
 
 def make_folders(path: str, *, mode: int = 0o700) -> list[str]:
