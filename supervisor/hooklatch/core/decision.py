@@ -57,7 +57,6 @@ class Machine:
     pending_calls: tuple[Call, ...] = ()  # in firing order
     began_ms: float = 0  # when the pending calls were made, from the fire's begin
     taken = 0  # the number of pending calls whose outcome was taken
-    early: dict[int, CallOutcome] | None = None  # by index: outcomes that wait for those before them
 
     def __init__(
         self,
@@ -76,6 +75,7 @@ class Machine:
         self.walk = iter(selection.call_groups)
         self.seen_versions: dict[Hook, int] = {}  # the version of the payload that each called hook has seen
         self.outcomes: list[CallOutcome] = []
+        self.early: dict[int, CallOutcome] = {}  # by index: outcomes that wait for those before them
         self.opinions: dict[int, HookOpinion] = {}
         self.notes: dict[int, list[str]] = {}  # by a hook's index: what it adds to the warnings
         self.warnings: list[str] = []  # of the fire as a whole
@@ -102,33 +102,26 @@ class Machine:
         self.is_settled = True
 
     def receive(self, call: Call, outcome: CallOutcome) -> None:
-        """Take the outcome of a pending call; the outcome of any other call comes too late to count."""
-        calls = self.pending_calls
-        if len(calls) > 1:
-            self._receive_among(calls, call, outcome)
-        elif calls and call is calls[0]:
-            if outcome.earlier_ms:
-                call = self._take_run(call, outcome.earlier_ms)
-            # Before `take`, which may begin the next walk: `next_calls` returns nothing while a call is pending.
-            self.pending_calls = ()
-            self.take(call, outcome)
+        """Take the outcome of a pending call; the outcome of any other call comes too late to count.
 
-    def _receive_among(self, calls: tuple[Call, ...], call: Call, outcome: CallOutcome) -> None:
-        """Take the outcome of one of several calls when those before it are here."""
-        early = self.early = {} if self.early is None else self.early
-        if call is not calls[self.taken]:
-            if call in calls[self.taken :]:
-                early.setdefault(call.index, outcome)
+        Of several calls, an outcome waits until those before it are here.
+        """
+        calls, taken = self.pending_calls, self.taken
+        if not calls or call is not calls[taken]:
+            if call in calls[taken:]:
+                self.early.setdefault(call.index, outcome)
             return
-        self._take_next(calls, outcome)
-        while early and calls[self.taken].index in early:
-            self._take_next(calls, early.pop(calls[self.taken].index))
+        if outcome.earlier_ms:
+            call = self._take_run(call, outcome.earlier_ms)
+        self._take_next(call, outcome)
+        while self.early and (next_call := calls[self.taken]).index in self.early:
+            self._take_next(next_call, self.early.pop(next_call.index))
 
-    def _take_next(self, calls: tuple[Call, ...], outcome: CallOutcome) -> None:
-        call = calls[self.taken]
-        self.taken += 1
-        if self.taken == len(calls):
-            self.pending_calls, self.taken = (), 0
+    def _take_next(self, call: Call, outcome: CallOutcome) -> None:
+        # Before `take`, which may begin the next walk: `next_calls` returns nothing while a call is pending.
+        if (taken := self.taken + 1) == len(self.pending_calls):
+            self.pending_calls, taken = (), 0
+        self.taken = taken
         self.take(call, outcome)
 
     def _take_run(self, call: Call, durations_ms: Sequence[float]) -> Call:
@@ -166,7 +159,7 @@ class Machine:
 
     def _list_unawaited(self) -> None:
         """List the calls whose outcomes a settled fire does not wait for, and take those that came early."""
-        early, calls = self.early or {}, self.pending_calls[self.taken :]
+        early, calls = self.early, self.pending_calls[self.taken :]
         for call in calls:
             if (outcome := early.get(call.index)) is not None:
                 self.take(call, outcome)

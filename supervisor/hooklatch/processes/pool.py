@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook
@@ -51,6 +52,7 @@ RECYCLED, CLOSES = "recycled", "the pool closes"
 class BegunCall(msgspec.Struct, eq=False):
     """A call that was sent to a worker; `unsent` is its outcome if that could not be done."""
 
+    pool: Pool
     worker: PoolWorker
     call: Call
     fire: FireContext
@@ -116,18 +118,20 @@ class Pool:
         The callbacks in `call.following` are run too, until one of them answers. The outcome is then that of the last,
         with the durations of the others.  If cancelled, the callback runs to its deadline, and its answer is discarded.
         """
-        began = self.begin(call, fire, deadline)
+        arrived = self._now()
+        began = self.begin(call, fire, deadline, arrived)
         if began is None:
-            arrived = self._now()
             served = await self._wait(fire, deadline)
             if isinstance(served, CallOutcome):
                 return served.with_duration(self._now() - arrived)
             began = self._send(served, call, fire, deadline, arrived, self._now())
         return began if isinstance(began, CallOutcome) else await self.end(began)
 
-    def begin(self, call: Call, fire: FireContext, deadline: float) -> BegunCall | CallOutcome | None:
-        """Send a call to an idle worker, for `end`; or return its outcome at once, or None if it has to wait."""
-        arrived = self._now()
+    def begin(self, call: Call, fire: FireContext, deadline: float, arrived: float) -> BegunCall | CallOutcome | None:
+        """Send a call to an idle worker, for `end`; or return its outcome at once, or None if it has to wait.
+
+        `arrived` is the present moment: several calls of a fire share it.
+        """
         if self.fault is not None:
             return CallOutcome(cause="load", message=self.fault)
         if fire.queue_key != self._queue.latest:
@@ -146,11 +150,11 @@ class Pool:
         worker.ends = worker.deadline = deadline
         if call.following:
             if worker.calls + len(call.following) >= self.limits.calls * worker.endurance:
-                call = msgspec.structs.replace(call, following=())  # they would exceed the calls of one worker
+                call = replace(call, following=())  # they would exceed the calls of one worker
             worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.following)])
         if worker.deadline < self._alarm.deadline:
             self._set_alarm(worker.deadline)
-        begun = BegunCall(worker, call, fire, deadline, arrived, began)
+        begun = BegunCall(self, worker, call, fire, deadline, arrived, began)
         try:
             begun.unsent = worker.begin(call, fire, deadline - began)
         except BaseException:  # a fault of our own
@@ -169,53 +173,60 @@ class Pool:
 
     async def end(self, begun: BegunCall) -> CallOutcome:
         """Return the outcome of a call that was sent."""
-        worker, call, fire, deadline = begun.worker, begun.call, begun.fire, begun.deadline
-        arrived, began = begun.arrived, begun.began
+        worker, call = begun.worker, begun.call
         try:
-            answered = begun.unsent or await worker.end(fire, 0 if self._unhurried else IN_PLACE)
+            answered = begun.unsent or await worker.end(begun.fire, 0 if self._unhurried else IN_PLACE)
         except BaseException:  # cancelled, or a fault of our own: the worker may still be at work
             self.abandon(begun)
             raise
         ended = self._now()
-        self._queue.latest_seconds.append(ended - began)
-        if (ended - began) * 1000 > IN_PLACE:
+        seconds = ended - begun.began
+        self._queue.latest_seconds.append(seconds)
+        if seconds * 1000 > IN_PLACE:
             self._unhurried = UNHURRIED
         elif self._unhurried:
             self._unhurried -= 1
-        earlier: list[float] = []
-        if call.following and (earlier := worker.silent_durations(answered, ended - began)):
-            worker.calls += len(earlier)
-            waited, arrived = began - arrived, began + sum(earlier)
-            earlier[0] += waited  # the time in the queue counts for the first callback
-            began, deadline = arrived, compute_deadline(call.following[len(earlier) - 1], fire, arrived)
-        if isinstance(answered, CallOutcome) or worker.is_expired or ended >= deadline:
-            outcome = self._build_failure(begun, answered, arrived, began, ended, deadline)
+        if call.following and (earlier := worker.silent_durations(answered, seconds)):
+            outcome = self._build_last_outcome(begun, answered, earlier, ended)
         else:
-            outcome = build_call_outcome(answered, call.hook, ended - arrived)
-        if earlier:
-            outcome = msgspec.structs.replace(
-                outcome, earlier_ms=tuple([round(seconds * 1000, 3) for seconds in earlier])
-            )
+            outcome = self._build_outcome(begun, answered, ended)
         self._give_back(worker, ended, is_fit=not outcome.is_lost)
         return outcome
 
-    def _build_failure(
-        self, begun: BegunCall, answered: wire.CallAnswered | wire.CallSilent | CallOutcome, arrived: float,
-        began: float, ended: float, deadline: float,
-    ) -> CallOutcome:  # fmt: skip
-        worker = begun.worker
-        text = f"no answer within {ended - arrived:.1f} s"
+    def _build_last_outcome(
+        self,
+        begun: BegunCall,
+        answered: wire.CallAnswered | wire.CallSilent | CallOutcome,
+        earlier: list[float],
+        ended: float,
+    ) -> CallOutcome:
+        """Return the outcome of the last callback of several that a worker ran; `earlier` are the others' durations."""
+        call, moment = begun.call, begun.began + sum(earlier)
+        begun.worker.calls += len(earlier)
+        deadline = compute_deadline(call.following[len(earlier) - 1], begun.fire, moment)
+        last = replace(begun, deadline=deadline, arrived=moment, began=moment)
+        earlier[0] += begun.began - begun.arrived  # the time in the queue counts for the first callback
+        outcome = self._build_outcome(last, answered, ended)
+        return replace(outcome, earlier_ms=tuple([round(seconds * 1000, 3) for seconds in earlier]))
+
+    def _build_outcome(
+        self, begun: BegunCall, answered: wire.CallAnswered | wire.CallSilent | CallOutcome, ended: float
+    ) -> CallOutcome:
+        worker, hook, seconds = begun.worker, begun.call.hook, ended - begun.arrived
+        if not worker.is_expired and ended < begun.deadline:
+            if isinstance(answered, CallOutcome):
+                return answered.with_duration(seconds)
+            return build_call_outcome(answered, hook, seconds)
+        text = f"no answer within {seconds:.1f} s"
         if worker.is_expired:
             # If it waited longer than it ran, the queue missed the deadline, not the callback.
-            outcome = worker.lost_outcome("timeout", text, is_orphaned=began - arrived > ended - began)
-        elif isinstance(answered, CallOutcome) and ended < deadline:
-            outcome = answered
+            waited = begun.began - begun.arrived
+            outcome = worker.lost_outcome("timeout", text, is_orphaned=waited > ended - begun.began)
         else:
             # The answer and the alarm came in the same turn of the loop, so their order there must not decide.
-            hook = begun.call.hook
-            late_outcome = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, hook, 0.0)
-            outcome = msgspec.structs.replace(late_outcome, outcome="unread", cause="timeout", answer=b"", message=text)
-        return outcome.with_duration(ended - arrived)
+            outcome = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, hook, 0.0)
+            outcome = replace(outcome, outcome="unread", cause="timeout", answer=b"", message=text)
+        return outcome.with_duration(seconds)
 
     async def _watch_deadlines(self) -> None:
         """End each call whose deadline passes.

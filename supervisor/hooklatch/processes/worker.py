@@ -37,6 +37,7 @@ __all__ = ["SourceLoadError", "PoolWorker", "WorkerProcess", "call_ids", "comput
 
 EXIT_NOTICE = 1.0  # seconds in which its zygote reports an exit code, on a busy machine too; only the text needs it
 ENVELOPES = msgspec.json.Encoder()
+ANSWERS = (wire.CallAnswered, wire.CallSilent)
 BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
 
 
@@ -244,7 +245,7 @@ class PoolWorker:
                 self._said = self._look(in_place_ms)
             except (EOFError, wire.FrameError) as error:
                 self._said = error
-        return isinstance(self._said, wire.CallAnswered | wire.CallSilent)
+        return isinstance(self._said, ANSWERS)
 
     def _list_following(self, call: Call, fire: FireContext) -> list[wire.FollowingCall]:
         return [
@@ -316,18 +317,16 @@ class PoolWorker:
             EOFError: the worker is gone.
             FrameError: the message is not an answer to this call.
         """
-        while True:
-            message = await self._receive(in_place_ms)
+        while not isinstance(message := await self._receive(in_place_ms), ANSWERS):
             if not isinstance(message, StateRequest):
-                break
+                raise wire.FrameError("no answer to a call")
             await self._answer_state(message)
         if self._reader.held:
             raise wire.FrameError("more than one answer to a call")
-        if isinstance(message, wire.SourceLoaded | wire.LoadFailed) or message.generation != self.generation:
-            raise wire.FrameError("an answer to another call")
         if message.earlier_seconds:
             self._advance(message.call_id)
-        if message.call_id != self._call_id or len(message.earlier_seconds) != self._begun:
+        is_of_call = message.generation == self.generation and message.call_id == self._call_id
+        if not is_of_call or len(message.earlier_seconds) != self._begun:
             raise wire.FrameError("an answer to another call")
         if emitted := message.emitted:
             if not self._may_emit:

@@ -6,7 +6,7 @@ A call has its outcome by its deadline, even if its target does not answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -17,6 +17,7 @@ from hooklatch.core.decision import Machine
 from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import CallOutcome
+from hooklatch.core.restarts import Breaker
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool import BegunCall, Pool
 from hooklatch.processes.worker import compute_deadline
@@ -76,42 +77,42 @@ class HookRunners:
             return pool or CallOutcome(cause="load", message=f"{target.source.location} is not loaded")
         return self._servers.get(target.owner) or GONE
 
-    async def run(self, call: Call, fire: Fire, begun: BegunCall | None = None) -> CallOutcome:
-        """Run a call and those that follow it, until one answers or time is up; return the outcome of the last one.
-
-        If it has `begun` already, its pool has sent it.
-        """
-        hook, own, target = call.hook, call.hook.target, self._find(call.hook)
+    async def run(self, call: Call, fire: Fire) -> CallOutcome:
+        """Run a call and those that follow it, until one answers or time is up; return the outcome of the last one."""
+        hook, target, now = call.hook, self._find(call.hook), self._clock()
         breaker = self._breakers.of(hook) if self._breakers.all else None
-        now = self._clock()
         if isinstance(target, CallOutcome):
-            outcome = target
-        elif breaker is not None and not breaker.permits(now):
-            outcome = CallOutcome(cause="quarantined", message=f"{breaker.explain(now)}. {describe_way_out(hook)}")
-        else:
-            deadline = min(now + (hook.timeout or fire.spec.timeout), fire.deadline)
-            if call.following and self._breakers.knows(hook, *call.following):
-                call = msgspec.structs.replace(call, following=())  # each must pass its own breaker first
-            try:
-                if begun is not None and isinstance(target, Pool):
-                    outcome = await target.end(begun)
-                elif own.native:
-                    outcome = await self._dialects.call(target, call, fire, deadline)
-                else:
-                    outcome = await target.call(call, fire, deadline)
-            except BaseException:  # cancelled, or a bug of ours: a probe of a quarantined hook must not stay open
-                if breaker is not None:
-                    breaker.end_probe(trio.current_time())
-                raise
-            if len(outcome.answer) > SMALL and not fire.take_room(len(outcome.answer)):
-                text = (
-                    f"there is no room for its answer of {len(outcome.answer)} bytes beside the answers of other hooks"
-                )
-                outcome = msgspec.structs.replace(outcome, cause="overload", message=text, answer=b"")
-            if outcome.earlier_ms:
-                hook = self._count_silent_hooks(outcome, call)
-            if outcome.cause != "policy" or breaker is not None:
-                self._count_death(hook, outcome)
+            return self._count(hook, fire, target)
+        if breaker is not None and not breaker.permits(now):
+            text = f"{breaker.explain(now)}. {describe_way_out(hook)}"
+            return self._count(hook, fire, CallOutcome(cause="quarantined", message=text))
+        deadline = compute_deadline(hook, fire, now)
+        if call.following and self._breakers.knows(hook, *call.following):
+            call = msgspec.structs.replace(call, following=())  # each must pass its own breaker first
+        try:
+            if hook.target.native:
+                outcome = await self._dialects.call(target, call, fire, deadline)
+            else:
+                outcome = await target.call(call, fire, deadline)
+        except BaseException:  # cancelled, or a bug of ours: a probe of a quarantined hook must not stay open
+            if breaker is not None:
+                breaker.end_probe(trio.current_time())
+            raise
+        return self._take_outcome(call, fire, outcome, breaker)
+
+    def _take_outcome(self, call: Call, fire: Fire, outcome: CallOutcome, breaker: Breaker | None) -> CallOutcome:
+        """Take the outcome of a call that was made: make room for its answer, note a death, and count it."""
+        hook = call.hook
+        if len(outcome.answer) > SMALL and not fire.take_room(len(outcome.answer)):
+            text = f"there is no room for its answer of {len(outcome.answer)} bytes beside the answers of other hooks"
+            outcome = msgspec.structs.replace(outcome, cause="overload", message=text, answer=b"")
+        if outcome.earlier_ms:
+            hook = self._count_silent_hooks(outcome, call)
+        if outcome.cause != "policy" or breaker is not None:
+            self._count_death(hook, outcome)
+        return self._count(hook, fire, outcome)
+
+    def _count(self, hook: Hook, fire: Fire, outcome: CallOutcome) -> CallOutcome:
         self._statistics.calls.append((hook, outcome.cause, outcome.duration_ms))
         if outcome.cause != "policy":
             self._record_failure(hook, outcome, fire)
@@ -124,45 +125,42 @@ class HookRunners:
         and only the others have a task each.  Hooks that are still at work when the machine is settled go on to their
         own deadlines, and their answers are discarded.
         """
-        begun = {call.index: sent for call in calls if (sent := self._begin(call, fire)) is not None}
-        waiting = list(calls)
+        waiting: dict[Call, BegunCall | None] = {}  # None: it is not sent yet
 
-        async def run_into(call: Call) -> None:
-            machine.receive(call, await self.run(call, fire, begun.pop(call.index, (None, None))[1]))
-            waiting.remove(call)
-            if machine.is_settled:
-                waits.cancel()
+        async def finish(call: Call) -> None:
+            begun = waiting.pop(call)
+            if begun is None:
+                outcome = await self.run(call, fire)
+            else:
+                outcome = self._take_outcome(call, fire, await begun.pool.end(begun), None)
+            machine.receive(call, outcome)
 
-        with trio.CancelScope() as waits:
-            try:
-                if begun:
-                    fire.prepare_record()  # while the workers work
-                is_quick = True  # until one keeps the loop waiting
-                for call in calls:
-                    if call.index in begun and not machine.is_settled:
-                        pool, started = begun[call.index]
-                        is_quick = pool.has_answered(started, in_place=is_quick)
-                        if is_quick:
-                            await run_into(call)
-                if waiting and not machine.is_settled:
-                    async with trio.open_nursery() as nursery:
-                        for call in waiting:
-                            nursery.start_soon(run_into, call)
-            except BaseException as error:
-                if isinstance(error, BaseExceptionGroup):
-                    await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, not one for each
-                raise
-            finally:
-                for pool, started in begun.values():
-                    pool.abandon(started)
+        try:
+            now = self._clock()
+            for call in calls:
+                waiting[call] = self._begin(call, fire, now)
+            if any(waiting.values()):
+                fire.prepare_record()  # while the workers work
+            is_quick = True  # until one keeps the loop waiting
+            for call, begun in [*waiting.items()]:
+                if begun is not None and not machine.is_settled:
+                    is_quick = begun.pool.has_answered(begun, in_place=is_quick)
+                    if is_quick:
+                        await finish(call)
+            if waiting and not machine.is_settled:
+                await run_until(lambda: machine.is_settled, finish, [*waiting])
+        finally:
+            for begun in waiting.values():
+                if begun is not None:
+                    begun.pool.abandon(begun)
 
-    def _begin(self, call: Call, fire: Fire) -> tuple[Pool, BegunCall] | None:
-        """Send a call to an idle worker if it has no more to wait for; `run` does all that is left."""
-        pool = self._find(call.hook)
-        if self._breakers.all or call.hook.target.native or not isinstance(pool, Pool):
+    def _begin(self, call: Call, fire: Fire, now: float) -> BegunCall | None:
+        """Send a call to an idle worker if it has no more to wait for; otherwise `run` does all of it."""
+        hook = call.hook
+        if self._breakers.all or hook.target.native or not isinstance(pool := self._find(hook), Pool):
             return None
-        begun = pool.begin(call, fire, compute_deadline(call.hook, fire, self._clock()))
-        return (pool, begun) if isinstance(begun, BegunCall) else None
+        begun = pool.begin(call, fire, compute_deadline(hook, fire, now), now)
+        return begun if isinstance(begun, BegunCall) else None
 
     def _count_silent_hooks(self, outcome: CallOutcome, call: Call) -> Hook:
         """Count the hooks that returned None before the one that this outcome is of; return that one."""
@@ -197,6 +195,25 @@ class HookRunners:
                 "call": fire.envelope.call_id, "decision": fire.decision_id,
             }  # fmt: skip
             logger.warning("hook failed", extra=fields)  # no message: it may quote the payload
+
+
+async def run_until(
+    is_settled: Callable[[], bool], finish: Callable[[Call], Awaitable[None]], calls: list[Call]
+) -> None:
+    """Finish each call in a task of its own, until all are finished or the fire is settled."""
+
+    async def finish_one(call: Call) -> None:
+        await finish(call)
+        if is_settled():
+            nursery.cancel_scope.cancel()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for call in calls:
+                nursery.start_soon(finish_one, call)
+    except BaseExceptionGroup:
+        await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, not one for each
+        raise
 
 
 def describe_way_out(hook: Hook) -> str:
