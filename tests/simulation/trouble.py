@@ -66,7 +66,7 @@ class DiskTrouble:
         return any(end >= moment for _, end in self.windows)
 
     def _is_befallen(self, path: str) -> bool:
-        return self._kernel.process is self._kernel.daemon and path.startswith(self._folder)
+        return path.startswith(self._folder) and self._kernel.process is self._kernel.daemon
 
     def _fail(self, call: str, path: str) -> int | None:
         if self.kind != "disk_failing" or call not in FAILURES or not self._is_befallen(path):
@@ -82,7 +82,8 @@ class DiskTrouble:
 
     def _before(self, call: str, path: str) -> None:
         kernel = self._kernel
-        if self._is_befallen(path):
+        is_befallen = self._is_befallen(path)
+        if is_befallen:
             if kernel.is_in_strand:
                 kernel.pause(PAUSED, PAUSE)
                 while self.kind == "disk_hanging":
@@ -92,5 +93,5 @@ class DiskTrouble:
                 if not self._calls_left:
                     self._crash()
                     kernel.alive()
-        is_full = self.kind == "disk_full" and self._is_befallen(path)
+        is_full = self.kind == "disk_full" and is_befallen
         self._disk.size = self._disk.tree.used + self._room if is_full else self._size
