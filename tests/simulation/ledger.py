@@ -17,7 +17,6 @@ import msgspec
 __all__ = ["Ledger"]
 
 FIRST_SYNC = 0.5  # seconds after which a new daemon has synced what it found
-HEAD = 32  # letters of a hash that an answer names
 
 
 class Entry(msgspec.Struct):
