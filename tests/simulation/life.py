@@ -35,7 +35,6 @@ __all__ = ["Lives"]
 SCRIPTS = 0.12  # how many of the lives are quiet ones
 IMAGES = 4  # of what a loss of power may leave
 PROMISE = 0.06  # seconds after which an answer's entry is on the disk, and a millisecond or two of a step
-LOOK = 0.25  # seconds between two looks at whether a life is over; a crash that is called for comes at once
 QUIET = 16.0  # seconds after which no hook hangs any more
 LEAVE = 3.0  # seconds in which all that a daemon started is gone
 
@@ -131,13 +130,12 @@ class Lives:
                     for one in (world.administer, world.confirm, world.befall, *(agent.run for agent in world.agents)):
                         inhabitants.start_soon(one)
                     goal = world.fires + int(draw.expovariate(1 / 400)) + 20
-                    world.doom = doom = trio.Event()
-                    while not (world.fires >= goal or world.is_over or doom.is_set() or over.is_set()):
-                        with trio.move_on_after(LOOK):
-                            await doom.wait()
+                    world.is_doomed = False
+                    while not (world.fires >= goal or world.is_over or world.is_doomed or over.is_set()):
+                        await trio.sleep(0.05)
                     if over.is_set():
                         world.violate("C: the daemon ended by itself")
-                    elif (doom.is_set() or draw.random() >= 0.4) and not world.is_over:
+                    elif (world.is_doomed or draw.random() >= 0.4) and not world.is_over:
                         world.trouble.crash_after(draw.randint(1, 40), crash)
                         await trio.sleep(1.0)  # else it was not at its disk
                         crash()

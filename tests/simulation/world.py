@@ -24,7 +24,7 @@ from simulation.trouble import DiskTrouble
 
 __all__ = ["World"]
 
-EVERY = 10  # fires between two events of the world
+EVERY = 18  # fires between two events of the world
 INPUTS = {"Bash": {"command": "ls"}, "Edit": {"path": "/a"}, "Count": {"n": 1}}  # what a tool of its kind must say
 EVENTS = {"n": "post_tool_use", "t": "post_model"}
 EDITED = ("a", "a", "b", "b", "n", "t", "c", "s", "s", "p")
@@ -62,8 +62,8 @@ class World:
         self.project_fault: str | None = None  # why each gate in the project must be denied
         self.is_kept = self._settings.random() < 0.7  # whether shared state is
         self.is_synced = False  # whether answers wait for the disk
-        self.doom = trio.Event()  # set to have the daemon be killed now
-        self._fired, self._awaited = trio.Event(), 0  # the fires after which the event is set
+        self.is_doomed = False  # the daemon is killed soon
+        self._fired = trio.Event()
         self._locks = {name: trio.Lock() for name in (*self.versions, *self.globals)}
         self._is_trusted = False  # it was, at least once
         self.agents: list[AgentOfWorld] = []
@@ -198,8 +198,7 @@ class World:
             payload["response"] = {}
         decision = await client.call("fire", event=event, payload=payload)
         self.fires += 1
-        if self.fires >= self._awaited:
-            self._fired.set()
+        self._fired.set()
         if in_project and fault is not None and self.project_fault == fault:
             asked.must_deny = fault
         self.digest.update(repr(sorted(decision.items(), key=lambda item: item[0])).encode())
@@ -349,7 +348,7 @@ class World:
             self.faults[f"hook_{to}"] += 1
             await self.change(hook, to)
             if self.random.random() < 0.15:
-                self.doom.set()  # what was acknowledged just now is there after a crash
+                self.is_doomed = True  # what was acknowledged just now is there after a crash
                 return
             await trio.sleep(self.random.random() ** 2 * 1.5)
             if hook.state == to and self.random.random() < 0.7:
@@ -459,8 +458,7 @@ class World:
         finally:  # also where the life ends meanwhile
             self.trouble.end()
             self.judge.blow("disk")
-        if self.random.random() < 0.3:
-            self.doom.set()  # what the disk has lost shows after a crash
+        self.is_doomed = self.random.random() < 0.3  # what the disk has lost shows after a crash
 
     async def hang_up(self) -> None:
         """Send the daemon SIGHUP."""
@@ -566,11 +564,12 @@ class World:
         weights, events = zip(*self._events(), strict=True)
         async with trio.open_nursery() as nursery:
             while True:
-                self._fired, self._awaited = trio.Event(), self.fires + EVERY
-                while not self._fired.is_set() and self.fires < self._awaited:
+                goal = self.fires + EVERY
+                while self.fires < goal:
                     with trio.move_on_after(2.0):
                         await self._fired.wait()
-                    self._awaited -= 1  # where nothing can be fired, the world goes on
+                    self._fired = trio.Event()
+                    goal -= 1 if self.fires < goal else 0  # where nothing can be fired, the world goes on
                 [event] = self.random.choices(events, weights)
                 if self.random.random() < 0.4:
                     nursery.start_soon(event)  # and the next one may come meanwhile
