@@ -131,13 +131,10 @@ class Client:
             raise ConnectionLost("closed")
         number, done, answer = next(self._numbers), trio.Event(), list[dict[str, Any]]()
         self._answers[number] = done, answer
+        self._kernel.at(ANSWERED_WITHIN, self._expire, number, method, params)
         try:
-            with trio.fail_after(ANSWERED_WITHIN):
-                await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-                await done.wait()
-        except trio.TooSlowError:
-            self.complain(f"C: no answer to {method} within {ANSWERED_WITHIN:.0f} s: {params!r:.300}")
-            self.end()
+            await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            await done.wait()
         finally:
             self._answers.pop(number, None)
         if not answer:
@@ -149,6 +146,12 @@ class Client:
             raise Refusal(answer[0]["error"])
         result: dict[str, Any] = answer[0]["result"]
         return result
+
+    def _expire(self, number: int, method: str, params: dict[str, Any]) -> None:
+        if number in self._answers and not self.is_over:
+            self.complain(f"C: no answer to {method} within {ANSWERED_WITHIN:.0f} s: {params!r:.300}")
+            self.end()
+            self._kernel.has_woken()
 
     def end(self) -> None:
         """Close the socket, as the end of the process does."""

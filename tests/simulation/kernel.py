@@ -197,6 +197,7 @@ class Strand:
         self.is_over = False
         self.thread = 0
         self.wait_number = 0
+        self._may_go_on: Callable[[], bool] | None = None  # while it waits: whether that is over
         self.error: BaseException | None = None
         self.on_end: Callable[[], None] | None = None
         process.strands[self] = None
@@ -216,6 +217,8 @@ class Strand:
         process = self.process
         if process.is_stopped and not process.is_dead:
             return  # SIGCONT wakes it
+        if self._may_go_on is not None and not process.is_dead and not self._may_go_on():
+            return  # asked here: to hand it the baton costs more
         before, self.kernel.current = self.kernel.current, self
         if process.interpreter is not None:
             process.interpreter.enter()
@@ -268,10 +271,14 @@ class Strand:
 
         if timeout is not None:
             self.kernel.at(timeout, expire)
-        while not is_ready():
-            if is_late:
-                return False
-            self.park()
+        self._may_go_on = lambda: is_late or is_ready()
+        try:
+            while not is_ready():
+                if is_late:
+                    return False
+                self.park()
+        finally:
+            self._may_go_on = None
         self.wait_number += 1
         return True
 

@@ -17,7 +17,6 @@ import msgspec
 __all__ = ["Ledger"]
 
 FIRST_SYNC = 0.5  # seconds after which a new daemon has synced what it found
-HEAD = 32  # letters of a hash that an answer names
 
 
 class Entry(msgspec.Struct):
@@ -61,11 +60,9 @@ class Ledger:
 
     def _read_segment(self, name: str, *, is_torn: bool = False) -> None:
         path, at = os.path.join(self.folder, name), self._at.get(name, 0)
-        if os.stat(path).st_size <= at:
-            return
-        with open(path, "rb") as file:
-            file.seek(at)
-            data = file.read()
+        fd = os.open(path, os.O_RDONLY)
+        data = os.pread(fd, os.fstat(fd).st_size, at)
+        os.close(fd)
         for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
             try:
                 entry = DECODE(line)

@@ -41,7 +41,7 @@ class InputOutput:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._waiting: dict[tuple[File, str], trio.lowlevel.Task] = {}
+        self._readers, self._writers = dict[File, trio.lowlevel.Task](), dict[File, trio.lowlevel.Task]()
         self._has_woken = False
         kernel.wake_tasks, kernel.has_woken = self.wake, self.note_woken
 
@@ -76,23 +76,24 @@ class InputOutput:
         return self._kernel.daemon.find(what) if isinstance(what, int) else what.file
 
     async def wait_readable(self, what: Any) -> None:
-        await self._wait(self._find(what), "r")
+        file = self._find(what)
+        await self._wait(file, self._readers, is_ready=file.is_readable())
 
     async def wait_writable(self, what: Any) -> None:
-        await self._wait(self._find(what), "w")
+        file = self._find(what)
+        await self._wait(file, self._writers, is_ready=file.is_writable())
 
-    async def _wait(self, file: File, which: str) -> None:
+    async def _wait(self, file: File, waiting: dict[File, trio.lowlevel.Task], *, is_ready: bool) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
-        if file.is_readable() if which == "r" else file.is_writable():
+        if is_ready:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
-        key = file, which
-        if key in self._waiting:
+        if file in waiting:
             raise trio.BusyResourceError("another task waits for this")
-        self._waiting[key] = trio.lowlevel.current_task()
+        waiting[file] = trio.lowlevel.current_task()
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            self._waiting.pop(key, None)
+            waiting.pop(file, None)
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)
@@ -102,17 +103,18 @@ class InputOutput:
             file = self._find(what)
         except OSError:
             return
-        for which in "rw":
-            task = self._waiting.pop((file, which), None)
-            if task is not None:
+        for waiting in (self._readers, self._writers):
+            if (task := waiting.pop(file, None)) is not None:
                 trio.lowlevel.reschedule(task, outcome.Error(trio.ClosedResourceError("closed")))
 
     def wake(self, file: File) -> None:
         """Wake the tasks that wait for what a file is now."""
-        for which, is_ready in (("r", file.is_readable), ("w", file.is_writable)):
-            if (file, which) in self._waiting and is_ready():
-                trio.lowlevel.reschedule(self._waiting.pop((file, which)))
-                self._has_woken = True
+        if file in self._readers and file.is_readable():
+            trio.lowlevel.reschedule(self._readers.pop(file))
+            self._has_woken = True
+        if file in self._writers and file.is_writable():
+            trio.lowlevel.reschedule(self._writers.pop(file))
+            self._has_woken = True
 
 
 async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments: Any, may_abandon: bool) -> Any:

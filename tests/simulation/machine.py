@@ -27,6 +27,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import lru_cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -475,8 +476,11 @@ class Machine:
         functions = Library()
         yield linux, "LIBC", functions
         from hooklatch import disks
+        from hooklatch.record.storage import chain
 
         yield disks.LookupThread, "look", look_now
+        # It depends on its line alone, and each line is read at each start, and of each disk that a crash may leave.
+        yield chain, "read_link", lru_cache(maxsize=2**15)(chain.read_link)
         yield guardian, "fork_zygote", self.fork_zygote
         yield child, "rehearse_call", lambda *_: None
         importers.installed.append(NoBuild())  # type: ignore[arg-type]

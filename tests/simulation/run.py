@@ -104,7 +104,6 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
     os.environ.update({"HOME": FOLDER, "PATH": "/usr/bin"})
     os.uname = lambda: UNAME
     platform.python_version = lambda: "3"
-    sys.dont_write_bytecode = True
     gc.set_threshold(50_000, 20, 50)  # garbage is looked for less often: a twentieth of the time
     if has_log:
         logging.basicConfig(level="DEBUG", stream=sys.stderr, format="%(name)s %(message)s")
@@ -124,6 +123,7 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
         from simulation.trouble import DiskTrouble
         from simulation.world import World
 
+        sys.dont_write_bytecode = True  # from here on: what workers import is in files of the simulated disk
         world = World(kernel, seed, FOLDER, fires, DiskTrouble(kernel, disk, f"{FOLDER}/state", seed))
         if fault is not None:
             world.max_violations = 1  # it is found

@@ -65,11 +65,10 @@ class DiskTrouble:
         """Return whether a sync may have failed since then."""
         return any(end >= moment for _, end in self.windows)
 
-    def _is_befallen(self, path: str) -> bool:
-        return self._kernel.process is self._kernel.daemon and path.startswith(self._folder)
-
     def _fail(self, call: str, path: str) -> int | None:
-        if self.kind != "disk_failing" or call not in FAILURES or not self._is_befallen(path):
+        if self.kind != "disk_failing" or call not in FAILURES or not path.startswith(self._folder):
+            return None
+        if self._kernel.process is not self._kernel.daemon:
             return None
         share, which = self._random.random(), self._random.random()
         return FAILURES[call][int(which * len(FAILURES[call]))] if share < 0.25 else None
@@ -82,15 +81,16 @@ class DiskTrouble:
 
     def _before(self, call: str, path: str) -> None:
         kernel = self._kernel
-        if self._is_befallen(path):
-            if kernel.is_in_strand:
-                kernel.pause(PAUSED, PAUSE)
-                while self.kind == "disk_hanging":
-                    kernel.sleep(PAUSE)
-            if self._calls_left and call in CHANGING:
-                self._calls_left -= 1
-                if not self._calls_left:
-                    self._crash()
-                    kernel.alive()
-        is_full = self.kind == "disk_full" and self._is_befallen(path)
-        self._disk.size = self._disk.tree.used + self._room if is_full else self._size
+        if not path.startswith(self._folder) or kernel.process is not kernel.daemon:
+            self._disk.size = self._size
+            return
+        if kernel.is_in_strand:
+            kernel.pause(PAUSED, PAUSE)
+            while self.kind == "disk_hanging":
+                kernel.sleep(PAUSE)
+        if self._calls_left and call in CHANGING:
+            self._calls_left -= 1
+            if not self._calls_left:
+                self._crash()
+                kernel.alive()
+        self._disk.size = self._disk.tree.used + self._room if self.kind == "disk_full" else self._size
