@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import cast
 
-from hooklatch.core.light_json import parse_own_object, quote_unicode, serialize_json
+from hooklatch.core.light_json import as_object, is_list, is_object, parse_own_object, quote_unicode, serialize_json
 from hooklatch.core.text import escape_text
 from hooklatch_worker.author.tools import KINDS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 
@@ -45,7 +44,7 @@ def read_payload(table: Mapping[str, object]) -> Mapping[str, object] | None:
     cut, excerpt = table.get("excerpt_cut"), table.get("excerpt")
     if isinstance(cut, str):
         return read_cut_object(cut)
-    return cast("Mapping[str, object]", excerpt) if isinstance(excerpt, Mapping) else None
+    return excerpt if is_object(excerpt) else None
 
 
 def describe_subject(event: str, tool: str | None, payload: object) -> str:
@@ -53,13 +52,12 @@ def describe_subject(event: str, tool: str | None, payload: object) -> str:
 
     A payload that is not an object is one that is not known.
     """
-    fields: Mapping[str, object] = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else {}
+    fields = as_object(payload)
     name = fields.get("tool_name")
     tool = name if isinstance(name, str) else tool
     subject = ""
     for key in ("tool_input", "tool_args"):
-        if not subject and isinstance(fields.get(key), Mapping):
-            tool_input = cast("Mapping[str, object]", fields[key])
+        if not subject and is_object(tool_input := fields.get(key)):
             subject = describe_tool_input(find_kind(tool or "", fields.get("tool_kind")), tool or "", tool_input)
     values = (value for key in KEYS if isinstance(value := fields.get(key), str) and value.strip())
     return clip_subject(subject or next(values, "") or tool or event)
@@ -98,8 +96,8 @@ def describe_tool_input(kind: str, tool: str, tool_input: Mapping[str, object]) 
             parts = [given.get("command")]
         case "read" | "write":
             parts = [given.get("path")]
-        case "edit" if isinstance(paths, list):
-            parts = cast("list[object]", paths)
+        case "edit" if is_list(paths):
+            parts = paths
         case "search":
             parts = [given.get("pattern"), given.get("path")]
         case "fetch":

@@ -14,14 +14,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any, Final, cast
+
+TYPE_CHECKING = False  # typing takes a command a sixth of its time
+if TYPE_CHECKING:
+    from typing import Any, Final, TypeAlias, TypeGuard
 
 __all__ = [
     "ARGUMENTS", "KINDS", "KIND_OF", "OTHER", "UnclearToolError", "arguments", "find_tool_kind_by_name",
     "list_patched_files",
 ]  # fmt: skip
 
-Arguments = dict[str, Any]
+Arguments: TypeAlias = "dict[str, Any]"
 
 OTHER: Final = "other"  # the kind of an unknown tool
 # `mcp` has no names, since a prefix decides, nor has `other`, which is for names that no table has.
@@ -167,10 +170,15 @@ def join_command(value: object) -> str:
     """Return a command as one line: some programs send an argument list."""
     if isinstance(value, str):
         return value
-    words = cast("list[object]", value) if isinstance(value, list) else []
-    if not words or not all(isinstance(word, str) for word in words):
+    words = value if is_list(value) else []
+    texts = [word for word in words if isinstance(word, str)]
+    if not texts or len(texts) < len(words):
         raise UnclearToolError("the command of a shell tool is neither text nor a list of words")
-    return shlex.join(cast("list[str]", words))
+    return shlex.join(texts)
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
 
 
 def add_paths(tool_args: Arguments) -> None:
