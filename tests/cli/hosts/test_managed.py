@@ -54,6 +54,8 @@ def machine() -> Iterator[Machine]:
         for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache", "localtime"):
             if Path("/etc", name).exists():
                 shutil.copy(Path("/etc", name), etc)
+        if Path("/etc/alternatives").is_dir():  # `cc` is a link into it, without which an entry would be in Python
+            shutil.copytree("/etc/alternatives", etc / "alternatives", symlinks=True)
         machine = Machine(place, etc)
         if subprocess.run([*MOUNT, str(etc), "true"], capture_output=True, check=False).returncode:
             pytest.skip("no mount namespace")
