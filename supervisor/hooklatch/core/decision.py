@@ -102,10 +102,7 @@ class Machine:
         self.is_settled = True
 
     def receive(self, call: Call, outcome: CallOutcome) -> None:
-        """Take the outcome of a pending call; the outcome of any other call comes too late to count.
-
-        Of several calls, an outcome waits until those before it are here.
-        """
+        """Take the outcome of a pending call, once those before it are here; that of any other call comes too late."""
         calls, taken = self.pending_calls, self.taken
         if not calls or call is not calls[taken]:
             if call in calls[taken:]:

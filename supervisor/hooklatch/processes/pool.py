@@ -128,10 +128,7 @@ class Pool:
         return began if isinstance(began, CallOutcome) else await self.end(began)
 
     def begin(self, call: Call, fire: FireContext, deadline: float, arrived: float) -> BegunCall | CallOutcome | None:
-        """Send a call to an idle worker, for `end`; or return its outcome at once, or None if it has to wait.
-
-        `arrived` is the present moment: several calls of a fire share it.
-        """
+        """Send a call that has just arrived to an idle worker, for `end`; or return its outcome, or None: it waits."""
         if self.fault is not None:
             return CallOutcome(cause="load", message=self.fault)
         if fire.queue_key != self._queue.latest:
@@ -168,8 +165,12 @@ class Pool:
 
     def abandon(self, begun: BegunCall) -> None:
         """Wait for the answer of a call no more: its worker has until its deadline."""
+        worker = begun.worker
+        worker.deadline = math.inf  # no call waits for it any more, and `_drain` has the deadline
         later = (compute_deadline(hook, begun.fire, begun.deadline) for hook in begun.call.following)
-        self._abandon(begun.worker, max([begun.deadline, *later]))
+        if not self.workers.spawn("abandoned call", self._drain, worker, max([begun.deadline, *later])):
+            worker.kill(CLOSES)
+            self._give_back(worker, trio.current_time(), is_fit=False)
 
     async def end(self, begun: BegunCall) -> CallOutcome:
         """Return the outcome of a call that was sent."""
@@ -212,21 +213,18 @@ class Pool:
     def _build_outcome(
         self, begun: BegunCall, answered: wire.CallAnswered | wire.CallSilent | CallOutcome, ended: float
     ) -> CallOutcome:
-        worker, hook, seconds = begun.worker, begun.call.hook, ended - begun.arrived
-        if not worker.is_expired and ended < begun.deadline:
-            if isinstance(answered, CallOutcome):
-                return answered.with_duration(seconds)
-            return build_call_outcome(answered, hook, seconds)
-        text = f"no answer within {seconds:.1f} s"
+        worker, seconds = begun.worker, ended - begun.arrived
         if worker.is_expired:
             # If it waited longer than it ran, the queue missed the deadline, not the callback.
-            waited = begun.began - begun.arrived
-            outcome = worker.lost_outcome("timeout", text, is_orphaned=waited > ended - begun.began)
-        else:
-            # The answer and the alarm came in the same turn of the loop, so their order there must not decide.
-            outcome = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, hook, 0.0)
-            outcome = replace(outcome, outcome="unread", cause="timeout", answer=b"", message=text)
-        return outcome.with_duration(seconds)
+            is_orphaned = begun.began - begun.arrived > ended - begun.began
+            outcome = worker.lost_outcome("timeout", f"no answer within {seconds:.1f} s", is_orphaned=is_orphaned)
+            return outcome.with_duration(seconds)
+        outcome = build_call_outcome(answered, begun.call.hook, seconds)
+        if ended < begun.deadline:
+            return outcome
+        # The answer and the alarm came in the same turn of the loop, so their order there must not decide.
+        text = f"no answer within {seconds:.1f} s"
+        return replace(outcome, outcome="unread", cause="timeout", answer=b"", message=text)
 
     async def _watch_deadlines(self) -> None:
         """End each call whose deadline passes.
@@ -234,7 +232,8 @@ class Pool:
         One alarm serves all calls, since a cancel scope for each call would cost every fire.
         """
         while True:
-            self._alarm = trio.CancelScope(deadline=self._next_deadline())
+            of_calls = min((worker.deadline for worker in self._busy if not worker.is_expired), default=math.inf)
+            self._alarm = trio.CancelScope(deadline=min(of_calls, self._queue.next_deadline()))
             with self._alarm:
                 await trio.sleep_forever()
             now = trio.current_time()
@@ -256,16 +255,6 @@ class Pool:
             return False
         self._alarm.deadline = math.inf
         return True
-
-    def _next_deadline(self) -> float:
-        of_calls = min((worker.deadline for worker in self._busy if not worker.is_expired), default=math.inf)
-        return min(of_calls, self._queue.next_deadline())
-
-    def _abandon(self, worker: PoolWorker, deadline: float) -> None:
-        worker.deadline = math.inf  # no call waits for it any more, and `_drain` has the deadline
-        if not self.workers.spawn("abandoned call", self._drain, worker, deadline):
-            worker.kill(CLOSES)
-            self._give_back(worker, trio.current_time(), is_fit=False)
 
     async def _drain(self, worker: PoolWorker, deadline: float) -> None:
         is_fit = False

@@ -323,10 +323,11 @@ class PoolWorker:
             await self._answer_state(message)
         if self._reader.held:
             raise wire.FrameError("more than one answer to a call")
+        if message.generation != self.generation:
+            raise wire.FrameError("an answer to the call of another worker")
         if message.earlier_seconds:
             self._advance(message.call_id)
-        is_of_call = message.generation == self.generation and message.call_id == self._call_id
-        if not is_of_call or len(message.earlier_seconds) != self._begun:
+        if message.call_id != self._call_id or len(message.earlier_seconds) != self._begun:
             raise wire.FrameError("an answer to another call")
         if emitted := message.emitted:
             if not self._may_emit:
@@ -491,10 +492,14 @@ CAUSES: dict[str, Cause] = {
 }  # fmt: skip
 
 
-def build_call_outcome(answered: wire.CallAnswered | wire.CallSilent, hook: Hook, seconds: float) -> CallOutcome:
-    """Return the outcome that a worker reported. A worker is not trusted, not even with the length of its report."""
+def build_call_outcome(
+    answered: wire.CallAnswered | wire.CallSilent | CallOutcome, hook: Hook, seconds: float
+) -> CallOutcome:
+    """Return the outcome that a worker reported, with whose length it is not trusted either, or that of its failure."""
     if isinstance(answered, wire.CallSilent):
         return msgspec.structs.replace(hook.silence, duration_ms=round(seconds * 1000, 3))
+    if isinstance(answered, CallOutcome):
+        return answered.with_duration(seconds)
     return CallOutcome(
         cause=CAUSES.get(answered.cause, "crash"), message=answered.message,
         stdout=decode_output(answered.stdout) if answered.stdout else "",

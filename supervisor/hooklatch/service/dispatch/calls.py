@@ -6,7 +6,7 @@ A call has its outcome by its deadline, even if its target does not answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -81,11 +81,11 @@ class HookRunners:
         """Run a call and those that follow it, until one answers or time is up; return the outcome of the last one."""
         hook, target, now = call.hook, self._find(call.hook), self._clock()
         breaker = self._breakers.of(hook) if self._breakers.all else None
-        if isinstance(target, CallOutcome):
-            return self._count(hook, fire, target)
-        if breaker is not None and not breaker.permits(now):
+        if breaker is not None and not isinstance(target, CallOutcome) and not breaker.permits(now):
             text = f"{breaker.explain(now)}. {describe_way_out(hook)}"
-            return self._count(hook, fire, CallOutcome(cause="quarantined", message=text))
+            target = CallOutcome(cause="quarantined", message=text)
+        if isinstance(target, CallOutcome):
+            return self._take(call, fire, target)
         deadline = compute_deadline(hook, fire, now)
         if call.following and self._breakers.knows(hook, *call.following):
             call = msgspec.structs.replace(call, following=())  # each must pass its own breaker first
@@ -98,10 +98,10 @@ class HookRunners:
             if breaker is not None:
                 breaker.end_probe(trio.current_time())
             raise
-        return self._take_outcome(call, fire, outcome, breaker)
+        return self._take(call, fire, outcome, breaker)
 
-    def _take_outcome(self, call: Call, fire: Fire, outcome: CallOutcome, breaker: Breaker | None) -> CallOutcome:
-        """Take the outcome of a call that was made: make room for its answer, note a death, and count it."""
+    def _take(self, call: Call, fire: Fire, outcome: CallOutcome, breaker: Breaker | None = None) -> CallOutcome:
+        """Make room for an answer, note a death, and count the call; `breaker` is the one that permitted it."""
         hook = call.hook
         if len(outcome.answer) > SMALL and not fire.take_room(len(outcome.answer)):
             text = f"there is no room for its answer of {len(outcome.answer)} bytes beside the answers of other hooks"
@@ -109,10 +109,7 @@ class HookRunners:
         if outcome.earlier_ms:
             hook = self._count_silent_hooks(outcome, call)
         if outcome.cause != "policy" or breaker is not None:
-            self._count_death(hook, outcome)
-        return self._count(hook, fire, outcome)
-
-    def _count(self, hook: Hook, fire: Fire, outcome: CallOutcome) -> CallOutcome:
+            self._count_death(hook, outcome, breaker)
         self._statistics.calls.append((hook, outcome.cause, outcome.duration_ms))
         if outcome.cause != "policy":
             self._record_failure(hook, outcome, fire)
@@ -127,13 +124,15 @@ class HookRunners:
         """
         waiting: dict[Call, BegunCall | None] = {}  # None: it is not sent yet
 
-        async def finish(call: Call) -> None:
+        async def finish(call: Call, nursery: trio.Nursery | None = None) -> None:
             begun = waiting.pop(call)
             if begun is None:
                 outcome = await self.run(call, fire)
             else:
-                outcome = self._take_outcome(call, fire, await begun.pool.end(begun), None)
+                outcome = self._take(call, fire, await begun.pool.end(begun))
             machine.receive(call, outcome)
+            if nursery is not None and machine.is_settled:
+                nursery.cancel_scope.cancel()
 
         try:
             now = self._clock()
@@ -148,7 +147,12 @@ class HookRunners:
                     if is_quick:
                         await finish(call)
             if waiting and not machine.is_settled:
-                await run_until(lambda: machine.is_settled, finish, [*waiting])
+                async with trio.open_nursery() as nursery:
+                    for call in waiting:
+                        nursery.start_soon(finish, call, nursery)
+        except BaseExceptionGroup:
+            await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, not one for each
+            raise
         finally:
             for begun in waiting.values():
                 if begun is not None:
@@ -170,13 +174,13 @@ class HookRunners:
             hook = following
         return hook
 
-    def _count_death(self, hook: Hook, outcome: CallOutcome) -> None:
+    def _count_death(self, hook: Hook, outcome: CallOutcome, breaker: Breaker | None) -> None:
         # An orphaned outcome has another reason than this hook, as the death of the zygote, so it does not count.
         if outcome.is_lost and outcome.cause in ("crash", "timeout") and not outcome.is_orphaned:
             if self._breakers.record_death(hook, trio.current_time(), outcome.message):
                 logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
                 self._on_quarantine(hook, outcome.message)
-        elif (breaker := self._breakers.of(hook)) is not None:
+        elif breaker is not None:
             if outcome.cause in ("policy", "crash", "protocol") and not outcome.is_orphaned:
                 self._breakers.record_answer(hook)
             else:
@@ -195,25 +199,6 @@ class HookRunners:
                 "call": fire.envelope.call_id, "decision": fire.decision_id,
             }  # fmt: skip
             logger.warning("hook failed", extra=fields)  # no message: it may quote the payload
-
-
-async def run_until(
-    is_settled: Callable[[], bool], finish: Callable[[Call], Awaitable[None]], calls: list[Call]
-) -> None:
-    """Finish each call in a task of its own, until all are finished or the fire is settled."""
-
-    async def finish_one(call: Call) -> None:
-        await finish(call)
-        if is_settled():
-            nursery.cancel_scope.cancel()
-
-    try:
-        async with trio.open_nursery() as nursery:
-            for call in calls:
-                nursery.start_soon(finish_one, call)
-    except BaseExceptionGroup:
-        await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, not one for each
-        raise
 
 
 def describe_way_out(hook: Hook) -> str:
