@@ -238,7 +238,7 @@ class Timestamp(
     @property
     def lasts(self) -> float:
         """Return for how many seconds it may be relied upon."""
-        return self.expires.timestamp() - self.at
+        return (self.expires - self.issued).total_seconds()  # of two numbers one more than the longest may come out
 
 
 def sign_timestamp(fleet: str, head: PolicyHead, key: PrivateKey, *, at: float, lasts: float) -> bytes:

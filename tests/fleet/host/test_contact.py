@@ -14,7 +14,7 @@ import trio
 
 from hooklatch.fleet.host.contact import ClockReading, FleetContact
 from hooklatch.fleet.manifests import PolicyHead
-from hooklatch.fleet.roles import LONGEST, RoleKeys, sign_timestamp
+from hooklatch.fleet.roles import LONGEST, RoleKeys, read_timestamp, sign_timestamp
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import PrivateKey, Purpose, make_key
 from hooklatch.service.config.state_file import StateFile
@@ -253,6 +253,17 @@ async def test_who_says_so_and_leaves_at_once_is_believed(tmp_path: Path) -> Non
         await trio.testing.wait_all_tasks_blocked()
         assert scope.cancelled_caught
         assert not host.is_denied
+
+
+def test_a_timestamp_may_last_as_long_as_allowed_whenever_it_is_signed() -> None:
+    """The publisher signs for the longest time: that a sum of numbers is rounded must not be one second more."""
+    for moment in range(300):
+        at = 1_000_000 + moment * 0.737083
+        data = sign_timestamp("acme", HEAD, KEY, at=at, lasts=LONGEST)
+
+        stamp = read_timestamp(data, "acme", RoleKeys((KEY.public.text,)), None, at)
+
+        assert stamp.lasts == LONGEST
 
 
 async def test_what_is_kept_is_a_contact_of_the_past(tmp_path: Path) -> None:
