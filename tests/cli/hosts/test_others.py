@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -143,6 +144,37 @@ def test_local_settings_of_the_main_worktree_count_in_the_others() -> None:
         (other,) = others_of("claude-code", Path(home), "other")
 
     assert other.file == str(file)
+
+
+def faults_of(name: str, home: Path) -> list[str]:
+    documents = read_documents(LAYOUTS[name], {"HOME": str(home)}, str(home / "project"))
+    return [document.fault for document in documents if document.fault and document.layer == "project"]
+
+
+def test_what_names_the_main_worktree_is_read_for_claude_code_alone_and_a_fault_where_that_cannot_be(
+    tmp_path: Path,
+) -> None:
+    link = write(tmp_path / "project/.git", "gitdir: a\0b\n")
+    without = faults_of("cursor", tmp_path)
+    (strange,) = faults_of("claude-code", tmp_path)
+    link.unlink()
+    os.mkfifo(link)
+    (no_file,) = faults_of("claude-code", tmp_path)
+
+    assert without == []
+    assert "cannot be read: embedded null byte" in strange
+    assert no_file == f"{link} is not a regular file"
+
+
+def test_a_folder_that_none_can_be_is_a_fault_of_the_settings_that_name_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "project/.github/copilot/settings.json", {"hookDirectories": ["a\0b", "\ud800"]})
+
+    found = faults_of("copilot", tmp_path)
+
+    assert path.exists()
+    assert [text.partition(":")[0] for text in found] == [
+        "hookDirectories has 'a\\x00b'", "hookDirectories has '\\ud800'",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("folder", [".claude/skills", "project/.claude/skills"])

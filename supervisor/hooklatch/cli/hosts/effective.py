@@ -214,7 +214,8 @@ def judge_disabled(settings: EffectiveSettings, document: Document, remedy: str)
     """
     what, counts = f"DEAD: {document.path} says disableAllHooks: none of its hooks runs", True
     if settings.layout.name == "copilot":
-        is_settings = os.path.basename(document.path).startswith("settings")
+        folder, name = os.path.split(document.path)
+        is_settings = name.startswith("settings") and os.path.basename(folder) != "hooks"
         own = (each.words for each in list_handlers(as_object(document.value.get("hooks")).items()))
         if not (document.layer == "project" if is_settings else any(own)):
             return
@@ -226,8 +227,16 @@ def judge_disabled(settings: EffectiveSettings, document: Document, remedy: str)
 def is_trusted(documents: Iterable[Document], folder: str) -> bool:
     """Return whether Copilot CLI trusts a folder, or one above it."""
     lists: list[object] = [each.value.get("trustedFolders") for each in documents if each.layer == "user"]
-    folders = [str(each) for found in lists if isinstance(found, list) for each in cast("list[object]", found)]
-    return any(f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(each)}/") for each in folders)
+    folders = [each for found in lists if isinstance(found, list) for each in cast("list[object]", found)]
+    real = f"{os.path.realpath(folder)}/"
+    return any(isinstance(each, str) and real.startswith(f"{resolve(each).rstrip('/')}/") for each in folders)
+
+
+def resolve(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a name that no folder can have
+        return path
 
 
 def judge_agents(settings: EffectiveSettings) -> Iterator[LayerFinding]:

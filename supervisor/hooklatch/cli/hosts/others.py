@@ -216,7 +216,12 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
     home = glob.escape(os.path.expanduser("~"))
     upwards = settings_files.list_upwards(here)
     root = upwards[-1]
-    folders = {"{up}": upwards, "{root}": [root], "{main}": [root, settings_files.find_main_worktree(root)]}
+    folders = {"{up}": upwards, "{root}": [root]}
+    if layout.name == "claude-code":
+        try:
+            folders["{main}"] = [root, settings_files.find_main_worktree(root)]
+        except FileError as error:
+            documents[str(error)] = Document("project", os.path.join(root, ".git"), fault=str(error), project=root)
     for layer, pattern in [*machine, *PLACES.get(layout.name, ())]:
         for folder in folders.get(pattern.partition("/")[0], [here]):
             project = dict.fromkeys(("here", "up", "root", "main"), glob.escape(folder))
@@ -226,11 +231,13 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
                 documents.setdefault(os.path.realpath(path), document)
     found = list(documents.values())
     if layout.name == "copilot":
-        found += list(list_named_documents(found))
+        for document in list_named_documents(found):
+            documents.setdefault(document.fault or os.path.realpath(document.path), document)
     if layout.name == "claude-code":
         for folder in list_plugin_folders(found, environ, base, here):
-            found += [read_document("plugin", path) for path in list_plugin_files(folder) if os.path.lexists(path)]
-    return found
+            for path in filter(os.path.lexists, list_plugin_files(folder)):
+                documents.setdefault(os.path.realpath(path), read_document("plugin", path))
+    return list(documents.values())
 
 
 def list_named_documents(documents: Iterable[Document]) -> Iterator[Document]:
@@ -239,7 +246,12 @@ def list_named_documents(documents: Iterable[Document]) -> Iterator[Document]:
         named: object = document.value.get("hookDirectories") if document.layer == "project" else None
         for folder in cast("list[object]", named) if isinstance(named, list) else ():
             place = os.path.join(document.project, os.path.expanduser(str(folder)))
-            for path in sorted(glob.glob(f"{glob.escape(place)}/*.json", include_hidden=True)):
+            try:
+                paths = sorted(glob.glob(f"{glob.escape(place)}/*.json", include_hidden=True))
+            except ValueError as error:  # a name that no folder can have
+                yield replace(document, value={}, fault=f"hookDirectories has {folder!r}: {error}")
+                continue
+            for path in paths:
                 yield replace(read_document("project", path), project=document.project)
 
 
@@ -295,7 +307,7 @@ def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], b
         yield from filter(None, map(str.strip, named.split(os.pathsep) if isinstance(named, str) else ()))
     yield from glob.glob(os.path.join(glob.escape(base), "dev-mods/*/*/"))
     for folder in (base, *(os.path.join(above, ".claude") for above in settings_files.list_upwards(here))):
-        for manifest in glob.glob(f"{glob.escape(folder)}/skills/*/.claude-plugin/plugin.json"):
+        for manifest in glob.glob(f"{glob.escape(folder)}/skills/*/.claude-plugin/plugin.json", include_hidden=True):
             plugin = os.path.dirname(os.path.dirname(manifest))  # a folder of skills may have whole plugins
             if f"{read_document('plugin', manifest).value.get('name')}@skills-dir" not in off:
                 yield plugin

@@ -36,8 +36,8 @@ def read_if_present(path: str) -> bytes | None:
                 f"{path} is a link to {os.readlink(path)}, which does not exist; remove or fix the link"
             ) from None
         return None
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # a name that no file can have, which another file gave
+        raise FileError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise FileError(f"{path} is not a regular file")
@@ -63,14 +63,18 @@ def list_upwards(here: str) -> list[str]:
 
 
 def find_main_worktree(root: str) -> str:
-    """Return the folder of a repository's main worktree, which may be `root` itself."""
-    try:
-        with open(os.path.join(root, ".git"), encoding="utf-8", errors="replace") as file:
-            folder = os.path.join(root, file.read(MAX_SIZE).removeprefix("gitdir:").strip())
-        with open(os.path.join(folder, "commondir"), encoding="utf-8", errors="replace") as file:
-            return os.path.dirname(os.path.normpath(os.path.join(folder, file.read(MAX_SIZE).strip())))
-    except OSError:  # .git is a folder, or there is none, or a submodule's
+    """Return the folder of a repository's main worktree, which may be `root` itself.
+
+    Raises:
+        FileError: what names it cannot be read.
+    """
+    link = os.path.join(root, ".git")
+    named = None if os.path.isdir(link) else read_if_present(link)
+    if named is None or not named.startswith(b"gitdir:"):
         return root
+    folder = os.path.join(root, os.fsdecode(named.removeprefix(b"gitdir:").strip()))
+    common = read_if_present(os.path.join(folder, "commondir"))  # a submodule has none
+    return os.path.dirname(os.path.normpath(os.path.join(folder, os.fsdecode(common.strip())))) if common else root
 
 
 def make_folders(path: str, *, mode: int = 0o700) -> list[str]:
