@@ -14,7 +14,7 @@ import trio
 
 from hooklatch.core.restarts import Restart
 from hooklatch.metrics import MetricsPublisher
-from hooklatch.processes.pool import Pool
+from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.supervisor import ChildSpec, PartFailedError, Supervisor
 from hooklatch.service.api.methods import ApiMethods
 from hooklatch.service.dispatch.dispatcher import Dispatcher
@@ -118,7 +118,7 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "file hints": (KernelHints, "_is_hint", Place.touch),
     "suspensions": (Suspensions, "_end", Place.suspend),
     "metrics": (MetricsPublisher, "_keep_publishing", Place.other_metrics),
-    "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),
+    "guards.py": (CallQueue, "next_deadline", Place.end_of_a_deadline),
     "background fires": (Dispatcher, "_publish", Place.fire_and_forget),
     "session timers": (Sessions, "discard", Place.session_that_ends),
     "agent connections": (ApiMethods, "closed", Place.connection_that_ends),
