@@ -26,20 +26,20 @@ def words_of(name: str, documents: list[Document], layer: Layer = "user") -> lis
 @table(
     ("layer", "path", "value", "trusts", "is_dead"),
     [
-        ("project", "/work/p/.claude/settings.json", OFF, ["/work"], True),
-        ("project", "/work/p/.github/copilot/settings.local.json", OFF, ["/elsewhere", "/work/p"], True),
-        ("project", "/work/p/.claude/settings.json", OFF, ["/work/pp"], False),
-        ("project", "/work/p/.claude/settings.json", {"disableAllHooks": "true"}, ["/work"], False),
-        ("project", "/work/p/.github/hooks/x.json", {**OFF, "hooks": THEIRS}, ["/work"], False),
-        ("project", "/work/p/more/x.json", {**OFF, "hooks": THEIRS}, ["/work"], False),
-        ("project", "/work/p/.github/hooks/settings-of-lint.json", {**OFF, "hooks": THEIRS}, ["/work"], False),
-        ("project", "/work/p/.claude/settings.json", OFF, ["/"], True),
-        ("project", "/work/p/.claude/settings.json", OFF, ["a\0b", "\ud800", 7], False),
+        ("project", "/srv/p/.claude/settings.json", OFF, ["/srv"], True),
+        ("project", "/srv/p/.github/copilot/settings.local.json", OFF, ["/elsewhere", "/srv/p"], True),
+        ("project", "/srv/p/.claude/settings.json", OFF, ["/srv/pp"], False),
+        ("project", "/srv/p/.claude/settings.json", {"disableAllHooks": "true"}, ["/srv"], False),
+        ("project", "/srv/p/.github/hooks/x.json", {**OFF, "hooks": THEIRS}, ["/srv"], False),
+        ("project", "/srv/p/more/x.json", {**OFF, "hooks": THEIRS}, ["/srv"], False),
+        ("project", "/srv/p/.github/hooks/settings-of-lint.json", {**OFF, "hooks": THEIRS}, ["/srv"], False),
+        ("project", "/srv/p/.claude/settings.json", OFF, ["/"], True),
+        ("project", "/srv/p/.claude/settings.json", OFF, ["a\0b", "\ud800", 7], False),
         ("user", "/home/me/.copilot/hooks/settings-x.json", {**OFF, "hooks": OURS}, [], True),
-        ("project", "/work/p/.github/hooks/hooklatch.json", {**OFF, "hooks": OURS}, ["/work"], True),
+        ("project", "/srv/p/.github/hooks/hooklatch.json", {**OFF, "hooks": OURS}, ["/srv"], True),
         ("user", "/home/me/.copilot/hooks/hooklatch.json", {**OFF, "hooks": OURS}, [], True),
         ("user", "/home/me/.copilot/hooks/x.json", {**OFF, "hooks": THEIRS}, [], False),
-        ("user", "/home/me/.copilot/settings.json", OFF, ["/work"], False),
+        ("user", "/home/me/.copilot/settings.json", OFF, ["/srv"], False),
         ("managed", POLICY, OFF, [], False),
         ("managed", MACHINE, OFF, [], False),
     ],
@@ -48,7 +48,7 @@ def test_copilot_heeds_disable_all_hooks_in_some_files_alone(
     layer: Layer, path: str, value: dict[str, Any], trusts: list[str], is_dead: bool
 ) -> None:
     trusted = Document("user", "/home/me/.copilot/config.json", {"trustedFolders": trusts})
-    document = Document(layer, path, value, project="/work/p" if layer == "project" else "")
+    document = Document(layer, path, value, project="/srv/p" if layer == "project" else "")
 
     assert words_of("copilot", [trusted, document]) == (["DEAD"] if is_dead else [])
     assert words_of("copilot", [trusted, document], "managed") == []

@@ -45,9 +45,10 @@ ALONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "allowManagedHooksOnly": True,
             "pluginConfigs": {SECURE_MODS: {"options": {"allowManagedModsOnly": True}}},
         },
-        "copilot": {"allowManagedHooksOnly": True},  # in a file of its own
     }
 )
+# The same, for a program that reads it from another file (`MachineFiles.beside`).
+ALONE_BESIDE: Final = '{\n  "allowManagedHooksOnly": true\n}\n'
 SCHEMA: Final = "https://opencode.ai/config.json"  # OpenCode adds it to a file that has none, if it may
 FIRST_LINE: Final = (
     "# hooklatch's requirements for {title}.  `hooklatch uninstall {name} --managed` removes this file.\n"
@@ -66,10 +67,8 @@ def make_managed_texts(
     if path.endswith(".toml"):
         return {path: make_requirements(layout, handlers)}
     root = json.dumps(ALONE[layout.name], indent=2) + "\n" if layout.name in ALONE else ""
-    if layout.name != "copilot":
-        return {path: add_entries(root, layout.shape, handlers)}
-    beside = {layout.machine.beside: root} if layout.machine.beside else {}
-    return {path: add_entries("", layout.shape, handlers), **beside}
+    beside = {layout.machine.beside: ALONE_BESIDE} if layout.machine.beside else {}
+    return {path: add_entries(root, layout.shape, handlers), **beside}
 
 
 def make_requirements(layout: SettingsLayout, handlers: Mapping[str, Mapping[str, Any]]) -> str:

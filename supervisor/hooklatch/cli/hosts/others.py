@@ -45,7 +45,6 @@ __all__ = [
     "Layer",
     "OtherHook",
     "list_other_hooks",
-    "list_plugin_folders",
     "list_result_hooks",
     "list_unaccepted",
     "read_document",
@@ -234,7 +233,7 @@ def read_documents(layout: SettingsLayout, environ: Mapping[str, str], here: str
         for document in list_named_documents(found):
             documents.setdefault(document.fault or os.path.realpath(document.path), document)
     if layout.name == "claude-code":
-        for folder in list_plugin_folders(found, environ, base, here):
+        for folder in list_plugin_folders(found, environ, base, upwards):
             for path in filter(os.path.lexists, list_plugin_files(folder)):
                 documents.setdefault(os.path.realpath(path), read_document("plugin", path))
     return list(documents.values())
@@ -293,7 +292,9 @@ def is_hook_script(path: str) -> bool:
     return os.path.basename(path).partition(".")[0] in find_host("cline").events and not path.endswith(".json")
 
 
-def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], base: str, here: str) -> Iterator[str]:
+def list_plugin_folders(
+    documents: list[Document], environ: Mapping[str, str], base: str, upwards: list[str]
+) -> Iterator[str]:
     """Yield the folders of Claude Code's plugins: enabled ones, those that a variable names, and its own drafts."""
     switches = [pair for each in documents for pair in as_object(each.value.get("enabledPlugins")).items()]
     enabled = {str(name) for name, is_on in switches if is_on is not False}
@@ -306,7 +307,7 @@ def list_plugin_folders(documents: list[Document], environ: Mapping[str, str], b
     for named in variables:
         yield from filter(None, map(str.strip, named.split(os.pathsep) if isinstance(named, str) else ()))
     yield from glob.glob(os.path.join(glob.escape(base), "dev-mods/*/*/"))
-    for folder in (base, *(os.path.join(above, ".claude") for above in settings_files.list_upwards(here))):
+    for folder in (base, *(os.path.join(above, ".claude") for above in upwards)):
         for manifest in glob.glob(f"{glob.escape(folder)}/skills/*/.claude-plugin/plugin.json", include_hidden=True):
             plugin = os.path.dirname(os.path.dirname(manifest))  # a folder of skills may have whole plugins
             if f"{read_document('plugin', manifest).value.get('name')}@skills-dir" not in off:
