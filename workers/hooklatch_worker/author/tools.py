@@ -94,16 +94,16 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 TEXT: Final = frozenset({"path", "content", "old", "new", "url", "patch"})
 BEGIN: Final = "*** Begin Patch"
-ENTER: Final = re.compile(r"\{(?:enter|return)\}|\r\n?", re.IGNORECASE)
+# These patterns are compiled where they are first used: few calls need them, and a command would wait for them.
+ENTER: Final = r"(?i)\{(?:enter|return)\}|\r\n?"
 # What does something else than to type a letter: Copilot's names of keys, and what terminals send for them.
-KEY: Final = re.compile(
-    r"\{(?:tab|up|down|left|right|home|end|delete|del|backspace|esc|escape|insert|page_?up|page_?down|f\d+"
-    r"|(?:ctrl|control|alt|shift|meta)[-+_ ]?\w+)\}|\x1b(?:[\[O][\d;]*[A-Za-z~])?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]",
-    re.IGNORECASE,
+KEY: Final = (
+    r"(?i)\{(?:tab|up|down|left|right|home|end|delete|del|backspace|esc|escape|insert|page_?up|page_?down|f\d+"
+    r"|(?:ctrl|control|alt|shift|meta)[-+_ ]?\w+)\}|\x1b(?:[\[O][\d;]*[A-Za-z~])?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]"
 )
-INTERRUPT: Final = re.compile(r"\A(?:\{(?:ctrl|control)[-+_ ]?[cdu]\}|[\x03\x04\x15])+", re.IGNORECASE)
+INTERRUPT: Final = r"(?i)\A(?:\{(?:ctrl|control)[-+_ ]?[cdu]\}|[\x03\x04\x15])+"
 # As the most lenient program reads it: with blanks before it, or none behind the colon.
-PATCHED: Final = re.compile(r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$")
+PATCHED: Final = r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$"
 
 
 class UnclearToolError(ValueError):
@@ -158,10 +158,10 @@ def typed(text: str) -> str:
     Raises:
         UnclearToolError: keys among the letters change what is read.
     """
-    lines = ENTER.sub("\n", INTERRUPT.sub("", text))
-    if KEY.search(lines) is None:
+    lines = re.sub(ENTER, "\n", re.sub(INTERRUPT, "", text))
+    if re.search(KEY, lines) is None:
         return lines
-    if KEY.sub("", lines).strip():
+    if re.sub(KEY, "", lines).strip():
         raise UnclearToolError("what is typed has keys that change it, such as tab or backspace, so nobody can read it")
     return "\n"
 
@@ -199,4 +199,4 @@ def add_paths(tool_args: Arguments) -> None:
 
 def list_patched_files(text: str) -> list[str]:
     """Return the files that a patch adds, changes, deletes or moves to, in its order."""
-    return PATCHED.findall(text)
+    return re.findall(PATCHED, text)

@@ -124,13 +124,13 @@ def read_filters(arguments: argparse.Namespace) -> Filters:
 
 def record_folder(arguments: argparse.Namespace) -> str:
     """Return the folder of the record: the one of --record, of the daemon at --runtime-dir, or the user's own."""
-    from hooklatch.cli.terminal.requests import ask_administrator  # imported here: most have no --runtime-dir
-
     if arguments.record:
         return str(arguments.record)
     folder = os.path.join(state_dir(os.environ), "record")
     if arguments.runtime_dir is None:
         return folder
+    from hooklatch.cli.terminal.requests import ask_administrator  # imported here: most have no --runtime-dir
+
     try:
         return str(ask_administrator(arguments, "status")["record"]["folder"])
     except HooklatchError as error:  # the record of a daemon that has ended is still to be read

@@ -13,7 +13,6 @@ name.
 from __future__ import annotations
 
 import re
-import shlex
 
 __all__ = [
     "LIKE_A_NAME", "strip_scope", "is_name", "is_short_name", "read_full_name", "full_hook_name", "make_hook_id",
@@ -58,6 +57,8 @@ def name_whole_plugin(plugin: str) -> str:
 
 def quote_name(name: str) -> str:
     """Quote a name for a shell."""
+    import shlex  # imported here: few commands name a hook for a shell, and each would wait for it
+
     return shlex.quote(name)
 
 
