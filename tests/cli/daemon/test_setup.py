@@ -14,9 +14,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from support.commands import PATIENCE, Place, new_place
@@ -75,11 +75,13 @@ class Person:
         os.write(self.own, text.encode() + b"\n")
 
     def interrupt(self) -> tuple[int, str]:
-        """Press Ctrl-C until it ends: between its question and its read(2) `input` does not see one."""
-        while self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(1)
+        """Press Ctrl-C once it sleeps in read(2): `input` does not see one that comes between its question and that.
+
+        One that comes later, as a second would, may end the interpreter itself by the signal.
+        """
+        while psutil.Process(self.process.pid).status() not in (psutil.STATUS_SLEEPING, psutil.STATUS_ZOMBIE):
+            os.sched_yield()
+        os.killpg(self.process.pid, signal.SIGINT)
         return self.end()
 
     def end(self) -> tuple[int, str]:
