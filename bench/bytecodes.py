@@ -49,10 +49,10 @@ def guard(event):
     return None
 """
 DAEMON = """
-import hooklatch.record.writer as record, hooklatch.processes.pool as pool
+import hooklatch.record.writer as record, hooklatch.processes.worker as worker
 import hooklatch.processes.resource_limits as limits, hooklatch.service.loading.watch as files
 import hooklatch.service.transport.watches as readers
-pool.IN_PLACE = 3600_000
+worker.WAITS = (3600_000,)  # milliseconds; how many looks are in vain would depend on the machine
 record.GROUP = limits.INTERVAL = files.SETTLE = readers.TICK = 3600.0
 
 import trio._core._run as turns

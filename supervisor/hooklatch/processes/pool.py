@@ -30,7 +30,7 @@ from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.starting import WorkerStarter, remove_scratch
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
+from hooklatch.processes.worker import IN_PLACE, PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
 from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch_worker import wire
 
@@ -43,7 +43,6 @@ __all__ = ["BegunCall", "Pool"]
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # for workers that could not be started, or died before any call
-IN_PLACE = 1  # milliseconds that the loop waits for an answer, while no task gets its turn
 UNHURRIED = 20  # calls after a longer one for which the loop goes on at once
 NO_CODE = wire.LoadCode(b"")  # of a module, which workers import by its name
 RECYCLED, CLOSES = "recycled", "the pool closes"
@@ -161,7 +160,7 @@ class Pool:
 
     def has_answered(self, begun: BegunCall, *, in_place: bool) -> bool:
         """Return whether the answer has come, after waiting for it in place where this pool's pace allows that."""
-        return begun.worker.has_answered(IN_PLACE if in_place and not self._unhurried else 0)
+        return begun.worker.has_answered(in_place=in_place and not self._unhurried)
 
     def abandon(self, begun: BegunCall) -> None:
         """Wait for the answer of a call no more: its worker has until its deadline."""
@@ -176,7 +175,7 @@ class Pool:
         """Return the outcome of a call that was sent."""
         worker, call = begun.worker, begun.call
         try:
-            answered = begun.unsent or await worker.end(begun.fire, 0 if self._unhurried else IN_PLACE)
+            answered = begun.unsent or await worker.end(begun.fire, in_place=not self._unhurried)
         except BaseException:  # cancelled, or a fault of our own: the worker may still be at work
             self.abandon(begun)
             raise

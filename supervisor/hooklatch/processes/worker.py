@@ -33,9 +33,15 @@ from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, StateRequest
 from hooklatch_worker.systems import system
 
-__all__ = ["SourceLoadError", "PoolWorker", "WorkerProcess", "call_ids", "compute_deadline", "build_call_outcome"]
+__all__ = [
+    "IN_PLACE", "SourceLoadError", "PoolWorker", "WorkerProcess", "call_ids", "compute_deadline", "build_call_outcome",
+]  # fmt: skip
 
 EXIT_NOTICE = 1.0  # seconds in which its zygote reports an exit code, on a busy machine too; only the text needs it
+IN_PLACE = 1  # milliseconds that the loop waits for an answer, while no task gets its turn
+# The waits for an answer in place.  Most callbacks answer sooner than a process sleeps and is woken, so there are so
+# many looks before a sleep, if the worker has a core of its own meanwhile.
+WAITS = (*(0,) * (40 if system.count_cores() > 1 else 0), IN_PLACE)
 ENVELOPES = msgspec.json.Encoder()
 ANSWERS = (wire.CallAnswered, wire.CallSilent)
 BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
@@ -93,9 +99,9 @@ class WorkerProcess:
         has_message = all(fd == self.socket.fileno() for fd, _ in ready)
         return "it broke the protocol between two calls" if has_message else "it ended between two calls"
 
-    def has_said(self, milliseconds: int) -> bool:
+    def has_said(self) -> bool:
         """Return whether something is to be read, or it has ended; the whole loop waits for that for a moment."""
-        return bool(self._poll.poll(milliseconds))
+        return any(map(self._poll.poll, WAITS))
 
     @property
     def is_orphaned(self) -> bool:
@@ -218,10 +224,12 @@ class PoolWorker:
             self._unsent, self._is_cut_short = memoryview(data)[sent:], True
         return None
 
-    async def end(self, fire: FireContext, in_place_ms: int = 0) -> wire.CallAnswered | wire.CallSilent | CallOutcome:
+    async def end(
+        self, fire: FireContext, *, in_place: bool = False
+    ) -> wire.CallAnswered | wire.CallSilent | CallOutcome:
         """Return the answer to the call that was sent, or the worker's failure.
 
-        For `in_place_ms` the whole loop waits for the answer: a turn of it costs more than most callbacks take.
+        With `in_place` the whole loop waits for the answer first: a turn of it costs more than most callbacks take.
         `silent_durations` tells which callback it is of.
         """
         try:
@@ -229,7 +237,7 @@ class PoolWorker:
                 self._unsent = None
                 await self._send_rest(unsent)
             fire.prepare_record()  # after the sending: the daemon's work overlaps with the worker's
-            answered = await self._receive_answer(in_place_ms)
+            answered = await self._receive_answer(in_place)
         except EOFError:
             return await self._build_crash()
         except wire.FrameError as error:
@@ -238,11 +246,11 @@ class PoolWorker:
             fire.take(answered.emitted)
         return answered
 
-    def has_answered(self, in_place_ms: int) -> bool:
+    def has_answered(self, *, in_place: bool) -> bool:
         """Return whether the answer to the call is here, or comes while the loop waits, so that `end` is quick."""
         if self._unsent is None:
             try:
-                self._said = self._look(in_place_ms)
+                self._said = self._look(in_place)
             except (EOFError, wire.FrameError) as error:
                 self._said = error
         return isinstance(self._said, ANSWERS)
@@ -310,14 +318,14 @@ class PoolWorker:
             return False
         return True
 
-    async def _receive_answer(self, in_place_ms: int = 0) -> wire.CallAnswered | wire.CallSilent:
+    async def _receive_answer(self, in_place: bool = False) -> wire.CallAnswered | wire.CallSilent:
         """Receive the answer to a call. Serve the callback's requests for state that come before it.
 
         Raises:
             EOFError: the worker is gone.
             FrameError: the message is not an answer to this call.
         """
-        while not isinstance(message := await self._receive(in_place_ms), ANSWERS):
+        while not isinstance(message := await self._receive(in_place), ANSWERS):
             if not isinstance(message, StateRequest):
                 raise wire.FrameError("no answer to a call")
             await self._answer_state(message)
@@ -445,7 +453,7 @@ class PoolWorker:
         except OSError:
             raise EOFError("its socket is closed") from None
 
-    async def _receive(self, in_place_ms: int = 0) -> wire.FromWorker:
+    async def _receive(self, in_place: bool = False) -> wire.FromWorker:
         """Receive the next message.
 
         Raises:
@@ -454,19 +462,19 @@ class PoolWorker:
         """
         message, self._said = self._said, None
         while message is None:
-            message = self._look(in_place_ms)
+            message = self._look(in_place)
             if message is None:
                 await trio.lowlevel.wait_readable(self.process.socket)
-                in_place_ms = 0
+                in_place = False
         if isinstance(message, Exception):
             raise message
         return message
 
-    def _look(self, in_place_ms: int) -> wire.FromWorker | None:
+    def _look(self, in_place: bool) -> wire.FromWorker | None:
         """Return the next message if it is here, or comes while the loop waits for it; raise as `_receive` does."""
         message = wire.take_from_worker(self._reader) if self._reader.held else None
         # Before any look: nearly always the worker is not that quick, and a look in vain is an exception.
-        if message is None and in_place_ms and not self.process.has_said(in_place_ms):
+        if message is None and in_place and not self.process.has_said():
             return None
         while message is None:
             try:

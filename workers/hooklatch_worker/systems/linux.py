@@ -21,12 +21,12 @@ from hooklatch_worker.systems.libc import LIBC, raise_errno
 
 __all__ = [
     "ADOPTS_ORPHANS", "CONFINES", "LOOKS", "NEEDS", "OTHER_SIGNALS", "SHARES_HANDLES", "EventSet",
-    "become_subreaper", "close_from", "count_threads", "die_with_parent", "expose_file", "forbid_new_privileges",
-    "freeze_processes", "has_ended", "is_same_process", "is_supported", "kill_children", "list_children",
-    "list_descendants", "look_at", "make_anonymous_file", "make_bounded_file", "make_message_pair", "make_unreadable",
-    "make_wakeup_pipe", "open_looked", "open_message_socket", "open_peer", "read_name", "read_parent_and_start",
-    "read_process_state", "reap_child", "receive_message", "receive_process", "send_message", "send_process",
-    "signal_process", "wake_when_orphaned", "watch_process",
+    "become_subreaper", "close_from", "count_cores", "count_threads", "die_with_parent", "expose_file",
+    "forbid_new_privileges", "freeze_processes", "has_ended", "is_same_process", "is_supported", "kill_children",
+    "list_children", "list_descendants", "look_at", "make_anonymous_file", "make_bounded_file", "make_message_pair",
+    "make_unreadable", "make_wakeup_pipe", "open_looked", "open_message_socket", "open_peer", "read_name",
+    "read_parent_and_start", "read_process_state", "reap_child", "receive_message", "receive_process", "send_message",
+    "send_process", "signal_process", "wake_when_orphaned", "watch_process",
 ]  # fmt: skip
 
 ADOPTS_ORPHANS = CONFINES = SHARES_HANDLES = True
@@ -123,6 +123,10 @@ def read_parent_and_start(pid: int) -> tuple[int, int]:
 def read_name(pid: int) -> bytes:
     with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
         return file.read(64).rstrip(b"\n")
+
+
+def count_cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def count_threads(pid: int) -> int:

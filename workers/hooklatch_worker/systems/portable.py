@@ -123,6 +123,10 @@ class PortableSystem(ABC):
             OSError: it is gone, or cannot be read.
         """
 
+    def count_cores(self) -> int:
+        """Return how many processors this process may run on, as far as the system says."""
+        return os.cpu_count() or 1
+
     # -- one process -----------------------------------------------------------------------------------------------
 
     def signal_process(self, handle: int, pid: int, number: int) -> None:
