@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hooklatch.shelltext.command import Command
-from hooklatch.shelltext.reading.codes import strip_version
+from hooklatch.shelltext.reading.codes import strip_version, write_out
 
 __all__ = ["codes_of", "paths_in_code", "reads_data", "strip_version"]
 
@@ -58,11 +58,11 @@ MAX_CODE: Final = 16 * 1024  # characters of a program in Python that are parsed
 
 # A file that code writes by one call; what it puts together is not seen.
 IN_CODE: Final = re.compile(
-    r"""open\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:mode\s*=\s*)?['"][rbt]*[wax+]"""
-    r"""|Path\(\s*['"]([^'"\n]+)['"]\s*\)\.(?:write|unlink|touch|rename|replace|mkdir|rmdir|chmod|open\(\s*['"][wax])"""
+    r"""open\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:(?:mode\s*=\s*)?['"][rbt]*[wax+]|(?:os\.)?O_(?!RDONLY))"""
+    r"""|Path\(\s*['"]([^'"\n]+)['"]\s*\)+\.(?:write|unlink|touch|rename|replace|mkdir|rmdir|chmod|open\(\s*['"][wax])"""
     r"""|(?:remove|unlink|rename|replace|chmod|rmtree|move|truncate|(?:write|append|unlink|rm)(?:File)?(?:Sync)?|File\.write"""
     r"""|file_put_contents|copyfile|symlink)\(\s*['"]([^'"\n]+)['"]"""
-    r"""|\bopen\s*\(?\s*\w+\s*,\s*['"]\+?>{1,2}['"]\s*,\s*['"]([^'"\n]+)['"]"""
+    r"""|\bopen\s*\(?\s*(?:my\s+)?[\w$]+\s*,\s*['"]\+?>{1,2}\s*(?:['"]\s*,\s*['"])?([^'"\n]+)['"]"""
     r"""|>\s*"([^"\n]+)\""""
 )
 SECOND_IN_CODE: Final = re.compile(
@@ -170,5 +170,6 @@ def is_given(module: str, name: str) -> bool:
 
 def paths_in_code(code: str) -> Iterator[str]:
     """Yield the files that code writes by one call."""
-    yield from (path for groups in IN_CODE.findall(code) for path in groups if path)
-    yield from SECOND_IN_CODE.findall(code)
+    for form in write_out(code):
+        yield from (path for groups in IN_CODE.findall(form) for path in groups if path)
+        yield from SECOND_IN_CODE.findall(form)

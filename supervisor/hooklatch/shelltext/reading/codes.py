@@ -1,7 +1,8 @@
 """The shell texts that code of other languages runs: os.system("…"), execSync('…'), `…`, awk's system().
 
-A call is read whose program is written out in it, or in the value of the variable that it is given.  What else code
-puts together is not seen, so what is read here never shows that the rest of the code is harmless.
+A call is read whose program is written out in it, in the value of the variable that it is given, or in texts that are
+joined for it.  What else code puts together is not seen, so what is read here never shows that the rest of the code is
+harmless.
 
 No pattern here may look far for an end that is missing: of each place in hostile code that would be a look at the rest.
 """
@@ -11,12 +12,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from hooklatch.shelltext.reading.programs import AWKS
 from hooklatch.shelltext.words import Word
 
-__all__ = ["CODES", "is_reading_data", "list_code_scripts", "list_codes", "strip_version"]
+__all__ = ["CODES", "is_reading_data", "list_code_scripts", "list_codes", "strip_version", "write_out"]
 
 # Interpreters whose code is read for the calls by which it runs shell text.
 CODES: Final = AWKS | {
@@ -29,7 +31,7 @@ VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 CALL: Final = re.compile(
     r"(?i)(?<![\w$@-])(?:system\w*|popen\w*|exec\w*|(?:posix_)?spawn\w*|shell_exec|shell-command[\w-]*|shell|passthru|proc_open"
     r"|getoutput|getstatusoutput|check_output|check_call|create_subprocess_\w+|run(?:-program)?|call|cmd|sh|capture\w*|command"
-    r"|do\s+(?:shell\s+)?script|(?:call|start)-process[\w-]*)(?![\w-])(?:['\"]\])?[\s(\[{]*(?:\w+=\w+,\s*)*"
+    r"|do\s+(?:shell\s+)?script|(?:call|start)-process[\w-]*)(?![\w-])(?:['\"][\])])?[\s(\[{]*(?:\w+=\w+,\s*)*"
     r"(?:args\s*=[\s\[(]*|shlex\.split\(\s*|(?:os\.)?P_\w+\s*,[\s\[(]*)?"
 )
 LITERAL: Final = re.compile(
@@ -64,6 +66,25 @@ OF_SQL: Final = re.compile(
 DATA_FOLLOWS: Final = re.compile(r"[\w./-]+\.(?:py|js|mjs|cjs|ts|pl|rb|php)|-[nplaw0-9i]*[np][nplaw0-9i]*[eE]")
 A_SCRIPT: Final = re.compile(r"[\w@./~+][\w@./~+-]*\.\w{1,4}")
 MAX_WORDS: Final = 64  # of one call
+MAX_GROWTH: Final = 4096  # characters by which code may grow beyond twice its length
+# A text without escapes, and what code makes of texts: joined ones, paths, and the values of variables.
+TEXT: Final = r"""(?:'([^'\\\n]{0,300})'|"([^"\\\n]{0,300})")"""
+PATH: Final = r"(?<![\w.])(?:\w+\.)*path\.join\("
+JOINED: Final = (
+    (re.compile(rf"{TEXT}\s*(?:\+|\.\.?)?\s*{TEXT}"), "{}"),
+    (re.compile(rf"\bPath\(\s*{TEXT}\s*\)\s*/\s*{TEXT}"), "Path({})"),
+    (re.compile(rf"{PATH}\s*{TEXT}\s*,\s*{TEXT}\s*(?=[,)])"), "path.join({}"),
+    (re.compile(rf"{PATH}\s*{TEXT}()()\s*\)"), "{}"),
+)
+VALUED: Final = re.compile(
+    rf"(?<![\w.])(?P<given>[$@]?\w+)\s*=\s*(?P<value>{TEXT})\s*(?=[;\n]|\Z)"
+    r"|(?P<before>[(,+/]\s*)(?P<used>[$@]?\w+)(?=\s*[,)+/])"
+)
+RENAMED: Final = re.compile(  # import run as r, {exec: e}, r = os.system
+    r"\b(\w+)(?:\s+as\s+|\s*:\s*)(\w+)|(?<![\w.])(?:\w+\s+)?(\w+)\s*=\s*(?:\w+\.)*(\w+)\s*(?=[;\n]|\Z)"
+)
+CALLED: Final = re.compile(r"\b\w+(?=\s*\()")
+ROUNDS: Final = 8  # of joining, each of which joins pairs
 ESCAPED: Final = re.compile(r"(?s)\\(.)")
 CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
 
@@ -93,7 +114,7 @@ def list_code_scripts(name: str, code: str) -> Iterator[Word]:
         for match in OF_AWK.finditer(code):
             yield Word(unescape(match[1] if match[1] is not None else read_back(code, match.start())))
         return
-    yield from map(Word, list_calls(name, code))
+    yield from map(Word, dict.fromkeys(call for form in write_out(code) for call in list_calls(name, form)))
     if name in QUOTING:
         yield from (Word(FILLED.sub("$X", text)) for text in list_quoted(code))
     if name in ("tclsh", "expect"):
@@ -104,6 +125,51 @@ def list_code_scripts(name: str, code: str) -> Iterator[Word]:
         yield from (Word(FILLED.sub("$X", text)) for text in pattern.findall(code))
     if name in ("perl", "ruby"):
         yield from (Word("".join(texts)) for texts in OF_PERL.findall(code))
+
+
+def write_out(code: str) -> Iterator[str]:
+    """Yield code, and also with calls by their own names, joined texts as one, and values in place of their variables.
+
+    The second form is only read beside the first, so no text can hide a call from both.
+    """
+    yield code
+    pairs = ((old or own, new or other) for old, new, other, own in RENAMED.findall(code))
+    names = {new: old for old, new in pairs if CALL.fullmatch(old)}
+    written = CALLED.sub(lambda match: names.get(match[0], match[0]), code)
+    values = ValuesInCode(len(code) + MAX_GROWTH)
+    for _ in range(ROUNDS):
+        before, written = written, VALUED.sub(values.fill_in, written)
+        for pattern, joined in JOINED:
+            written = pattern.sub(partial(join_texts, joined), written)
+        if written == before:
+            break
+    if written != code:
+        yield written
+
+
+class ValuesInCode:
+    """The values of variables while code is read from its beginning; `room`: how many characters they may add to it."""
+
+    def __init__(self, room: int) -> None:
+        self._values: dict[str, str] = {}
+        self._room = room
+
+    def fill_in(self, match: re.Match[str]) -> str:
+        """Take the value that a variable is given, or put it in place of the variable."""
+        if match["given"] is not None:
+            self._values[match["given"]] = match["value"]
+            return match[0]
+        value = self._values.get(match["used"], match["used"])
+        self._room -= len(value) - len(match["used"])
+        return match["before"] + value if self._room > 0 else match[0]
+
+
+def join_texts(joined: str, match: re.Match[str]) -> str:
+    """Return two texts as one, put into `joined`; or as they are, if there are no quotation marks left for it."""
+    first, second = (match[1] or match[2] or ""), (match[3] or match[4] or "")
+    text = first + ("/" if second and "(" in joined else "") + second
+    mark = next((mark for mark in "'\"" if mark not in text), None)
+    return joined.format(f"{mark}{text}{mark}") if mark is not None else match[0]
 
 
 def list_calls(name: str, code: str) -> Iterator[str]:
