@@ -80,8 +80,9 @@ VALUED: Final = re.compile(
     rf"(?<![\w.])(?P<given>[$@]?\w+)\s*=\s*(?P<value>{TEXT})\s*(?=[;\n]|\Z)"
     r"|(?P<before>[(,+/]\s*)(?P<used>[$@]?\w+)(?=\s*[,)+/])"
 )
-RENAMED: Final = re.compile(  # import run as r, {exec: e}, r = os.system
-    r"\b(\w+)(?:\s+as\s+|\s*:\s*)(\w+)|(?<![\w.])(?:\w+\s+)?(\w+)\s*=\s*(?:\w+\.)*(\w+)\s*(?=[;\n]|\Z)"
+RENAMED: Final = re.compile(  # import run as r, const {exec: e} = …, r = os.system
+    r"\b(\w+)(?:\s+as\s+(\w+)|\s*:\s*(\w+)(?=[\w\s,:]{0,200}\}\s*=))"
+    r"|(?<![\w.])(?:\w+\s+)?(\w+)\s*=\s*(?:\w+\.)*(\w+)\s*(?=[;\n]|\Z)"
 )
 CALLED: Final = re.compile(r"\b\w+(?=\s*\()")
 ROUNDS: Final = 8  # of joining, each of which joins pairs
@@ -133,7 +134,8 @@ def write_out(code: str) -> Iterator[str]:
     The second form is only read beside the first, so no text can hide a call from both.
     """
     yield code
-    pairs = ((old or own, new or other) for old, new, other, own in RENAMED.findall(code))
+    found = RENAMED.findall(code)
+    pairs = ((imported or given, new or taken or own) for imported, new, taken, own, given in found)
     names = {new: old for old, new in pairs if CALL.fullmatch(old)}
     written = CALLED.sub(lambda match: names.get(match[0], match[0]), code)
     values = ValuesInCode(len(code) + MAX_GROWTH)
