@@ -22,6 +22,7 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
+from simulation.client import connected
 from simulation.disk import Disk
 from simulation.kernel import Kernel
 from simulation.loop import run_simulated
@@ -325,3 +326,18 @@ async def test_workers_answer_fail_and_are_replaced(folder: str) -> None:
                 await trio.sleep(0.002)
         assert json.loads((await call("deny")).answer)["verdict"] == "deny"
         nursery.cancel_scope.cancel()
+
+
+def test_a_client_that_finds_no_daemon_has_lost_its_connection() -> None:
+    """The world's clients meet a daemon that has died a moment ago (found by seed 9013)."""
+    kernel = Kernel(1)
+    met: list[bool] = []
+
+    async def meet_nobody(folder: str) -> None:
+        async with connected(kernel, f"{folder}/nobody.sock") as (client, _):
+            met.append(client.is_over)
+            await client.call("ping")
+            met.append(True)  # never
+
+    play_seed(meet_nobody, kernel, 1)
+    assert met == [True]

@@ -52,12 +52,11 @@ class Client:
         self.process = Process(kernel, kernel.init, "client")
         with kernel.acting_as(self.process):
             self.socket = Socket()
+            self.socket.setblocking(False)
             try:
                 self.socket.connect(path)
-            except OSError as error:
-                self.process.end(0)
-                raise ConnectionLost(str(error)) from None
-            self.socket.setblocking(False)
+            except OSError:  # the daemon has just died: it is a client that has lost its connection
+                self.end()
 
     async def run(self) -> None:
         """Read what the daemon sends, until the end."""
