@@ -45,6 +45,11 @@ async def reset(daemon: Daemon) -> dict[str, Any]:
         return await admin.call("fleet_reset", reason="the engine was put back")
 
 
+async def accept(daemon: Daemon) -> None:
+    async with daemon.administrator() as admin:
+        assert (await admin.call("accept_state"))["fault"] is not None
+
+
 async def contact(daemon: Daemon) -> float | None:
     async with daemon.administrator() as admin:
         return (await admin.call("status"))["fleet"]["contact_at"]
@@ -107,6 +112,39 @@ async def test_an_older_copy_of_the_policy_file_is_not_believed(tmp_path: Path) 
         await brought(link, publisher.versions[0])
         shutil.copytree(folder, tmp_path / "copy")
         await brought(link, publisher.versions[1])
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+
+    async with host(tmp_path, publisher.public) as daemon:
+        assert "is an older copy: it is from before version 2, which was active" in await decided(daemon)
+
+
+async def test_an_accepted_state_file_keeps_the_floor(tmp_path: Path) -> None:
+    """Its witness is gone, and the policy on the disk is yesterday's: the one floor that is left is in it."""
+    publisher = fleet_of()
+    folder = tmp_path / "state" / "fleet"
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await brought(link, publisher.versions[0])
+        shutil.copytree(folder, tmp_path / "copy")
+        await brought(link, publisher.versions[1])
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+    (tmp_path / "state" / "state.witness").unlink()
+
+    async with host(tmp_path, publisher.public) as daemon:
+        await accept(daemon)
+        assert "is an older copy: it is from before version 2, which was active" in await decided(daemon)
+
+
+async def test_a_policy_file_from_before_the_host_came_to_this_fleet_is_not_believed(tmp_path: Path) -> None:
+    publisher, other = fleet_of(), Publisher("other")
+    other.publish(WEAK)
+    folder = tmp_path / "state" / "fleet"
+    async with host(tmp_path, other.public, name="other") as daemon, link_of(daemon) as link:
+        await bring_all(link, other)
+    shutil.copytree(folder, tmp_path / "copy")
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await bring_all(link, publisher)
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "copy", folder)
 

@@ -182,6 +182,52 @@ async def test_an_expired_key_set_keeps_what_is_active_and_takes_nothing_new(tmp
     assert (after["applied"]["version"], after["denies"]) == (2, None)
 
 
+async def test_a_lost_state_file_brings_no_key_back_that_a_key_set_took_away(tmp_path: Path) -> None:
+    """The thief's key is still in the host's file, and the engine shows no key set any more."""
+    fleet, new = Fleet(), make_key()
+    fleet.rotate()
+    fleet.rotate(fleet.publisher.key, NEXT_ROOT, root=keys(NEXT_ROOT), timestamp=keys(TIMER), policies={"*": keys(new)})
+    first = fleet.publisher.publish(DENIES_BASH)
+    stolen = fleet.publisher.publish({"guards.py": guard("thief")})
+    async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
+        await show(link, first, timestamp=first.timestamp)
+        await show(link, keys=fleet.texts)
+    (tmp_path / "state" / "state.json").unlink()
+
+    async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
+        async with daemon.administrator() as admin:
+            await admin.call("accept_state")
+        with pytest.raises(RpcFailure, match="does not list"):
+            await show(link, stolen)
+        after = await fleet_of(daemon)
+
+    assert (after["applied"]["version"], after["key_set"]["version"]) == (1, 2)
+
+
+async def test_an_accepted_state_file_keeps_its_key_set_and_its_timestamp(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.rotate()
+    version = fleet.publisher.publish(DENIES_BASH)
+    older = fleet.publisher.timestamp(at=time.time() - 3600)
+    async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
+        await show(link, version, keys=fleet.texts)
+        await show(link, timestamp=version.timestamp)
+        before = (await fleet_of(daemon))["timestamp"]
+    (tmp_path / "state" / "state.witness").unlink()
+
+    async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
+        with pytest.raises(RpcFailure, match="nothing is taken while the state is unknown"):
+            await show(link, timestamp=older)
+        async with daemon.administrator() as admin:
+            await admin.call("accept_state")
+        after = await fleet_of(daemon)
+        await show(link, timestamp=older)
+        refused = (await fleet_of(daemon))["problems"]
+
+    assert (after["timestamp"], after["key_set"]["version"]) == (before, 1)
+    assert any("is older than that of" in text for text in refused)
+
+
 async def test_a_kept_key_set_that_cannot_be_read_leaves_no_key_that_is_believed(tmp_path: Path) -> None:
     fleet = Fleet()
     fleet.rotate()

@@ -121,7 +121,7 @@ class FleetLayer:
             if known and not policy.applied and not policy.lost:
                 what = f"{self.folder} has no policy any more, and one of the fleet {known!r} was active"
                 self._fault = f"{what}; {RESET}"
-            elif known == policy.fleet and policy.floor.version < (newest := witnessed.version):
+            elif known and policy.reach(known) < (newest := witnessed.version):
                 what = f"{self.folder} is an older copy: it is from before version {newest}, which was active"
                 self._fault = f"{what}; {RESET}"
             else:

@@ -244,6 +244,9 @@ class FleetHost(PolicyContribution):
     # -- the policy ---------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
+        self.trust.load()
+        self.contact.load()
+        self.layer.take(self.trust.settings)
         self.layer.load()
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
@@ -308,6 +311,8 @@ class FleetHost(PolicyContribution):
         if params.engine is not UNSET:
             self._engine = params.engine
         if params.manifests is not None:
+            if (unknown := self._daemon.state.fault) is not None:  # with the floors that are in it
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"nothing is taken while the state is unknown: {unknown}")
             if await self.trust.follow(params.keys):
                 self.contact.forget_timestamp()
             if params.keys:

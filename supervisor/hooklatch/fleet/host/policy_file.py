@@ -95,6 +95,11 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         """Return whether each wanted version was applied."""
         return all(kept.wanted in (None, kept.applied) for kept in self.policies.values())
 
+    def reach(self, fleet: str) -> int:
+        """Return the newest version of a fleet that was ever active, by this file."""
+        active = [payload.version for payload in map(read_payload, self.applied) if payload.fleet == fleet]
+        return max(self.floor.version if self.fleet == fleet else 0, *active, 0)
+
     def envelopes(self) -> Iterator[SignedManifest]:
         """Yield the wanted and the active version of each policy."""
         for kept in self.policies.values():
