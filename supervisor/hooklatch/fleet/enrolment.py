@@ -41,7 +41,7 @@ from hooklatch.fleet.signing import KeyFormatError, PrivateKey, PublicKey, Purpo
 
 __all__ = [
     "NOBODY", "Enrolments", "EnrolmentEvent", "describe_retirement", "read_enrolments", "read_events", "HOST_KEY",
-    "HostIdentity", "find_report_fault", "is_batch_signed", "load_host_key", "read_host_key", "JoinToken",
+    "VANISHED", "HostIdentity", "find_report_fault", "is_batch_signed", "load_host_key", "read_host_key", "JoinToken",
     "encode_token", "find_user", "make_password", "read_token", "register", "send_invitation",
 ]  # fmt: skip
 
@@ -139,6 +139,7 @@ def read_host_key(state: str) -> PrivateKey | None:
 
 
 NOT_YET = "it was enrolled and has not joined yet, so who reports in its name is another process"
+VANISHED = "it was enrolled, and neither a report nor a log of it is here: it has never reported, or they were removed"
 NEVER = "nobody has proven that this is a host of the fleet: it was never enrolled, and others are"
 
 
@@ -165,6 +166,8 @@ class Enrolments:
     def __init__(self, events: Iterable[EnrolmentEvent] = (), *, is_readable: bool = True) -> None:
         self.is_readable = is_readable
         self._events = {event.host: event for event in events}
+        # With the key that was on record, so that a host whose report and log were removed is not one that never was.
+        self.joined = {event.host for event in self._events.values() if event.event == "enrolled" and event.key}
         self.is_used = any(event.event == "enrolled" for event in self._events.values())
 
     def find_retirement(self, host: str) -> EnrolmentEvent | None:
@@ -215,7 +218,10 @@ def describe_retirement(event: EnrolmentEvent) -> str:
 
 
 async def read_enrolments(engine: Engine, *, is_required: bool = False) -> Enrolments:
-    """Return the enrolments of a fleet; none for a host, which may not read them, unless they are required."""
+    """Return the enrolments of a fleet; none for a host, which may not read them.
+
+    Who may see all hosts needs them: without them one that was enrolled, and is gone, would be missed.
+    """
     try:
         return Enrolments(await read_events(engine))
     except EngineRefusedError:

@@ -91,6 +91,17 @@ def test_who_is_enrolled_and_signs_is_proven(host: SigningHost) -> None:
     assert host.status(0)["proven"]
 
 
+def test_who_was_enrolled_and_is_gone_from_the_engine_is_not_forgotten(host: SigningHost) -> None:
+    """Its password could remove its report and its log, and nothing else names it."""
+    host.enroll()
+
+    assert host.status(1)["is_silent"]
+    assert "it was enrolled, and neither a report nor a log" in host.status(1)["wrong"][0]
+    assert host.findings() == ["engine"]
+    assert host.fleet.run("retire", host.name, "--reason", "sold").returncode == 0
+    assert host.fleet.json("status")["hosts"] == []
+
+
 def test_an_archive_has_who_is_a_host_and_what_was_signed(host: SigningHost, tmp_path: Path) -> None:
     host.work()
     host.enroll()

@@ -217,7 +217,9 @@ class PolicyFollower:
             self._state.set_fault(SIGNED, None)
         except EngineRefusedError as error:
             what = "timestamp, so nothing is contact" if heads else "key sets"
-            self._state.set_fault(SIGNED, f"the engine gives no {what}: {error}")
+            is_behind = isinstance(error, BehindError)
+            text = f"the engine gives no {what}: {error}" + (f"; {RESTORE}" if is_behind else "")
+            self._state.set_fault(SIGNED, text, "behind" if is_behind else "")
         return SignedFacts(keys, timestamp, heads)
 
     async def _send_versions(
