@@ -139,6 +139,7 @@ def read_host_key(state: str) -> PrivateKey | None:
 
 
 NOT_YET = "it was enrolled and has not joined yet, so who reports in its name is another process"
+NO_KEY = "what it has registered as its key is none, so nobody has proven who it is: enroll it again"
 VANISHED = "it was enrolled, and neither a report nor a log of it is here: it has never reported, or they were removed"
 NEVER = "nobody has proven that this is a host of the fleet: it was never enrolled, and others are"
 
@@ -176,25 +177,23 @@ class Enrolments:
         return event if event is not None and event.event == "retired" else None
 
     def find_key(self, host: str) -> PublicKey | None:
-        """Return the key that a host is enrolled with.
-
-        Raises:
-            FleetError: it is not a key.
-        """
+        """Return the key that a host is enrolled with; None if that is not one: see `list_strangers`."""
         event = self._events.get(host)
-        if event is None or event.event != "enrolled" or not event.key:
+        if event is None or event.event != "enrolled":
             return None
         try:
             return read_public(event.key)
-        except KeyFormatError as error:
-            raise FleetError(f"the key that {host} was enrolled with cannot be read: {error}") from None
+        except KeyFormatError:
+            return None
 
     def list_strangers(self, host: str) -> list[str]:
-        """Return a text if a host was never enrolled in a fleet in which others are, or has not joined yet."""
+        """Return a text if a host has not proven who it is, in a fleet in which others were enrolled."""
         event = self._events.get(host)
         if event is None:
             return [NEVER] if self.is_used else []
-        return [NOT_YET] if event.event == "enrolled" and not event.key else []
+        if event.event != "enrolled" or self.find_key(host) is not None:
+            return []
+        return [NO_KEY if event.key else NOT_YET]
 
     def list_faults(self, fleet: str, report: StoredReport) -> list[str]:
         """Return what is wrong with who a host is, by its report; what else is wrong with that, others find."""
@@ -236,7 +235,11 @@ async def read_events(engine: Engine) -> list[EnrolmentEvent]:
     for text in await engine.events():
         event = decode_document(text, EnrolmentEvent, "an event of a host's enrolment")
         if event.slot and not event.key:
-            event = msgspec.structs.replace(event, key=await engine.registered_key(event.host, event.slot))
+            try:
+                key = await engine.registered_key(event.host, event.slot)
+            except EngineRefusedError:  # the host wrote it: one that is too long to read must stop nobody else's reader
+                key = "unreadable"
+            event = msgspec.structs.replace(event, key=key)
         events.append(event)
     return events
 

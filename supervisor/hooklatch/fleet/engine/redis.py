@@ -61,7 +61,7 @@ from hooklatch.fleet.manifests import NAME
 __all__ = ["RedisEngine", "opens"]
 
 GRACE = 12.0  # seconds that the answer to a question that the server holds may be late: a server that hangs is noticed
-AT_ONCE = 16  # batches in one answer: each may have megabytes
+AT_ONCE = 8  # batches in one answer: each may have megabytes
 KEY_SETS = 64  # in one answer
 SCANNED = 1000  # keys looked at in one step of SCAN
 LAST = 2**64 - 1  # the last number that an id of a stream can have

@@ -11,6 +11,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -27,7 +28,13 @@ from hooklatch.fleet.manifests import START, BundleVersion, FleetError
 from hooklatch.fleet.reports import EngineFault
 from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.settings import describe_open_password, read_settings
-from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
+from hooklatch.fleet.version_copies import (
+    find_following,
+    keep_timestamp,
+    read_kept_bundle,
+    read_kept_key_sets,
+    read_kept_versions,
+)
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import BundleFiles, FleetFiles
@@ -325,6 +332,7 @@ class FleetHost(PolicyContribution):
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
             if not params.manifests and self.layer.is_current:
                 self._engine = None
+            before = self.contact.newest
             await self.contact.record_answer(
                 params.timestamp,
                 self.trust.timestamp_role,
@@ -332,6 +340,9 @@ class FleetHost(PolicyContribution):
                 is_current=self.layer.is_current,
                 is_end=not params.manifests,
             )
+            if params.timestamp is not None and self.contact.newest != before:
+                with suppress(OSError):  # only a copy, by which an engine could be mended
+                    await in_thread(keep_timestamp, self.layer.folder, params.timestamp.encode())
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:
         """Activate a version; if anything is wrong with it, the last good one stays active."""
