@@ -137,6 +137,30 @@ async def test_a_key_of_one_policy_signs_no_other(tmp_path: Path) -> None:
     assert (applied["version"], after["version"]) == (1, 3)
 
 
+async def test_a_policy_whose_key_was_rotated_is_not_missed_in_silence(tmp_path: Path) -> None:
+    """A host that has it keeps it, and a new one lacks its guard: both say so until it is pushed again."""
+    fleet, ci = Fleet(), make_key()
+    own = fleet.publisher.key
+    policy = fleet.publisher.publish({"guards.py": guard("ci", "Read")}, policy="ci")
+    base = fleet.publisher.publish(DENIES_BASH)
+    fleet.rotate(policies={"*": keys(own), "ci": keys(ci)})
+    async with running_daemon(tmp_path / "old", fleet.files()) as daemon, link_of(daemon) as link:
+        await show(link, policy)
+        await show(link, base)
+        await show(link, keys=fleet.texts)
+        old = (await fleet_of(daemon))["problems"]
+    async with running_daemon(tmp_path / "new", fleet.files()) as daemon, link_of(daemon) as link:
+        await show(link, policy, base, keys=fleet.texts)
+        new = (await fleet_of(daemon))["problems"]
+        fleet.publisher.key = ci
+        await show(link, fleet.publisher.publish({"guards.py": guard("ci", "Read")}, policy="ci"))
+        after = (await fleet_of(daemon))["problems"]
+
+    assert "may not sign the policy 'ci' any more" in old[0]
+    assert "version 1 of the policy 'ci' is for this host, and the key that signed it may not sign it" in new[0]
+    assert not any("'ci'" in text for text in after)
+
+
 async def test_a_rotated_timestamps_key_ends_what_a_thief_has_signed(tmp_path: Path) -> None:
     """Fast-forward: the newest that he could sign is minutes ahead, and even that floor ends with his key."""
     fleet = Fleet()

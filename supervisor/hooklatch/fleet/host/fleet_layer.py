@@ -38,6 +38,7 @@ from hooklatch.fleet.host.following import (
     list_anew,
     list_bundle_files,
     list_foreign_policies,
+    may_sign,
     prove_envelope,
     read_bundle_files,
     read_followed_policy,
@@ -160,8 +161,7 @@ class FleetLayer:
         kept, newest = followed.policies.get(bundle.policy), followed.ends.get(bundle.policy)
         if now is None or settings is None or kept is None or kept.wanted is None:
             return 0.0
-        key_set, wanted = settings.key_set, read_payload(kept.wanted)
-        is_listed = kept.key in settings.keys and (key_set is None or key_set.may_sign(kept.key, bundle.policy))
+        wanted, is_listed = read_payload(kept.wanted), may_sign(settings, kept.key, bundle.policy)
         end = min(bundle.observe_until, wanted.observe_end, newest.until if newest is not None else math.inf)
         may_observe = wanted.may_observe(now) and now < end
         return end if wanted.fleet == settings.name and may_observe and (is_listed or kept.applied is None) else 0.0
@@ -325,7 +325,7 @@ class FleetLayer:
         if (problem := describe_lost_floor(policy)) is not None:
             raise FleetError(problem)
         manifest, key = prove_envelope(settings.name, envelope, settings.keys)
-        if settings.key_set is not None and not settings.key_set.may_sign(key, manifest.policy):
+        if not may_sign(settings, key, manifest.policy):
             raise FleetError(f"the key {envelope.key} may not sign the policy {manifest.policy!r} any more")
         name, wanted = manifest.policy, BundleVersion(version, manifest.bundle)
         if self.versions[name].applied == wanted and policy.policies[name].applied == envelope:

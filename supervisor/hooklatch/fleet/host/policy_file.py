@@ -73,6 +73,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     `policies` are those that were read, by name, and `host` and `labels` those for which their `wanted` were found.
     `lost` says why it is unknown what was applied; then every gate denies.  `floor` is the newest version that was ever
     active: a history without it is not followed.  `ends` are a floor too, by policy: no older version observes longer.
+    `passed` are the newest versions, by policy, that are for this host and that no key which may sign them has signed.
     """
 
     version: Literal[2] = 2  # of this file's form
@@ -84,6 +85,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     lost: str = ""
     floor: PolicyHead = START
     ends: dict[str, ObservingEnd] = {}
+    passed: dict[str, int] = {}
 
     @property
     def applied(self) -> list[SignedManifest]:
