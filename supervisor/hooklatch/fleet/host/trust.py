@@ -77,7 +77,10 @@ class FleetTrust:
                     self.key_set = self._follow(data, settings)
         except (FleetError, NoLibraryError, msgspec.MsgspecError, OSError) as error:
             self._is_broken = True
-            self.fault = f"the fleet's key set cannot be read, so no signature is believed: {locate_error(error)}"
+            self.fault = (
+                f"the fleet's key set cannot be read, so no signature is believed: {locate_error(error)}; if that cannot"
+                " be repaired, leave the fleet ([fleet] out of hooks.toml, hooklatch reload), and join it again"
+            )
 
     def _follow(self, data: bytes, settings: FleetSettings) -> KeySet:
         return follow_key_set(data, settings.name, self.key_set, index_keys(settings.keys).values())
