@@ -78,8 +78,8 @@ class FleetTrust:
         except (FleetError, NoLibraryError, msgspec.MsgspecError, OSError) as error:
             self._is_broken = True
             self.fault = (
-                f"the fleet's key set cannot be read, so no signature is believed: {locate_error(error)}; if that cannot"
-                " be repaired, leave the fleet ([fleet] out of hooks.toml, hooklatch reload), and join it again"
+                f"the fleet's key set cannot be read, so no signature is believed: {locate_error(error)}; if that"
+                " cannot be repaired, leave the fleet ([fleet] out of hooks.toml, hooklatch reload), and join it again"
             )
 
     def _follow(self, data: bytes, settings: FleetSettings) -> KeySet:
